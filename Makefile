@@ -1,0 +1,87 @@
+# `make` alone prints what there is. Everything runs in .venv, so nothing needs to be on PATH but Python 3.11 or newer.
+
+SHELL    := /bin/sh
+VENV     := .venv
+PY       := $(VENV)/bin/python
+PIP      := $(PY) -m pip -qq --disable-pip-version-check
+STAMP    := $(VENV)/.ready
+SOURCES   = $(wildcard shardq tests examples benchmarks)
+PYTHON   ?=
+PYTEST_ARGS ?=
+export PYTHONDONTWRITEBYTECODE = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt lint types layers lua docs examples bench wheel servers clean
+
+help: ## print this
+	@echo "shardq: make <target>"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with everything in it (does nothing when nothing changed)
+	@:
+
+# A venv whose Python is gone (after an upgrade, say) is made anew; otherwise it is only brought up to date.
+$(STAMP): pyproject.toml
+	@python=; for each in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$each; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then echo "setup: Python 3.11 or newer is missing (name one with PYTHON=...)" >&2; exit 1; fi; \
+	if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "setup: the venv module of $$python is missing (on Debian: apt-get install python3-venv)" >&2; exit 1; fi; \
+	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
+	fi
+	@echo "setup: installing into $(VENV), about half a minute"
+	@$(PIP) install -e '.[everything]' || { echo "setup: pip could not install the packages, see above" >&2; exit 1; }
+	@touch $@
+
+demo: setup ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
+	@$(PY) -m examples.demo
+
+test: setup servers ## all tests, on every server that is here
+	@$(PY) -m pytest -q $(PYTEST_ARGS)
+
+check: lint types layers lua wheel test examples docs ## all that must hold before a commit
+	@echo "check: all good"
+
+fmt: setup ## format the Python code and mend what ruff can
+	@$(PY) -m ruff format -q $(SOURCES)
+	@$(PY) -m ruff check -q --fix $(SOURCES)
+
+lint: setup ## ruff: rules and formatting
+	@$(PY) -m ruff check -q $(SOURCES)
+	@$(PY) -m ruff format -q --check $(SOURCES) || { echo "lint: run make fmt" >&2; exit 1; }
+
+types: setup ## mypy --strict
+	@$(PY) -m mypy --no-error-summary $(SOURCES)
+
+layers: setup ## imports flow one way (the contract is in pyproject.toml)
+	@out=$$($(VENV)/bin/lint-imports 2>&1) || { echo "$$out" >&2; exit 1; }
+
+lua: setup ## the house's rules for Lua, and luacheck where it is on PATH
+	@$(PY) -m tests.house.lua_lint
+
+docs: setup ## run the code blocks of README.md and docs/
+	@$(PY) -m pytest -q tests/house/test_docs.py
+
+examples: setup ## run the examples and compare their output
+	@$(PY) -m pytest -q tests/house/test_examples.py
+
+bench: setup ## the benchmarks, each beside its reference
+	@$(PY) -m benchmarks
+
+wheel: setup ## build the wheel and check what is in it
+	@$(PY) -m tests.house.wheel
+
+# RUNLEVEL=1 keeps Debian from starting a service: the tests start their own servers.
+servers: ## install Debian's redis-server where that is possible
+	@if command -v redis-server >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+	  echo "servers: installing Debian's redis-server"; \
+	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; } \
+	    >/dev/null 2>&1 || echo "servers: apt-get could not install redis-server, the tests on it are left out"; \
+	else echo "servers: no redis-server on PATH, the tests on Debian's Redis are left out"; fi
+
+clean: ## remove what the other targets made, .venv too
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- extend: move the deadline of live leases. A token that is not live changes nothing.
+-- KEYS[1] meta: pause of the reaper, who waits
+-- KEYS[2] notifications: wakes blocked readers
+-- KEYS[3] leases: tokens by deadline in ms
+-- KEYS[4] cancelled: handles cancelled while in flight
+-- ARGV[1] visibility: the leases end so many ms from now
+-- ARGV[2..] tokens: of the leases
+-- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
+local meta, notifications, leases, cancelled = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local visibility = tonumber(ARGV[1])
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
+--- @include lib/split_token
+--- @include lib/held
+waiting_until = tonumber(redis.call('HGET', meta, 'waiting'))
+
+local tokens, letters, moved_on = {}, {}, {}
+for at = 2, #ARGV do tokens[#tokens + 1] = ARGV[at] end
+local deadlines = deadlines_of(tokens)
+for i, token in ipairs(tokens) do
+  local place, id = split_token(token)
+  if not is_live(deadlines[i]) then
+    letters[i] = 'l'
+  elseif any_cancelled and redis.call('SISMEMBER', cancelled, place .. ':' .. id) == 1 then
+    letters[i] = 'c'
+  else
+    letters[i] = 'o'
+    moved_on[#moved_on + 1], moved_on[#moved_on + 2] = now + visibility, token
+  end
+end
+if #moved_on > 0 then
+  redis.call('ZADD', leases, 'XX', unpack(moved_on))
+  if visibility < 5000 then notify('') end
+end
+return {now, table.concat(letters)}

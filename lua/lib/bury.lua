@@ -1,0 +1,23 @@
+-- Move a body to the dead letters. Full means that the move waits: the message is parked and tried again.
+-- Returns false when it had to wait.
+local function bury(handle, place, id, body_key, fields, count, reason, last_error)
+  if redis.call('XLEN', dead) >= max_dead then
+    note_attempts(handle, count, '0', last_error)
+    redis.call('ZADD', delayed, now + 5000, handle)
+    return false
+  end
+  local attributes = place ~= 'l' and fields[4] or 'l'
+  local origin = string.match(attributes, ' i(%S+)')
+  local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', count, 'e', last_error}
+  if place == 'l' then
+    for _, value in ipairs({'k', '', 'm', 'l', 'h', '', 'p', ''}) do entry[#entry + 1] = value end
+  end
+  for _, value in ipairs(fields) do entry[#entry + 1] = value end
+  redis.call(unpack(entry))
+  redis.call('XDEL', body_key, id)
+  redis.call('HDEL', attempts, handle)
+  if origin then redis.call('HDEL', moved, origin) end
+  redis.call('HINCRBY', meta, 'gone', 1)
+  redis.call('HINCRBY', meta, 'buried', 1)
+  return true
+end

@@ -1,0 +1,10 @@
+-- Which of these tokens still hold their lease. A lease ends at its deadline by the server's clock, reaped or not;
+-- while reaping is paused (the clock ran ahead), being in the index is enough.
+local held_until = tonumber(redis.call('HGET', meta, 'hold') or '0')
+local any_cancelled = redis.call('SCARD', cancelled) > 1
+local function is_live(deadline)
+  return deadline and (tonumber(deadline) > now or held_until > now)
+end
+local function deadlines_of(tokens)
+  return #tokens > 0 and redis.call('ZMSCORE', leases, unpack(tokens)) or {}
+end

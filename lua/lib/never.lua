@@ -1,0 +1,2 @@
+-- Later than any deadline: the score of sentinels.
+local NEVER = 9e15

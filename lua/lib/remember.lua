@@ -1,0 +1,33 @@
+-- What must not be stored twice: "k:<dedup key>" -> "end|id", "p:<lane>" -> "end|sequence|ids".
+-- The index holds the ends. An active lane touches it only when half of its window is gone.
+local function forget_old(most)
+  local old = redis.call('ZRANGEBYSCORE', dedup_index, '-inf', now, 'LIMIT', 0, most)
+  for _, field in ipairs(old) do redis.call('HDEL', dedup, field) end
+  if #old > 0 then redis.call('ZREM', dedup_index, unpack(old)) end
+end
+local function dedup_result(key)
+  local text = redis.call('HGET', dedup, 'k:' .. key)
+  local ends, id = string.match(text or '0|', '^(%d+)|(.*)$')
+  if tonumber(ends) > now then return id end
+end
+local function remember_key(key, id)
+  redis.call('HSET', dedup, 'k:' .. key, string.format('%.0f|%s', now + window, id))
+  redis.call('ZADD', dedup_index, now + window, 'k:' .. key)
+end
+local lane_ends = 0
+local function lane_result(field, sequence)
+  local text = redis.call('HGET', dedup, field)
+  if not text then return nil end
+  local ends, last, ids = string.match(text, '^(%d+)|(%d+)|(.*)$')
+  lane_ends = tonumber(ends)
+  if tonumber(last) == sequence then return 'again', ids end
+  return tonumber(last) > sequence and 'stale' or nil, nil
+end
+local function remember_lane(field, sequence, ids)
+  if lane_ends - now < window / 2 then
+    lane_ends = now + window
+    redis.call('ZADD', dedup_index, lane_ends, field)
+    forget_old(4)
+  end
+  redis.call('HSET', dedup, field, string.format('%.0f|%.0f|%s', lane_ends, sequence, ids))
+end

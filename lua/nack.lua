@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- nack: give messages back, at once or after a delay; past max_deliveries they go to the dead letters.
+-- KEYS[1] meta: counters
+-- KEYS[2] lens: undelivered and cursor per stream
+-- KEYS[3] ready: streams with something undelivered
+-- KEYS[4] notifications: wakes blocked readers
+-- KEYS[5] leases: tokens by deadline in ms
+-- KEYS[6] delayed: handles by due time in ms
+-- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[8] later: bodies of delayed messages
+-- KEYS[9] attempts: deliveries so far of what was given back
+-- KEYS[10] cancelled: handles cancelled while in flight
+-- KEYS[11] dead: dead letters
+-- KEYS[12] moved: where redriven messages lie now
+-- KEYS[13..] streams: the bodies' streams
+-- ARGV[1] repeated: '1' when an earlier try of this call may have happened
+-- ARGV[2] max_deliveries: '0' sends them to the dead letters now (reject)
+-- ARGV[3] max_dead: dead letters at most
+-- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
+-- ARGV[5..] leases: three each: token, delay in ms, error or reason
+-- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
+local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local repeated, max_deliveries, max_dead = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
+--- @include lib/stream_keys
+--- @include lib/split_token
+--- @include lib/attempts_of
+--- @include lib/note_attempts
+--- @include lib/give_back
+--- @include lib/bury
+--- @include lib/held
+local state = redis.call('HMGET', meta, 'streams', 'waiting')
+local streams = tonumber(state[1])
+waiting_until = tonumber(state[2])
+local keys = stream_keys(ARGV[4], KEYS, 13)
+keys['d'] = later
+
+-- Ends a live lease. Returns false when the message was cancelled meanwhile: then nothing else is left to do.
+local function end_lease(token, handle)
+  redis.call('ZREM', leases, token)
+  if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
+  redis.call('HDEL', attempts, handle)
+  return false
+end
+local function put_back(token, delay, why)
+  local place, id, deliveries = split_token(token)
+  local handle = place .. ':' .. id
+  if not end_lease(token, handle) then return 'c' end
+  local _, hand, last_error = attempts_of(handle)
+  if why == '' then why = last_error end
+  if deliveries >= max_deliveries then
+    local body = redis.call('XRANGE', keys[place], id, id)[1]
+    if not body then
+      redis.call('HINCRBY', meta, 'gone', 1)
+      redis.call('HINCRBY', meta, 'vanished', 1)
+      return 'l'
+    end
+    local reason = max_deliveries == 0 and why or 'max deliveries'
+    return bury(handle, place, id, keys[place], body[2], deliveries, reason, why) and 'd' or 'o'
+  end
+  note_attempts(handle, deliveries, hand, why)
+  if delay > 0 then
+    redis.call('ZADD', delayed, now + delay, handle)
+    if delay < 5000 then notify('') end
+  else
+    give_back(handle, turn_of(place, hand, streams))
+  end
+  return 'o'
+end
+
+local letters, tokens = {}, {}
+for at = 5, #ARGV, 3 do tokens[#tokens + 1] = ARGV[at] end
+local deadlines = deadlines_of(tokens)
+for i, token in ipairs(tokens) do
+  local at = 2 + 3 * i
+  -- A repeated call that finds no lease did its work the first time: the message is not the caller's either way.
+  letters[i] = repeated and 'o' or 'l'
+  if is_live(deadlines[i]) then letters[i] = put_back(token, tonumber(ARGV[at + 1]), ARGV[at + 2]) end
+end
+return {now, table.concat(letters)}

@@ -1,0 +1,55 @@
+#!lua
+-- open: create the queue if it is missing, mend missing keys, and tell what the queue is.
+-- KEYS[1] meta: epoch, counters, settings
+-- KEYS[2] lens: undelivered and cursor per stream
+-- KEYS[3] ready: streams with something undelivered
+-- KEYS[4] notifications: wakes blocked readers
+-- KEYS[5] leases: tokens by deadline in ms
+-- KEYS[6] delayed: handles by due time in ms
+-- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[8] later: bodies of delayed messages
+-- KEYS[9] attempts: deliveries so far of what was given back
+-- KEYS[10] cancelled: handles cancelled while in flight
+-- KEYS[11] dedup: dedup keys and lanes
+-- KEYS[12] dedup_index: the same by end
+-- KEYS[13] dead: dead letters
+-- KEYS[14] moved: where redriven messages lie now
+-- KEYS[15..] streams: as many as the caller would create
+-- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
+-- ARGV[2..] settings: name, value, ... stored if the queue is created
+-- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
+local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local returned, later, attempts, cancelled = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local dedup, dedup_index, dead, moved = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local wanted = tonumber(ARGV[1])
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/never
+--- @include lib/ensure_stream
+local function ensure_sorted(key, score)
+  redis.call('ZADD', key, 'NX', score, '')
+end
+local exists = redis.call('HEXISTS', meta, 'epoch') == 1
+if not exists and wanted == 0 then return {'NOQUEUE', now, {}} end
+
+ensure_sorted(ready, -1)
+ensure_sorted(returned, -1)
+ensure_sorted(leases, NEVER)
+ensure_sorted(delayed, NEVER)
+ensure_sorted(dedup_index, NEVER)
+redis.call('SADD', cancelled, '')
+for _, hash in ipairs({lens, attempts, dedup, moved}) do redis.call('HSETNX', hash, '', '') end
+ensure_stream(later)
+ensure_stream(dead)
+if redis.call('EXISTS', notifications) == 0 then
+  redis.call('XGROUP', 'CREATE', notifications, 'shardq', '$', 'MKSTREAM')
+end
+
+if not exists then
+  for i = 15, 14 + wanted do ensure_stream(KEYS[i]) end
+  -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
+  redis.call('HSET', meta, 'epoch', now, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
+    'waiting', 0, 'hold', 0, 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now)
+  for at = 2, #ARGV, 2 do redis.call('HSET', meta, ARGV[at], ARGV[at + 1]) end
+end
+return {exists and 'OK' or 'CREATED', now, redis.call('HGETALL', meta)}

@@ -1,0 +1,79 @@
+#!lua flags=allow-oom
+-- read: take back ended leases, let due messages in, then hand out up to `count` messages, one stream after the other
+-- from the shared offset. Never skips a stream: one whose key is not declared ends the round, and the hints name it.
+-- KEYS[1] meta: epoch, streams, offset, counters
+-- KEYS[2] lens: undelivered and cursor per stream
+-- KEYS[3] ready: streams with something undelivered
+-- KEYS[4] notifications: wakes blocked readers
+-- KEYS[5] leases: tokens by deadline in ms
+-- KEYS[6] delayed: handles by due time in ms
+-- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[8] later: bodies of delayed messages
+-- KEYS[9] attempts: deliveries so far of what was given back
+-- KEYS[10] cancelled: handles cancelled while in flight
+-- KEYS[11] dead: dead letters
+-- KEYS[12] moved: where redriven messages lie now
+-- KEYS[13..] streams: the declared ones, the legacy stream among them
+-- ARGV[1] count: at most so many messages
+-- ARGV[2] holder: nonce that makes the leases of this call its own
+-- ARGV[3] visibility: ms that the leases last
+-- ARGV[4] expected: the latest that the server's clock should show, by the caller's clock; '' = unknown, do not reap
+-- ARGV[5] max_deliveries: more than that is dead
+-- ARGV[6] max_dead: dead letters at most
+-- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
+-- ARGV[8] width: how many hints to return
+-- ARGV[9] prefer: stream to try first, '' for none
+-- ARGV[10] legacy_group: of the legacy stream, '' for none
+-- ARGV[11] numbers: stream numbers of the declared streams, "3,17,l"
+-- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+--         {{place, id, count, last error, {field, value, ...}}, ...}}
+local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
+local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
+--- @include lib/stream_keys
+--- @include lib/split_handle
+--- @include lib/split_token
+--- @include lib/attempts_of
+--- @include lib/note_attempts
+--- @include lib/give_back
+--- @include lib/bury
+
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
+if not state[1] then return {'NOQUEUE'} end
+local streams, offset = tonumber(state[2]), tonumber(state[3])
+local keys = stream_keys(ARGV[11], KEYS, 13)
+local from = offset
+waiting_until = tonumber(state[4])
+--- @include lib/sweep
+sweep(ARGV[4], tonumber(state[5]))
+
+--- @include lib/take
+local owed = tonumber(state[6])
+--- @include lib/ring
+--- @include lib/grant
+local missed = false
+if prefer ~= '' then take_preferred() end
+repeat
+  local turns = #tokens < count and ring(count - #tokens) or {}
+  load_lens(turns)
+  local share = math.max(1, math.floor((count - #tokens) / math.max(1, #turns)))
+  for _, turn in ipairs(turns) do
+    missed = not keys[turn] or examined > 2000
+    if missed or #tokens == count then break end
+    if not skipped(turn) then take(turn, math.min(share, count - #tokens)) end
+    if undelivered[turn] <= 0 then redis.call('ZREM', ready, turn) end
+    offset = (turn + 1) % (LEGACY + 1)
+  end
+until missed or #turns == 0
+grant()
+if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
+if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
+if #tokens == 0 and not missed then clear_notifications() end
+local hints = width > 0 and table.concat(ring(width), ',') or ''
+local wait = #tokens == 0 and soonest < NEVER and math.max(0, soonest - now) or -1
+return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints, rows}

@@ -1,0 +1,42 @@
+#!lua
+-- redrive: move dead letters back, to the store of delayed messages, due at once; ids and headers stay.
+-- KEYS[1] meta: id clock, counters, who waits
+-- KEYS[2] lens: undelivered and cursor per stream
+-- KEYS[3] ready: streams with something undelivered
+-- KEYS[4] notifications: wakes blocked readers
+-- KEYS[5] returned: handles that wait for another delivery, by turn
+-- KEYS[6] later: bodies of delayed messages
+-- KEYS[7] attempts: the streams they may be promoted to
+-- KEYS[8] dead: dead letters
+-- KEYS[9] moved: where redriven messages lie now
+-- ARGV[1..] letters: two each: entry id in `dead`, streams of the shard "3,17"
+-- Reply: how many moved; an entry that is gone already is passed over, so a repeated call does nothing
+local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
+--- @include lib/note_attempts
+--- @include lib/give_back
+local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams')
+local n, ms = tonumber(state[1]), math.max(now, tonumber(state[2]))
+local streams, count = tonumber(state[4]), 0
+waiting_until = tonumber(state[3])
+for at = 1, #ARGV, 2 do
+  local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
+  if letter then
+    local fields, body = letter[2], {}
+    n, count = n + 1, count + 1
+    local id = string.format('%.0f-%.0f', ms, n)
+    for i = 9, #fields do body[#body + 1] = fields[i] end
+    -- attributes: deadline and due time are over, the id that the writer was given stays
+    body[4] = string.sub(body[4], 1, 1) .. ' i' .. fields[2]
+    redis.call('XADD', later, id, unpack(body))
+    redis.call('XDEL', dead, ARGV[at])
+    redis.call('HSET', moved, fields[2], 'd:' .. id)
+    note_attempts('d:' .. id, 0, ARGV[at + 1], fields[8])
+    give_back('d:' .. id, turn_of('d', ARGV[at + 1], streams))
+  end
+end
+redis.call('HSET', meta, 'n', string.format('%.0f', n), 'ms', string.format('%.0f', ms))
+return count

@@ -1,0 +1,65 @@
+"""shardq: a work queue on Redis for many tenants that share one pool of workers.
+
+::
+
+    client = Client.from_url("redis://localhost:6379")
+    jobs = client.queue("predictions", streams=64, streams_per_shard=4, visibility_timeout=30)
+    jobs.write({"prompt": "a cat"}, shard_key="tenant-42")
+    delivery = jobs.read(block=5)
+    delivery.ack()
+"""
+
+from __future__ import annotations
+
+from shardq.client import Client, Delivery, Queue
+from shardq.client_async import AsyncClient, AsyncDelivery, AsyncQueue
+from shardq.errors import (
+    BackendError,
+    BackendTimeout,
+    ClosedError,
+    CodecError,
+    ConfigError,
+    DurabilityUnknown,
+    Empty,
+    LeaseLost,
+    MessageCancelled,
+    MessageNotFound,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyWritten,
+    QueueFull,
+    ServerUnfit,
+    ShardqError,
+)
+from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncDelivery",
+    "AsyncQueue",
+    "BackendError",
+    "BackendTimeout",
+    "Client",
+    "ClosedError",
+    "CodecError",
+    "ConfigError",
+    "DeadLetter",
+    "Delivery",
+    "DurabilityUnknown",
+    "Empty",
+    "LeaseLost",
+    "Message",
+    "MessageCancelled",
+    "MessageNotFound",
+    "OutOfMemory",
+    "OutcomeUnknown",
+    "PartlyWritten",
+    "Queue",
+    "QueueConfig",
+    "QueueFull",
+    "QueueStats",
+    "ServerUnfit",
+    "ShardqError",
+]

@@ -1,0 +1,288 @@
+"""`Client` and `Queue`, for threads. `shardq.client_async` holds their twins."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from shardq.delivery import DeliveryView
+from shardq.drivers import Driver, Target
+from shardq.errors import ClosedError, Empty
+from shardq.face import MAX_BLOCK, Face, checked_block, extended, messages_of, warn
+from shardq.model import DeadLetter, Message, QueueConfig, QueueStats, Received, seconds
+from shardq.ops import admin, settle
+from shardq.ops.opening import inspected
+from shardq.ops.read import checked_count, checked_stream, read
+from shardq.ops.settle import Cancelled, Settled
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.ops.write import compose, write, write_many
+from shardq.telemetry import Telemetry
+
+T = TypeVar("T")
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Client(Face):
+    """A connection to one Redis (or Valkey, cluster, or set of sentinels). One per process is enough.
+
+    Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
+    """
+
+    def __init__(self, target: Target, **settings: Any) -> None:
+        super().__init__(target, **settings)
+        self._driver = Driver(self._target, max_connections=self.max_connections, block=self.wait_slice)
+        _clients.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def queue(self, name: str, **settings: Any) -> Queue:
+        """The queue called *name*; created by its first write or read, with these settings (see `QueueConfig`).
+
+        Settings belong to the queue: where it exists already, its own win and a difference is logged.
+        """
+        return Queue(self, self.state_of(name, settings))
+
+    def close(self) -> None:
+        """Close every connection, and stop the embedded server if this client started one. Idempotent."""
+        self._closed = True
+        self._driver.close()
+        self._stop_server()
+
+    def run(self, op: Op[T]) -> T:
+        """Run one operation; for the parts of shardq that build on a client."""
+        if self._closed:
+            raise ClosedError("this client was closed; make a new one with Client.from_url()")
+        if not self._inspected:
+            self._inspect()
+        return self._driver.run(op)
+
+    def _inspect(self) -> None:
+        with self._lock:
+            if not self._inspected:
+                warn(self._driver.run(inspected(self.clock, self.durability, self.timeout)))
+                self._inspected = True
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()
+        self._driver.forked()
+        for state in self._states.values():
+            state.forked()
+
+
+class Queue:
+    """One queue. All times are seconds. Every call may raise BackendTimeout, OutcomeUnknown or BackendError."""
+
+    def __init__(self, client: Client, state: QueueState) -> None:
+        self._client = client
+        self.state = state
+        self._codecs = client.codecs
+        self._telemetry = Telemetry(state.keys.name)
+
+    def __repr__(self) -> str:
+        """The queue's name."""
+        return f"Queue({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.state.keys.name
+
+    def write(
+        self,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store one message and return its id. Stored once, however often the connection breaks.
+
+        *shard_key* (usually the tenant) chooses its streams. It is deliverable after *delay* and until *deadline*, both
+        from now. Within the queue's dedup window a second write with the same *dedup_key* returns the first one's id.
+        ConfigError, CodecError or QueueFull: nothing was written. OutcomeUnknown: it may have been.
+        """
+        with self._telemetry.writing(None) as context:
+            message = compose(
+                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
+            )
+            message_id = self._client.run(write(self.state, message, timeout))
+            self._telemetry.wrote(message_id)
+            return message_id
+
+    def write_many(
+        self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
+    ) -> list[str]:
+        """Store many messages in few round trips and return their ids, in order.
+
+        Each is a `Message` or a pair (payload, shard key). All are checked before the first is sent. PartlyWritten has
+        an id or an error for each when a chunk of them failed.
+        """
+        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
+            composed = [compose(self.state, self._codecs, message, context) for message in batch]
+            return self._client.run(write_many(self.state, composed, timeout)) if composed else []
+
+    def read(
+        self,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> Delivery:
+        """The next message, leased for *visibility_timeout*; waits for one up to *block*, then raises Empty.
+
+        *prefer_stream* is tried first, one turn ahead of its share at most.
+        """
+        found = self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
+        if not found:
+            raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
+        return found[0]
+
+    def read_many(
+        self,
+        count: int,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Up to *count* messages (at most 1,000), in turns over the streams; waits up to *block* for the first.
+
+        [] when there were none: Empty is not raised.
+        """
+        return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
+
+    def _read(
+        self,
+        count: int,
+        block: float,
+        visibility: float | None,
+        prefer: int | None,
+        timeout: float | None,
+        *,
+        batch: bool,
+    ) -> list[Delivery]:
+        checked_block(block, visibility)
+        started = round(self.state.clock.wall() * 1e9)
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout)
+        rows = self._client.run(op)
+        self._telemetry.read(rows, started, batch=batch)
+        return [Delivery(row, self) for row in rows]
+
+    def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
+        """Settle many deliveries as done in few round trips; those whose lease was lost are returned."""
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("ack", received):
+            results = self._client.run(settle.ack(self.state, received, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result is not Settled.OK]
+
+    def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
+        """Remove a waiting or delayed message; "removed", or "in flight" if it is being worked on.
+
+        The holder of one in flight learns it: its next extend or ack raises MessageCancelled. MessageNotFound if the
+        message is neither waiting, delayed nor in flight.
+        """
+        return self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    def len(self, *, timeout: float | None = None) -> int:
+        """Messages that ask for work: backlog + in flight, in O(1); 0 while the queue does not exist."""
+        return self._client.run(admin.length(self.state, timeout))
+
+    def stats(self, *, timeout: float | None = None) -> QueueStats:
+        """The queue's numbers at one instant; all zero while the queue does not exist."""
+        return self._client.run(admin.statistics(self.state, timeout))
+
+    def purge(self, *, timeout: float | None = None) -> int:
+        """Remove everything that is undelivered or delayed; how many. In flight and dead messages stay."""
+        return self._client.run(admin.purge(self.state, timeout))
+
+    def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
+        """Change the number of streams, live: (streams read, streams written) now.
+
+        Fewer are read only once the higher ones are empty; reads see to that.
+        """
+        return self._client.run(admin.resize(self.state, streams, timeout))
+
+    def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
+        """Change settings of the queue, for all its clients (see `QueueConfig`); its settings after that."""
+        return self._client.run(admin.configure(self.state, settings, timeout))
+
+    def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
+        """Up to *count* dead letters, oldest first, after the entry id *after*."""
+        return self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+
+    def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
+        """Move dead letters back into the queue, with their ids and headers; how many moved."""
+        return self._client.run(admin.redrive(self.state, list(letters), timeout))
+
+    def _settle(self, verb: str, received: Received, op: Op[list[Settled]]) -> None:
+        with self._telemetry.settling(verb, [received]):
+            self._client.run(op)[0].check()
+
+
+class Delivery(DeliveryView):
+    """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
+
+    LeaseLost means that it is not yours any more; MessageCancelled, that nobody wants it.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, received: Received, queue: Queue) -> None:
+        super().__init__(received, queue._codecs, queue.state.clock)
+        self._queue = queue
+
+    def ack(self, *, timeout: float | None = None) -> None:
+        """The work is done: forget the message."""
+        self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+
+    def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
+        """Give the message back, to be delivered again after *delay* seconds; *error* is kept as `last_error`.
+
+        Past the queue's max_deliveries it goes to the dead letters.
+        """
+        seconds("delay", delay, 0, MAX_BLOCK)
+        self._queue._settle(
+            "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
+        )
+
+    def reject(self, reason: str, *, timeout: float | None = None) -> None:
+        """Move the message to the dead letters, with *reason*."""
+        self._queue._settle("reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout))
+
+    def extend(self, duration: float, *, timeout: float | None = None) -> None:
+        """Let the lease end *duration* seconds from now."""
+        QueueConfig(visibility_timeout=duration)
+        sent = self._clock.monotonic()
+        self._queue._settle(
+            "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)
+        )
+        self.received = extended(self.received, sent, duration)
+
+    @contextlib.contextmanager
+    def processing(self) -> Iterator[None]:
+        """A tracing span around the work on this delivery; settles nothing."""
+        with self._queue._telemetry.processing(self.received):
+            yield

@@ -1,0 +1,270 @@
+"""`AsyncClient`, `AsyncQueue` and `AsyncDelivery`, for asyncio: the twins of those in `shardq.client`.
+
+Names, arguments and errors are the same; the methods are documented there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from shardq.delivery import DeliveryView
+from shardq.drivers import AsyncDriver, Target
+from shardq.errors import ClosedError, Empty
+from shardq.face import MAX_BLOCK, Face, checked_block, extended, messages_of, warn
+from shardq.model import DeadLetter, Message, QueueConfig, QueueStats, Received, seconds
+from shardq.ops import admin, settle
+from shardq.ops.opening import inspected
+from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
+from shardq.ops.settle import Cancelled, Settled
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.ops.write import compose, write, write_many
+from shardq.telemetry import Telemetry
+
+T = TypeVar("T")
+
+
+class AsyncClient(Face):
+    """The twin of `Client` for one event loop: the first call binds it to the running loop."""
+
+    def __init__(self, target: Target, **settings: Any) -> None:
+        super().__init__(target, **settings)
+        self._driver = AsyncDriver(self._target, max_connections=self.max_connections, block=self.wait_slice)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def queue(self, name: str, **settings: Any) -> AsyncQueue:
+        """As `Client.queue`."""
+        return AsyncQueue(self, self.state_of(name, settings))
+
+    async def aclose(self) -> None:
+        """As `Client.close`."""
+        self._closed = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self.timeout)
+        await self._driver.aclose()
+        self._stop_server()
+
+    async def run(self, op: Op[T]) -> T:
+        """As `Client.run`."""
+        self._check_loop()
+        if not self._inspected:
+            warn(await self._driver.run(inspected(self.clock, self.durability, self.timeout)))
+            self._inspected = True
+        return await self._driver.run(op)
+
+    def _check_loop(self) -> None:
+        if self._closed:
+            raise ClosedError("this client was closed; make a new one with AsyncClient.from_url()")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop or self._pid != os.getpid():
+            raise ClosedError(
+                "this AsyncClient belongs to another event loop or process; make one per loop, after the fork"
+            )
+
+    def _later(self, op: Op[Any]) -> None:
+        """Run *op* without anybody waiting for it; its failure only costs time."""
+        task = asyncio.get_running_loop().create_task(self._driver.run(op))
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+class AsyncQueue:
+    """The twin of `Queue`."""
+
+    def __init__(self, client: AsyncClient, state: QueueState) -> None:
+        self._client = client
+        self.state = state
+        self._codecs = client.codecs
+        self._telemetry = Telemetry(state.keys.name)
+
+    def __repr__(self) -> str:
+        """The queue's name."""
+        return f"AsyncQueue({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """As `Queue.name`."""
+        return self.state.keys.name
+
+    async def write(
+        self,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `Queue.write`."""
+        with self._telemetry.writing(None) as context:
+            message = compose(
+                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
+            )
+            message_id = await self._client.run(write(self.state, message, timeout))
+            self._telemetry.wrote(message_id)
+            return message_id
+
+    async def write_many(
+        self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
+    ) -> list[str]:
+        """As `Queue.write_many`."""
+        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
+            composed = [compose(self.state, self._codecs, message, context) for message in batch]
+            return await self._client.run(write_many(self.state, composed, timeout)) if composed else []
+
+    async def read(
+        self,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncDelivery:
+        """As `Queue.read`."""
+        found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
+        if not found:
+            raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
+        return found[0]
+
+    async def read_many(
+        self,
+        count: int,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> list[AsyncDelivery]:
+        """As `Queue.read_many`."""
+        return await self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
+
+    async def _read(
+        self,
+        count: int,
+        block: float,
+        visibility: float | None,
+        prefer: int | None,
+        timeout: float | None,
+        *,
+        batch: bool,
+    ) -> list[AsyncDelivery]:
+        checked_block(block, visibility)
+        started = round(self.state.clock.wall() * 1e9)
+        asked = Asked()
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, asked)
+        try:
+            rows = await self._client.run(op)
+        except asyncio.CancelledError:
+            if asked.holder:  # the reply is lost: give back what it may have granted
+                self._client._later(recovered(self.state, asked.holder, self.state.until()))
+            raise
+        self._telemetry.read(rows, started, batch=batch)
+        return [AsyncDelivery(row, self) for row in rows]
+
+    async def ack_many(
+        self, deliveries: Sequence[AsyncDelivery], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.ack_many`."""
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("ack", received):
+            results = await self._client.run(settle.ack(self.state, received, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result is not Settled.OK]
+
+    async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
+        """As `Queue.cancel`."""
+        return await self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    async def len(self, *, timeout: float | None = None) -> int:
+        """As `Queue.len`."""
+        return await self._client.run(admin.length(self.state, timeout))
+
+    async def stats(self, *, timeout: float | None = None) -> QueueStats:
+        """As `Queue.stats`."""
+        return await self._client.run(admin.statistics(self.state, timeout))
+
+    async def purge(self, *, timeout: float | None = None) -> int:
+        """As `Queue.purge`."""
+        return await self._client.run(admin.purge(self.state, timeout))
+
+    async def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
+        """As `Queue.resize`."""
+        return await self._client.run(admin.resize(self.state, streams, timeout))
+
+    async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
+        """As `Queue.configure`."""
+        return await self._client.run(admin.configure(self.state, settings, timeout))
+
+    async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
+        """As `Queue.dead`."""
+        return await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+
+    async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
+        """As `Queue.redrive`."""
+        return await self._client.run(admin.redrive(self.state, list(letters), timeout))
+
+    async def _settle(self, verb: str, received: Received, op: Op[list[Settled]]) -> None:
+        with self._telemetry.settling(verb, [received]):
+            (await self._client.run(op))[0].check()
+
+
+class AsyncDelivery(DeliveryView):
+    """The twin of `Delivery`."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, received: Received, queue: AsyncQueue) -> None:
+        super().__init__(received, queue._codecs, queue.state.clock)
+        self._queue = queue
+
+    async def ack(self, *, timeout: float | None = None) -> None:
+        """As `Delivery.ack`."""
+        await self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+
+    async def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
+        """As `Delivery.nack`."""
+        seconds("delay", delay, 0, MAX_BLOCK)
+        await self._queue._settle(
+            "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
+        )
+
+    async def reject(self, reason: str, *, timeout: float | None = None) -> None:
+        """As `Delivery.reject`."""
+        await self._queue._settle(
+            "reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout)
+        )
+
+    async def extend(self, duration: float, *, timeout: float | None = None) -> None:
+        """As `Delivery.extend`."""
+        QueueConfig(visibility_timeout=duration)
+        sent = self._clock.monotonic()
+        await self._queue._settle(
+            "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)
+        )
+        self.received = extended(self.received, sent, duration)
+
+    @contextlib.contextmanager
+    def processing(self) -> Iterator[None]:
+        """As `Delivery.processing`."""
+        with self._queue._telemetry.processing(self.received):
+            yield

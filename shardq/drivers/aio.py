@@ -1,0 +1,181 @@
+"""The driver for asyncio: the twin of `sync`, with `await` in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+import redis.asyncio as redis
+import redis.asyncio.sentinel as sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.target import Address, Target
+from shardq.drivers.topology import Topology
+from shardq.drivers.wire import (
+    BLOCK_MARGIN,
+    COMMAND_TIMEOUT,
+    CONNECT_TIMEOUT,
+    Command,
+    command_of,
+    commands_of,
+    hint_of,
+    settings,
+)
+from shardq.keys import slot
+from shardq.ops.steps import Ask, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+
+T = TypeVar("T")
+Pool = redis.ConnectionPool
+REDIRECTIONS = 5
+
+
+class AsyncDriver:
+    """Runs operations on one event loop."""
+
+    def __init__(self, target: Target, *, max_connections: int, block: float) -> None:
+        self._target = target
+        self._max_connections = max_connections
+        self._block = block
+        self._pools: dict[tuple[Address | None, bool], Pool] = {}
+        self._topology = Topology(target.addresses) if target.kind == "cluster" else None
+
+    async def run(self, op: Op[T]) -> T:
+        """Run *op* to its end; what it returns."""
+        with closing(op):
+            resume: Callable[[Any], Step] = op.send
+            value: Any = None
+            while True:
+                try:
+                    step = resume(value)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                try:
+                    resume, value = op.send, await self._perform(step)
+                except (Refused, Unanswered, Underreplicated) as failure:
+                    resume, value = op.throw, failure
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for pool in self._pools.values():
+            await pool.disconnect()
+
+    async def _perform(self, step: Step) -> Any:
+        match step:
+            case Call():
+                return await self._call(step)
+            case Block():
+                return hint_of((await self._route(step.key, (command_of(step),), blocking=True))[0])
+            case Ask():
+                return (await self._route(None, (step.words,)))[0]
+            case Sleep():
+                return await asyncio.sleep(step.seconds)
+
+    async def _call(self, call: Call) -> Any:
+        try:
+            replies = await self._route(call.keys[0], commands_of(call, by_source=False))
+        except Refused as refused:
+            if refused.code != "NOSCRIPT":
+                raise
+            replies = await self._route(call.keys[0], commands_of(call, by_source=True))
+        if call.replicas and replies[1] < call.replicas:
+            raise Underreplicated(replies[0], replies[1])
+        return replies[0]
+
+    async def _route(self, key: str | None, commands: tuple[Command, ...], *, blocking: bool = False) -> list[Any]:
+        """Send *commands* to the node that owns *key*, following redirections."""
+        if self._topology is None:
+            return await self._exchange(self._pool(None, blocking), commands, blocking=blocking)
+        number = slot(key or "")
+        address, asking = self._topology.owner(number), False
+        for _ in range(REDIRECTIONS):
+            try:
+                return await self._exchange(self._pool(address, blocking), commands, blocking=blocking, asking=asking)
+            except Redirected as to:
+                asking = to.code == "ASK"
+                address = (to.address[0] or address[0], to.address[1])
+                (self._topology.seen(address) if asking else self._topology.moved(number, address))
+            except Unanswered:
+                self._topology.lost(number, address)
+                raise
+        raise Refused("TRYAGAIN", "the slot's owner kept changing")
+
+    async def _exchange(
+        self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool, asking: bool = False
+    ) -> list[Any]:
+        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
+        limit = self._block + BLOCK_MARGIN if blocking else COMMAND_TIMEOUT
+        if asking:
+            commands = (("ASKING",), *commands)
+        try:
+            connection = await pool.get_connection()
+        except LOST as error:
+            raise unconnected(error) from error
+        except ResponseError as error:
+            raise refusal(error) or error from error
+        clean = False
+        try:
+            # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
+            async with asyncio.timeout(limit):
+                await connection.send_packed_command(connection.pack_commands(commands))
+                replies = [await _answer(connection) for _ in commands]
+            clean = True
+        except LOST as error:
+            raise unanswered(error) from error
+        finally:
+            if not clean:
+                await connection.disconnect(nowait=True)
+            await pool.release(connection)
+        for reply in replies:
+            if isinstance(reply, Refused):
+                if reply.code in ("READONLY", "UNBLOCKED", "MASTERDOWN"):
+                    await pool.disconnect(inuse_connections=False)
+                raise reply
+        return replies[1:] if asking else replies
+
+    def _pool(self, address: Address | None, blocking: bool) -> Pool:
+        pool = self._pools.get((address, blocking))
+        if pool is None:
+            pool = self._pools.setdefault((address, blocking), self._make(address, blocking))
+        return pool
+
+    def _make(self, address: Address | None, blocking: bool) -> Pool:
+        target = self._target
+        chosen = settings(target, block=self._block if blocking else None)
+        chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None}
+        if target.kind == "sentinel":
+            return self._sentinel_pool(chosen)
+        if address is not None:
+            chosen |= {"host": address[0], "port": address[1]}
+        if "path" in chosen:
+            chosen["connection_class"] = redis.UnixDomainSocketConnection
+        elif target.tls:
+            chosen["connection_class"] = redis.SSLConnection
+        if blocking:
+            return redis.ConnectionPool(max_connections=2**31, **chosen)
+        return redis.BlockingConnectionPool(max_connections=self._max_connections, timeout=CONNECT_TIMEOUT, **chosen)
+
+    def _sentinel_pool(self, chosen: dict[str, Any]) -> Pool:
+        target = self._target
+        sentinels = sentinel.Sentinel(
+            list(target.addresses), sentinel_kwargs={"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
+        )
+        kind = sentinel.SentinelManagedSSLConnection if target.tls else sentinel.SentinelManagedConnection
+        return sentinel.SentinelConnectionPool(
+            target.service, sentinels, connection_class=kind, max_connections=2**31, **chosen
+        )
+
+
+async def _answer(connection: Any) -> Any:
+    """One reply; a refusal as a value, so that the answers after it are read too."""
+    try:
+        return await connection.read_response()
+    except RedisError as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        return refused

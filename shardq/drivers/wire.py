@@ -1,0 +1,60 @@
+"""Steps as Redis commands, and the settings of connections: shared by both drivers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any, Final, TypeAlias
+
+from shardq.drivers.target import Target
+from shardq.ops.steps import Block, Call
+
+Word: TypeAlias = str | bytes | int | float
+Command: TypeAlias = tuple[Word, ...]
+
+CONNECT_TIMEOUT: Final = 2.0
+COMMAND_TIMEOUT: Final = 5.0
+REPLICA_TIMEOUT_MS: Final = 1000
+BLOCK_MARGIN: Final = 3.0
+GROUP: Final = "shardq"
+
+
+def commands_of(call: Call, *, by_source: bool) -> tuple[Command, ...]:
+    """The call by hash or by source, and the wait for replicas that goes with it."""
+    verb = "EVAL" if by_source else "EVALSHA"
+    if call.script.readonly:
+        verb += "_RO"
+    body = call.script.source if by_source else call.script.sha
+    run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
+    return (run, ("WAIT", call.replicas, REPLICA_TIMEOUT_MS)) if call.replicas else (run,)
+
+
+def command_of(block: Block) -> Command:
+    """Wait for one notification, as one of the group: each wakes exactly one waiter."""
+    group = ("GROUP", GROUP, "reader")
+    return ("XREADGROUP", *group, "COUNT", 1, "BLOCK", block.milliseconds, "NOACK", "STREAMS", block.key, ">")
+
+
+def hint_of(reply: Any) -> bytes | None:
+    """The stream that a notification names, None when the wait timed out."""
+    if not reply:
+        return None
+    entries = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))
+    return bytes(entries[0][1][1])
+
+
+def settings(target: Target, *, block: float | None) -> dict[str, Any]:
+    """The settings of a pool's connections: for commands, or for blocking up to *block* seconds."""
+    role = "read" if block is not None else "call"
+    chosen: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_timeout": COMMAND_TIMEOUT if block is None else block + BLOCK_MARGIN,
+        "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
+    }
+    chosen |= target.settings
+    chosen |= {"protocol": 2, "decode_responses": False}
+    if "path" in chosen:
+        del chosen["socket_connect_timeout"]
+    else:
+        chosen["socket_keepalive"] = True
+    return chosen

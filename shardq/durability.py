@@ -1,0 +1,282 @@
+"""What an acknowledged write survives, by named level, and whether the server really gives it.
+
+==============  =================================  =================================================================
+level           needs of the server                survives
+==============  =================================  =================================================================
+``none``        nothing                            crashes of clients and workers; not a restart of Redis
+``process``     AOF on                             also kill -9 and OOM kill of Redis; power loss costs about 2 s
+``disk``        AOF on, ``appendfsync always``,    also power loss of the node, if its disk honours fsync; not a
+                ``no-appendfsync-on-rewrite no``   failover
+``replica(n)``  n replicas, AOF on,                also loss of the primary, if a replica that has the write is
+                ``min-replicas-to-write n``        promoted; each call waits for n replicas and counts (``WAIT``)
+==============  =================================  =================================================================
+
+Redis replicates asynchronously: ``WAIT`` makes losing a write in a failover rare, never impossible, and a failover
+can also bring back a message that was acked. docs/durability.md has the long form.
+
+Nothing here talks to a server: `ServerFacts.from_replies` takes what INFO and CONFIG GET answered, `judge` compares
+it with the level asked for and returns warnings, `fatal` says why a server must not be used at all.
+
+>>> info = {"redis_version": "7.0.15", "aof_enabled": "0", "maxmemory": "0", "maxmemory_policy": "noeviction"}
+>>> print(*judge(Durability.parse("process"), ServerFacts.from_replies(info, {})))
+durability "process" needs the append-only file, which is off: a restart would lose messages; set appendonly yes
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from shardq.errors import ConfigError
+from shardq.keys import shown
+
+Level: TypeAlias = Literal["none", "process", "disk", "replica"]
+Replies: TypeAlias = Mapping[str, object] | Mapping[bytes, object]
+
+MAX_REPLICAS: Final = 100
+"""The most replicas that a level may wait for; a guard against a slip of the finger."""
+
+CONFIG_NAMES: Final = (
+    "appendfsync",
+    "appendonly",
+    "maxmemory",
+    "maxmemory-policy",
+    "min-replicas-to-write",
+    "no-appendfsync-on-rewrite",
+)
+"""What to ask CONFIG GET for; the answer may be empty where CONFIG is forbidden."""
+
+OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
+"""The oldest versions that shardq runs on."""
+
+_LEVELS: Final[tuple[str, ...]] = get_args(Level)
+_LEVEL: Final = re.compile(r"(none|process|disk|replica)(?:\((\d{1,9})\))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """A level, and for ``replica`` how many replicas must confirm each write; 0 for the others."""
+
+    level: Level
+    replicas: int = 0
+
+    def __post_init__(self) -> None:
+        if self.level not in _LEVELS:
+            raise ConfigError(_level_advice(self.level))
+        low, high = (1, MAX_REPLICAS) if self.level == "replica" else (0, 0)
+        if type(self.replicas) is not int or not low <= self.replicas <= high:
+            raise ConfigError(f"{self.level} takes {low} to {high} replicas, not {shown(self.replicas)}")
+
+    @classmethod
+    def parse(cls, text: str) -> Durability:
+        """``none``, ``process``, ``disk``, ``replica`` (of one) or ``replica(n)``; ConfigError for anything else."""
+        if not isinstance(text, str):
+            raise ConfigError(_level_advice(text))
+        match = _LEVEL.fullmatch(text)
+        if match is None or (match[2] and match[1] != "replica"):
+            raise ConfigError(_level_advice(text))
+        replicas = int(match[2] or 1) if match[1] == "replica" else 0
+        return cls(cast("Level", match[1]), replicas)
+
+    def __str__(self) -> str:
+        """The text that `parse` reads back."""
+        return f"replica({self.replicas})" if self.level == "replica" else self.level
+
+
+def _level_advice(text: object) -> str:
+    return f'durability must be "none", "process", "disk" or "replica(n)", not {shown(text)}'
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server says of itself; None where it did not say.
+
+    `version` has one to three parts. `maxmemory` is in bytes, 0 for no limit. `rewrite_pauses_fsync` is
+    ``no-appendfsync-on-rewrite``. `replicas` are the connected ones, `min_replicas` is ``min-replicas-to-write``.
+    """
+
+    server: str = "redis"
+    version: tuple[int, ...] | None = None
+    aof: bool | None = None
+    appendfsync: str | None = None
+    rewrite_pauses_fsync: bool | None = None
+    replicas: int | None = None
+    min_replicas: int | None = None
+    maxmemory: int | None = None
+    policy: str | None = None
+
+    @classmethod
+    def from_replies(cls, info: Replies, config: Replies) -> ServerFacts:
+        """The facts in the answers to INFO (all sections) and CONFIG GET (`CONFIG_NAMES`).
+
+        Keys and values may be str, bytes or, as redis-py parses INFO, numbers. Whatever is missing (managed services
+        forbid CONFIG) or not understood is None. Never raises.
+        """
+        said, set_to = _texts(info), _texts(config)
+        server = _server(said)
+        return cls(
+            server=server,
+            version=_version(said.get(f"{server}_version")),
+            aof=_flag(said.get("aof_enabled", set_to.get("appendonly"))),
+            appendfsync=set_to.get("appendfsync"),
+            rewrite_pauses_fsync=_flag(set_to.get("no-appendfsync-on-rewrite")),
+            replicas=_whole(said.get("connected_slaves")),
+            min_replicas=_whole(set_to.get("min-replicas-to-write")),
+            maxmemory=_whole(said.get("maxmemory", set_to.get("maxmemory"))),
+            policy=said.get("maxmemory_policy", set_to.get("maxmemory-policy")),
+        )
+
+    def __str__(self) -> str:
+        """The server's name and version, for messages."""
+        return f"{self.server.title()} {_dotted(self.version) if self.version else 'of unknown version'}"
+
+
+def _texts(replies: Replies) -> dict[str, str]:
+    return {_text(key): _text(value) for key, value in replies.items()}
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _server(said: Mapping[str, str]) -> str:
+    """``valkey``, ``redis`` or another's name. Valkey also reports a redis_version, 7.2.4, for old clients."""
+    if "valkey_version" in said:
+        return "valkey"
+    for other in ("dragonfly", "garnet", "keydb"):
+        if f"{other}_version" in said:
+            return other
+    return said.get("server_name", "redis").lower()
+
+
+def _version(text: str | None) -> tuple[int, ...] | None:
+    match = re.match(r"\d{1,9}(\.\d{1,9}){0,2}", text or "", re.ASCII)
+    return tuple(map(int, match[0].split("."))) if match else None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,19}", text, re.ASCII) else None
+
+
+def _flag(text: str | None) -> bool | None:
+    return {"1": True, "yes": True, "0": False, "no": False}.get(text or "")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def fatal(facts: ServerFacts) -> str | None:
+    """Why this server must be refused (raise ServerUnfit with it), or None: too old, or it would evict messages."""
+    oldest = OLDEST.get(facts.server)
+    if oldest and facts.version and facts.version < oldest:
+        return f"{facts} is too old: shardq needs Redis 7.0 or Valkey 7.2 or newer"
+    if facts.maxmemory and _evicts(facts):
+        return (
+            f"{facts} evicts keys when it reaches maxmemory (maxmemory-policy {facts.policy}), and with them messages "
+            "that were acknowledged: set maxmemory-policy noeviction"
+        )
+    return None
+
+
+def _evicts(facts: ServerFacts) -> bool:
+    return facts.policy not in (None, "noeviction")
+
+
+def judge(durability: Durability, facts: ServerFacts) -> list[str]:
+    """Warnings: where the server gives less than `durability` asks, or where that could not be checked.
+
+    Empty when all was checked and holds; the level's own come first. What is worse than a warning is in `fatal`.
+    """
+    return [*_level_gaps(durability, facts), *_eviction_gaps(facts), *_version_gaps(facts)]
+
+
+def _level_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+    """Where the server gives less than the level."""
+    if durability.level == "none":
+        return
+    yield from _aof_gaps(durability, facts)
+    if durability.level == "disk":
+        yield from _fsync_gaps(facts)
+    if durability.level == "replica":
+        yield from _replica_gaps(durability, facts)
+
+
+def _aof_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+    if facts.aof is None:
+        yield _unchecked(durability, "the append-only file is on", "appendonly yes")
+    elif not facts.aof and durability.level == "replica":
+        yield (
+            f'durability "{durability}" is undone when a primary without an append-only file restarts: it comes back '
+            "with less, and its replicas copy that; set appendonly yes"
+        )
+    elif not facts.aof:
+        yield (
+            f'durability "{durability}" needs the append-only file, which is off: a restart would lose messages; '
+            "set appendonly yes"
+        )
+
+
+def _fsync_gaps(facts: ServerFacts) -> Iterator[str]:
+    if facts.appendfsync is None:
+        yield _unchecked("disk", "every write is synced", "appendfsync always")
+    elif facts.appendfsync != "always":
+        yield (
+            f'durability "disk" needs appendfsync always, but it is {facts.appendfsync}: power loss would lose the '
+            "latest writes"
+        )
+    if facts.rewrite_pauses_fsync is None:
+        yield _unchecked("disk", "syncing goes on while the file is rewritten", "no-appendfsync-on-rewrite no")
+    elif facts.rewrite_pauses_fsync:
+        yield (
+            'durability "disk" needs no-appendfsync-on-rewrite no: it is yes, so writes are not synced while the file '
+            "is rewritten"
+        )
+
+
+def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
+    wanted = durability.replicas
+    if facts.replicas is None:
+        yield _unchecked(durability, "enough replicas are connected", f"{wanted} or more replicas")
+    elif facts.replicas < wanted:
+        yield (
+            f'durability "{durability}" needs {wanted} connected replicas, but there are {facts.replicas}: every call '
+            "would end as DurabilityUnknown"
+        )
+    if facts.min_replicas is None:
+        yield _unchecked(
+            durability, "a primary cut off from its replicas stops writing", f"min-replicas-to-write {wanted}"
+        )
+    elif facts.min_replicas < wanted:
+        yield (
+            f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is {facts.min_replicas}: a '
+            "primary cut off from its replicas goes on leasing messages, which its successor leases too"
+        )
+
+
+def _eviction_gaps(facts: ServerFacts) -> Iterator[str]:
+    if facts.policy is None:
+        yield _unchecked(None, "the server never evicts messages", "maxmemory-policy noeviction")
+    elif _evicts(facts) and facts.maxmemory == 0:
+        yield (
+            f"maxmemory-policy is {facts.policy}: messages would be evicted as soon as a maxmemory is set; "
+            "set maxmemory-policy noeviction"
+        )
+    elif _evicts(facts) and facts.maxmemory is None:
+        while_evicting = f"maxmemory is 0, while maxmemory-policy is {facts.policy}"
+        yield _unchecked(None, while_evicting, "maxmemory-policy noeviction")
+
+
+def _version_gaps(facts: ServerFacts) -> Iterator[str]:
+    if facts.server not in OLDEST:
+        yield f"{facts} is not a server that shardq is tested on: use Redis 7.0 or Valkey 7.2 or newer"
+    elif facts.version is None:
+        yield _unchecked(None, "the server is new enough", "Redis 7.0 or Valkey 7.2 or newer")
+
+
+def _unchecked(durability: Durability | str | None, what: str, remedy: str) -> str:
+    """A warning for a fact that the server did not tell."""
+    asked = f'durability "{durability}": ' if durability else ""
+    return f"{asked}could not check that {what} (the server did not say): make sure of {remedy}"

@@ -1,0 +1,19 @@
+"""A private Redis or Valkey server that this process starts and that ends with it.
+
+::
+
+    with EmbeddedServer() as server:                      # in memory, on a private unix socket
+        client = Client.from_url(server.url)
+
+    with EmbeddedServer(directory="jobs.d") as server:    # on disk: survives restarts
+        ...
+
+`binary` finds a server program, `leash` runs a process that cannot outlive us, `server` makes a server of both.
+"""
+
+from __future__ import annotations
+
+from shardq.embedded.binary import ServerBinary, find_server, probe_server
+from shardq.embedded.server import EmbeddedServer
+
+__all__ = ["EmbeddedServer", "ServerBinary", "find_server", "probe_server"]

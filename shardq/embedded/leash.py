@@ -1,0 +1,138 @@
+"""A child process that cannot outlive this one, however this one ends.
+
+On Linux the kernel kills it (PR_SET_PDEATHSIG). The child arms that itself, in a few lines of Python that then become
+the server: `preexec_fn` would fork a process with threads, and run everybody's fork hooks. Elsewhere, and where
+`sys.executable` is not a Python, a watchdog waits for the end of a pipe that only this process holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+_Process = subprocess.Popen[bytes]
+
+# A parent that died before prctl was armed has already handed us to another one, hence the comparison.
+_LEASH = """
+import ctypes, os, sys
+if ctypes.CDLL(None).prctl(1, ctypes.c_ulong(9)): sys.exit("prctl(PR_SET_PDEATHSIG) was refused")
+if os.getppid() != int(sys.argv[1]): sys.exit("the parent died first")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+# A line on stdin means that the server was stopped, the end of the pipe that the parent died.
+_WATCHDOG = 'read -r _ || kill -9 "$0"'
+
+
+class Leashed:
+    """A process started with `command`; `log` takes its output, and it inherits the open files `keep`."""
+
+    def __init__(self, command: Sequence[str], *, directory: Path, log: int, keep: Sequence[int] = ()) -> None:
+        by_kernel = _kernel_can()
+        leash = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid())] if by_kernel else []
+
+        def spawn() -> _Process:
+            # In a session of its own: Ctrl-C in the terminal is for the workers, which need the server to drain.
+            return subprocess.Popen(  # noqa: S603 (the program was found and probed)
+                [*leash, *command],
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=keep,
+                start_new_session=True,
+            )
+
+        self._process = _on_keeper(spawn)
+        self._watchdog = None if by_kernel else _watch(self._process.pid)
+        if self._watchdog:
+            _WATCHED.add(self._watchdog)
+
+    @property
+    def pid(self) -> int:
+        """The process id, also after the process ended."""
+        return self._process.pid
+
+    def running(self) -> bool:
+        """Whether the process has not ended yet."""
+        return self._process.poll() is None
+
+    def end(self, grace: float = 0) -> None:
+        """Kill the process and reap it; with a `grace` (seconds), ask first and give it that long."""
+        if grace:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGCONT)  # a suspended one would not see the other signal
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace)
+        self._process.kill()
+        self._process.wait()
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog:
+            watchdog.communicate(b"\n")
+
+
+def _kernel_can() -> bool:
+    python = Path(sys.executable or "").name.startswith(("python", "pypy")) and not hasattr(sys, "frozen")
+    return sys.platform == "linux" and python
+
+
+def _watch(pid: int) -> _Process:
+    quiet = subprocess.DEVNULL
+    command = ["/bin/sh", "-c", _WATCHDOG, str(pid)]
+    return subprocess.Popen(  # noqa: S603 (a fixed script)
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True
+    )
+
+
+class _Keeper(threading.Thread):
+    """Starts the processes: PDEATHSIG comes when the spawning *thread* ends, and this one never does."""
+
+    def __init__(self) -> None:
+        super().__init__(name="shardq-keeper", daemon=True)
+        self.todo: queue.SimpleQueue[tuple[Callable[[], _Process], Future[_Process]]] = queue.SimpleQueue()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            _fulfil(*self.todo.get())
+
+
+def _fulfil(spawn: Callable[[], _Process], result: Future[_Process]) -> None:
+    try:
+        result.set_result(spawn())
+    except BaseException as error:  # noqa: BLE001 (raised again in the thread that asked)
+        result.set_exception(error)
+
+
+_lock = threading.Lock()
+_keeper: _Keeper | None = None
+_WATCHED: weakref.WeakSet[_Process] = weakref.WeakSet()
+
+
+def _on_keeper(spawn: Callable[[], _Process]) -> _Process:
+    global _keeper
+    with _lock:
+        _keeper = _keeper or _Keeper()
+    result: Future[_Process] = Future()
+    _keeper.todo.put((spawn, result))
+    return result.result()
+
+
+def _after_fork() -> None:
+    """In a fork the keeper does not run, and the pipes to the watchdogs must not stay open."""
+    global _keeper, _lock
+    _keeper, _lock = None, threading.Lock()
+    for watchdog in _WATCHED:
+        if watchdog.stdin:
+            watchdog.stdin.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,140 @@
+"""What both faces, `Client` and `AsyncClient`, are made of: settings, the states of queues, checks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, Self
+
+from shardq.clock import Clock, SystemClock
+from shardq.codec import Codec, Codecs
+from shardq.drivers import Target
+from shardq.durability import Durability
+from shardq.embedded import EmbeddedServer
+from shardq.errors import ConfigError
+from shardq.keys import QueueKeys, slot
+from shardq.lease import believed_until
+from shardq.model import Message, QueueConfig, Received, seconds
+from shardq.ops.state import QueueState
+
+log = logging.getLogger("shardq")
+MAX_BLOCK = 365 * 86_400.0
+
+
+class Face:
+    """The settings of a client, and what it knows of its queues. `from_url` documents the settings."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        codec: Codec | None = None,
+        codecs: Sequence[Codec] = (),
+        timeout: float = 10.0,
+        durability: str = "none",
+        max_connections: int = 32,
+        max_payload: int = 1024 * 1024,
+        wait_slice: float = 1.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.codecs = Codecs(codec, *codecs)
+        self.timeout = seconds("timeout", timeout, 0.01, 3600)
+        self.wait_slice = seconds("wait_slice", wait_slice, 0.05, 5)
+        self.durability = Durability.parse(durability)
+        self.max_connections = max_connections
+        self.max_payload = max_payload
+        self._states: dict[str, QueueState] = {}
+        self._lock = threading.RLock()
+        self._inspected = False
+        self._closed = False
+        self._server: EmbeddedServer | None = None
+        if target.kind == "embedded":
+            self._server = EmbeddedServer(target.settings.get("directory")).start()
+            target = Target.parse(self._server.url)
+        self._target = target
+
+    @classmethod
+    def from_url(cls, url: str, **settings: Any) -> Self:
+        """A client for `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://`, `shardq://embedded`.
+
+        Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep
+        trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
+        how many seconds a blocked reader waits at most before it looks for itself. ConfigError for a bad one.
+        """
+        return cls(Target.parse(url), **settings)
+
+    def state_of(self, name: str, settings: Mapping[str, Any]) -> QueueState:
+        """What this client knows of the queue called *name*; ConfigError for a bad name or setting."""
+        requested = config_of(settings)
+        with self._lock:
+            known = self._states.get(name)
+            if known is None or (settings and known.requested != requested):
+                known = QueueState(
+                    keys=QueueKeys(name),
+                    requested=requested,
+                    clock=self.clock,
+                    durability=self.durability,
+                    timeout=self.timeout,
+                    wait_slice=self.wait_slice,
+                    max_payload=self.max_payload,
+                    given=frozenset(settings),
+                )
+                check_legacy(known, cluster=self._target.kind == "cluster")
+                self._states[name] = known
+            return known
+
+    def _stop_server(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+
+def config_of(settings: Mapping[str, Any]) -> QueueConfig:
+    """The settings of a queue; ConfigError for an unknown or a bad one."""
+    known = {item.name for item in fields(QueueConfig)}
+    if unknown := sorted(set(settings) - known):
+        raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    return QueueConfig(**settings)
+
+
+def check_legacy(state: QueueState, *, cluster: bool) -> None:
+    """ConfigError when a legacy stream lies in another slot than the queue, where one script cannot reach it."""
+    legacy = state.requested.legacy_stream
+    if cluster and legacy is not None and slot(legacy) != slot(state.keys.meta):
+        raise ConfigError(
+            f"on a cluster the legacy stream {legacy!r} must lie in the queue's slot: give it the hash tag "
+            f"{{{state.keys.name}}}, or name the queue after its hash tag"
+        )
+
+
+def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
+    """Messages, or pairs (payload, shard key), as messages; ConfigError that names the one that is neither."""
+    messages = []
+    for index, item in enumerate(items):
+        if isinstance(item, Message):
+            messages.append(item)
+        elif isinstance(item, tuple) and len(item) == 2:
+            messages.append(Message(item[0], item[1]))
+        else:
+            raise ConfigError(f"item {index} of a batch must be a Message or a pair (payload, shard_key)")
+    return messages
+
+
+def extended(received: Received, sent: float, duration: float) -> Received:
+    """The delivery after an extension asked for at *sent*."""
+    return replace(received, deadline=believed_until(sent, duration))
+
+
+def warn(findings: list[str]) -> None:
+    """Log what the server does not give."""
+    for finding in findings:
+        log.warning("%s", finding)
+
+
+def checked_block(block: float, visibility: float | None) -> None:
+    """ConfigError for a bad time to wait or to lease for."""
+    seconds("block", block, 0, MAX_BLOCK)
+    if visibility is not None:
+        QueueConfig(visibility_timeout=visibility)

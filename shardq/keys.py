@@ -1,0 +1,132 @@
+"""Every Redis key of a queue, spelled here and nowhere else.
+
+All keys of one queue share the hash tag `{name}`, so they live in one cluster slot and one script may touch them all.
+A name holds no braces, so no two queues can share a key, and no glob characters, so no key is ever an accidental
+pattern.
+
+>>> keys = QueueKeys("orders/eu")
+>>> keys.meta, keys.stream(3)
+('shardq:{orders/eu}:meta', 'shardq:{orders/eu}:s3')
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from shardq.errors import ConfigError
+
+MAX_STREAMS: Final = 4096
+"""The most streams that one queue may have."""
+
+MAX_NAME: Final = 200
+"""The longest queue name, in characters (which are bytes, since names are ASCII)."""
+
+SLOTS: Final = 16384
+"""How many slots a Redis Cluster has."""
+
+_ALLOWED: Final = "letters, digits and . _ - : / (ASCII)"
+_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
+
+_SUFFIXES: Final = {
+    "meta": "meta",
+    "lens": "lens",
+    "ready": "ready",
+    "notifications": "notifications",
+    "leases": "leases",
+    "delayed": "delayed",
+    "returned": "returned",
+    "later": "later",
+    "attempts": "attempts",
+    "cancelled": "cancelled",
+    "dedup": "dedup",
+    "dedup_index": "dedup-index",
+    "dead": "dead",
+    "moved": "moved",
+}
+
+
+def shown(value: object) -> str:
+    """A short text of a refused argument for an error message; never fails, as `repr` does on ints of 4,301 digits."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a repr may raise anything
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def check_name(name: str) -> str:
+    """Return a queue's `name` if it is 1 to 200 of letters, digits and ``. _ - : /``; else raise ConfigError."""
+    if not isinstance(name, str):
+        raise ConfigError(f"a queue name must be a str, not {type(name).__name__}")
+    if not name:
+        raise ConfigError(f"a queue name must not be empty: use 1 to {MAX_NAME} of {_ALLOWED}")
+    if len(name) > MAX_NAME:
+        raise ConfigError(f"a queue name may have at most {MAX_NAME} characters, this one has {len(name)}")
+    bad = _FORBIDDEN.search(name)
+    if bad:
+        raise ConfigError(f"a queue name may not hold {bad.group()!a} (at index {bad.start()}): use {_ALLOWED}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """The keys of the queue `name`; each attribute is one key, ConfigError for a bad name.
+
+    Safe across threads: the only state that changes is a cache of stream keys, whose entries never do.
+    """
+
+    name: str
+    prefix: str = field(init=False, compare=False, repr=False)
+    meta: str = field(init=False, compare=False, repr=False)
+    lens: str = field(init=False, compare=False, repr=False)
+    ready: str = field(init=False, compare=False, repr=False)
+    notifications: str = field(init=False, compare=False, repr=False)
+    leases: str = field(init=False, compare=False, repr=False)
+    delayed: str = field(init=False, compare=False, repr=False)
+    returned: str = field(init=False, compare=False, repr=False)
+    later: str = field(init=False, compare=False, repr=False)
+    attempts: str = field(init=False, compare=False, repr=False)
+    cancelled: str = field(init=False, compare=False, repr=False)
+    dedup: str = field(init=False, compare=False, repr=False)
+    dedup_index: str = field(init=False, compare=False, repr=False)
+    dead: str = field(init=False, compare=False, repr=False)
+    moved: str = field(init=False, compare=False, repr=False)
+    _streams: dict[int, str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        prefix = f"shardq:{{{check_name(self.name)}}}:"
+        put = object.__setattr__  # the dataclass is frozen
+        put(self, "prefix", prefix)
+        put(self, "_streams", {})
+        for attribute, suffix in _SUFFIXES.items():
+            put(self, attribute, prefix + suffix)
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Every key that is not a numbered stream, in a fixed order."""
+        return tuple(getattr(self, attribute) for attribute in _SUFFIXES)
+
+    def stream(self, number: int) -> str:
+        """The key of stream `number`, 0 to 4,095; ConfigError otherwise."""
+        key = self._streams.get(number)
+        return self._spell_stream(number) if key is None else key
+
+    def _spell_stream(self, number: int) -> str:
+        if type(number) is not int or not 0 <= number < MAX_STREAMS:
+            raise ConfigError(f"a stream number must be an int from 0 to {MAX_STREAMS - 1}, not {shown(number)}")
+        return self._streams.setdefault(number, f"{self.prefix}s{number}")
+
+
+def slot(key: str | bytes) -> int:
+    """The cluster slot, 0 to 16,383, of any Redis key; str is UTF-8.
+
+    Redis hashes the part between the first ``{`` and the next ``}`` if there is one and it is not empty, else the
+    whole key, with CRC16/XMODEM (source: Redis cluster specification, "Hash tags"). `binascii.crc_hqx` is that CRC.
+    """
+    raw = key.encode() if isinstance(key, str) else key
+    _, opening, rest = raw.partition(b"{")
+    tag, closing, _ = rest.partition(b"}")
+    return binascii.crc_hqx(tag if opening and closing and tag else raw, 0) % SLOTS

@@ -1,0 +1,186 @@
+"""The values that users meet: settings, messages, deliveries, numbers. No I/O, no clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+from shardq.errors import ConfigError
+from shardq.keys import MAX_STREAMS
+
+_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])")
+
+
+class MessageId(NamedTuple):
+    """A message id taken apart: entry id `<ms>-<n>` and the place where the body was stored.
+
+    `n` counts a queue's messages, so ids never repeat within a queue; `ms` is the server's time of the write.
+    """
+
+    entry: str
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        """Parse what `write` returned; ConfigError if it is something else."""
+        match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise ConfigError("message_id must be what write() returned, such as '1732150000000-42-7'")
+        return cls(match[1], match[2])
+
+    @property
+    def written_ms(self) -> int:
+        """When the message was written: ms since the epoch by the server's clock."""
+        return int(self.entry.partition("-")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
+
+    Times are seconds. `max_len`, `max_dead` and `max_dedup` bound memory; at a bound a call is refused (or, for dead
+    letters, waits), never is a message dropped.
+    """
+
+    streams: int = 64
+    streams_per_shard: int = 4
+    visibility_timeout: float = 30.0
+    max_deliveries: int = 16
+    max_len: int = 0
+    max_dead: int = 100_000
+    dedup_window: float = 600.0
+    max_dedup: int = 1_000_000
+    ttl: float | None = None
+    legacy_stream: str | None = None
+    legacy_group: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, before anything is sent."""
+        _whole("streams", self.streams, 1, MAX_STREAMS)
+        _whole("streams_per_shard", self.streams_per_shard, 1, MAX_STREAMS)
+        _whole("max_deliveries", self.max_deliveries, 2, 1_000_000, why="a lost reply counts as a delivery")
+        _whole("max_len", self.max_len, 0, 2**40)
+        _whole("max_dead", self.max_dead, 1, 2**40)
+        _whole("max_dedup", self.max_dedup, 1, 2**40)
+        seconds("visibility_timeout", self.visibility_timeout, 0.05, 7 * 86_400)
+        seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
+        if self.ttl is not None:
+            seconds("ttl", self.ttl, 1, 10 * 365 * 86_400)
+        if (self.legacy_stream is None) != (self.legacy_group is None):
+            raise ConfigError("legacy_stream and legacy_group go together: name the stream and its consumer group")
+
+    def settings(self) -> list[str | int]:
+        """Names and values as they are stored in Redis: times in ms, unset ones left out."""
+        flat: list[str | int] = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "streams" and value is not None:
+                flat += [item.name, round(value * 1000) if item.name in _TIMES else value]
+        return flat
+
+    @classmethod
+    def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
+        """Read back what `settings` wrote; fields that are missing get their defaults."""
+        values: dict[str, Any] = {"streams": streams}
+        for item in fields(cls):
+            if item.name in meta and item.name != "streams":
+                text = meta[item.name]
+                values[item.name] = int(text) / 1000 if item.name in _TIMES else _parsed(item.name, text)
+        return cls(**values)
+
+
+_TIMES = frozenset({"visibility_timeout", "dedup_window", "ttl"})
+
+
+def _parsed(name: str, text: str) -> str | int:
+    return text if name.startswith("legacy_") else int(text)
+
+
+def _whole(name: str, value: int, low: int, high: int, why: str = "") -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        because = f" ({why})" if why else ""
+        raise ConfigError(f"{name} must be a whole number from {low} to {high}{because}, not {value!r}")
+
+
+def seconds(name: str, value: float, low: float, high: float) -> float:
+    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{name} must be a number of seconds from {low:g} to {high:g}, not {value!r}")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message for `write_many`; the fields mean what they mean for `write`. Times are seconds from the write."""
+
+    payload: Any = field(repr=False)
+    shard_key: str | bytes
+    delay: float | None = None
+    deadline: float | None = None
+    dedup_key: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """One queue at one instant, from one atomic script. Ages are seconds by the server's clock."""
+
+    queue: str
+    time: float
+    backlog: int
+    in_flight: int
+    delayed: int
+    dead: int
+    oldest_age: float | None
+    streams: tuple[int, ...]
+    wanted: int = 0
+    written: int = 0
+    acked: int = 0
+    expired: int = 0
+    cancelled: int = 0
+    purged: int = 0
+    buried: int = 0
+    vanished: int = 0
+    legacy: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A delivery as Redis handed it out: the body, and the proof of the lease.
+
+    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is seconds from
+    the write (or the due time) to this delivery, by the server's clock alone.
+    """
+
+    message_id: str
+    shard_key: str | bytes
+    count: int
+    deadline: float
+    body: bytes
+    tag: str
+    headers: Mapping[str, str]
+    last_error: str
+    stream: int | None
+    pickup_delay: float
+    token: str = field(repr=False)
+    origin: str = field(default="", repr=False)
+    fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch."""
+
+    entry_id: str
+    message_id: str
+    shard_key: str | bytes
+    reason: str
+    count: int
+    last_error: str
+    written_at: float
+    died_at: float
+    body: bytes = field(repr=False)
+    tag: str = "b"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)

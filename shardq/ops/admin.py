@@ -1,0 +1,123 @@
+"""What operators and autoscalers ask for: len, stats, purge, resize, configure, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from shardq.errors import ConfigError
+from shardq.model import DeadLetter, QueueConfig, QueueStats
+from shardq.ops.opening import existing, opened, reopen, shrink, touch
+from shardq.ops.persist import persist
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Call, Op
+from shardq.replies import dead_letter, stats
+from shardq.scripts import load
+
+PURGE_CHUNK = 200
+
+
+def length(state: QueueState, timeout: float | None = None) -> Op[int]:
+    """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
+    call = Call(load("len"), (state.keys.meta, state.keys.delayed))
+    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    return max(0, int(reply))
+
+
+def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
+    """The queue's numbers at one instant; all zero when there is no such queue."""
+    until = state.until(timeout)
+    yield from opened(state, until, create=False)
+    while True:
+        keys = state.keys
+        legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
+        declared = (
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.cancelled, keys.dead,
+            *map(keys.stream, range(state.streams)), *legacy,
+        )  # fmt: skip
+        call = Call(load("stats"), declared, (len(legacy),))
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if len(reply) == 1 or len(reply[6]) == state.streams:
+            return stats(keys.name, reply)
+        yield from reopen(state, until, create=False)
+
+
+def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
+    """Remove all undelivered and delayed messages; how many. What is in flight stays."""
+    until = state.until(timeout)
+    yield from existing(state, until)
+    keys, removed = state.keys, 0
+    numbers = [str(i) for i in range(state.streams)] + (["l"] if state.config.legacy_stream else [])
+    declared = (
+        keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
+        *state.declared(numbers),
+    )  # fmt: skip
+    call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers)))
+    while count := int((yield from persist(lambda _: call, until, state.clock))):
+        removed += count
+        until = state.until(timeout)
+    return removed
+
+
+def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
+    """Write to *streams* streams from now on; (streams read, streams written) after it."""
+    QueueConfig(streams=streams)
+    until = state.until(timeout)
+    yield from existing(state, until)
+    declared = (state.keys.meta, *map(state.keys.stream, range(streams)))
+    call = Call(load("resize"), declared, (streams,))
+    yield from persist(lambda _: call, until, state.clock)
+    yield from reopen(state, until)
+    if state.wanted < state.streams:
+        yield from shrink(state, until)
+    if state.config.ttl is not None:
+        yield from touch(state, state.config.ttl, until)
+    return state.streams, state.wanted
+
+
+def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
+    """Change settings of the queue; its settings after that. ConfigError for a bad one, with nothing changed."""
+    known = {item.name for item in fields(QueueConfig)} - {"streams"}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))} (and resize())")
+    until = state.until(timeout)
+    yield from existing(state, until)
+    target = replace(state.config, **changes)
+    settings = target.settings()
+    kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
+    args: list[Argument] = []
+    for name in changes:
+        args += (name, kept.get(name, ""))
+    call = Call(load("configure"), (state.keys.meta,), tuple(args))
+    yield from persist(lambda _: call, until, state.clock)
+    yield from reopen(state, until)
+    if "ttl" in changes:
+        yield from touch(state, target.ttl, until)
+    return state.config
+
+
+def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
+    """Up to *count* dead letters, oldest first, after the entry id *after*."""
+    call = Call(load("dead"), (state.keys.dead,), (after, count))
+    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    return [dead_letter(row) for row in reply]
+
+
+def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
+    """Move these dead letters back into the queue, ids and headers kept; how many moved."""
+    until = state.until(timeout)
+    yield from existing(state, until)
+    keys, moved = state.keys, 0
+    declared = (
+        keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
+        keys.moved,
+    )  # fmt: skip
+    for start in range(0, len(letters), 100):
+        args: list[Argument] = []
+        for letter in letters[start : start + 100]:
+            hand = state.shard(letter.shard_key) if letter.shard_key else (0,)
+            args += (letter.entry_id, ",".join(map(str, hand)))
+        call = Call(load("redrive"), declared, tuple(args))
+        moved += int((yield from persist(lambda _, call=call: call, until, state.clock)))  # type: ignore[misc]
+    return moved

@@ -1,0 +1,119 @@
+"""Open a queue: find out what it is, or create it. And the upkeep that calls do on their way."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields
+from typing import Any
+
+from shardq.clock import Clock
+from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
+from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, ServerUnfit
+from shardq.model import QueueConfig
+from shardq.ops.persist import persist
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Ask, Call, Op
+from shardq.replies import pairs
+from shardq.scripts import load
+
+log = logging.getLogger("shardq")
+
+
+def opened(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
+    """Make sure that *state* knows the queue; False when there is none and it was not to be created."""
+    if state.epoch:
+        return True
+    return (yield from reopen(state, until, create=create))
+
+
+def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
+    """Look the queue up again: its epoch moved, or it was never seen."""
+    wanted = state.requested.streams if create else 0
+    keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
+    call = Call(load("open"), keys, (wanted, *state.requested.settings()))
+    reply = yield from persist(lambda _: call, until, state.clock)
+    if reply[0] == b"NOQUEUE":
+        return False
+    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED")
+    return True
+
+
+def remember(state: QueueState, meta: dict[str, str], *, created: bool) -> None:
+    """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there."""
+    before = state.epoch
+    state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
+    state.config = QueueConfig.from_settings(meta, state.wanted)
+    state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
+    state.epoch = meta["epoch"]
+    if created and before:
+        log.error("queue %r was gone and was created anew: Redis lost its data or it was deleted", state.keys.name)
+    elif not created and not before:
+        _warn_of_differences(state)
+
+
+def _warn_of_differences(state: QueueState) -> None:
+    for item in fields(QueueConfig):
+        asked, has = getattr(state.requested, item.name), getattr(state.config, item.name)
+        if item.name in state.given and asked != has:
+            log.warning(
+                "queue %r has %s=%r, not the %r asked for here: settings are the queue's; change them with %s",
+                state.keys.name, item.name, has, asked, "resize()" if item.name == "streams" else "configure()",
+            )  # fmt: skip
+
+
+def upkeep(state: QueueState, now: float) -> Op[None]:
+    """What a call does on its way, rarely: move the expiry of all keys, drop streams that were drained."""
+    if state.config.ttl is not None and now >= state.touch_at:
+        state.touch_at = now + state.config.ttl / 4
+        yield from touch(state, state.config.ttl, now + state.timeout)
+    if state.wanted < state.streams and now >= state.shrink_at:
+        state.shrink_at = now + 1.0
+        yield from shrink(state, now + state.timeout)
+
+
+def touch(state: QueueState, ttl: float | None, until: float) -> Op[Any]:
+    """Let all keys of the queue expire *ttl* seconds from now, or never."""
+    streams = (state.keys.stream(i) for i in range(state.streams))
+    keys = (state.keys.meta, *(key for key in state.keys.fixed if key != state.keys.meta), *streams)
+    call = Call(load("touch"), keys, (0 if ttl is None else round(ttl * 1000),))
+    yield from persist(lambda _: call, until, state.clock)
+
+
+def shrink(state: QueueState, until: float) -> Op[None]:
+    """Stop reading streams above the wanted number that are empty."""
+    surplus = tuple(state.keys.stream(i) for i in range(state.wanted, state.streams))
+    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (state.epoch,))
+    left = yield from persist(lambda _: call, until, state.clock)
+    if int(left) != state.streams:
+        yield from reopen(state, until)
+
+
+def existing(state: QueueState, until: float) -> Op[None]:
+    """ConfigError when there is no such queue: for operators' calls, which must not create one by a slip."""
+    if not (yield from opened(state, until, create=False)):
+        raise ConfigError(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+
+
+def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
+    """Compare what the server gives with what is asked of it: warnings. ServerUnfit if it would lose messages."""
+    until = clock.monotonic() + timeout
+    info = yield from _asked(("INFO",), until, clock)
+    config = yield from _asked(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
+    facts = ServerFacts.from_replies(_info(info), dict(zip(config[::2], config[1::2], strict=True)) if config else {})
+    if problem := fatal(facts):
+        raise ServerUnfit(problem)
+    return judge(durability, facts)
+
+
+def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
+    try:
+        return (yield from persist(lambda _: Ask(words), until, clock))
+    except (BackendTimeout, OutcomeUnknown):
+        raise
+    except BackendError:
+        return None  # managed services forbid it; the facts stay unknown
+
+
+def _info(raw: bytes | None) -> dict[str, str]:
+    lines = (raw or b"").decode(errors="replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)

@@ -1,0 +1,83 @@
+"""Keep trying one call until its deadline, and say honestly how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, NoReturn
+
+from shardq.backoff import Exponential
+from shardq.clock import Clock
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
+from shardq.ops.steps import Op, Refused, Sleep, Step, Unanswered
+
+TRANSIENT = frozenset(
+    {
+        "ASK",
+        "BUSY",
+        "CLUSTERDOWN",
+        "FAILOVER",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "MOVED",
+        "NOREPLICAS",
+        "READONLY",
+        "TRYAGAIN",
+        "UNBLOCKED",
+    }
+)
+"""Refusals that pass by themselves: a slot on its way, a restart, a failover, a full disk."""
+
+_PAUSE = Exponential(base=0.02, factor=2, cap=1.0)
+_RANDOM = Random()  # spreads retries, protects nothing
+
+Maker = Callable[[bool], Step]
+"""Makes the call; the argument says whether an earlier try may have happened."""
+
+
+def persist(make: Maker, until: float, clock: Clock) -> Op[Any]:
+    """Yield the call of *make* until it is answered; the reply.
+
+    The call must be harmless to repeat, or find out itself that it happened before. Raises BackendTimeout when nothing
+    happened before *until* (local monotonic seconds), OutcomeUnknown when something may have, OutOfMemory, or
+    BackendError for a refusal that will not pass.
+    """
+    tries, maybe_done, last = 0, False, "no answer"
+    while True:
+        try:
+            return (yield make(maybe_done))
+        except Refused as refused:
+            if refused.code not in TRANSIENT:
+                refuse(refused)
+            last = refused.code
+        except Unanswered as lost:
+            maybe_done, last = maybe_done or lost.sent, str(lost)
+        tries += 1
+        pause = _PAUSE(tries, _RANDOM)
+        if clock.monotonic() + pause > until:
+            give_up(tries, maybe_done, last)
+        yield Sleep(pause)
+
+
+def refuse(refused: Refused) -> NoReturn:
+    """Raise what a refusal means to the caller."""
+    if refused.code == "OOM":
+        raise OutOfMemory("Redis is at maxmemory: nothing was written; let readers drain it or add memory") from refused
+    if refused.code == "WRONGTYPE":
+        raise BackendError(
+            "a key of this queue holds another type: something else wrote to it; nothing was changed. "
+            "Delete or rename that key (see `TYPE` of the queue's keys)"
+        ) from refused
+    if refused.code in ("NOPERM", "NOAUTH", "WRONGPASS"):
+        raise BackendError(
+            f"Redis denies this user the call ({refused.code}); see docs/operations.md for the ACL"
+        ) from refused
+    raise BackendError(f"Redis refused the call: {refused}") from refused
+
+
+def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:
+    """Raise the honest end of a call that got no answer."""
+    if maybe_done:
+        raise OutcomeUnknown(f"no answer from Redis after {tries} tries ({last}); the call may have happened")
+    raise BackendTimeout(f"no answer from Redis after {tries} tries ({last}); nothing was changed")

@@ -1,0 +1,161 @@
+"""ack, nack, reject, extend: end or move a lease, fenced by its token. And cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Literal, TypeAlias
+
+from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
+from shardq.lease import place_of
+from shardq.model import MessageId, Received
+from shardq.ops.opening import opened
+from shardq.ops.persist import persist
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Call, Op
+from shardq.scripts import load
+
+CHUNK = 500
+MAX_ERROR = 500
+
+
+class Settled(Enum):
+    """How settling one delivery ended."""
+
+    OK = "o"
+    LOST = "l"
+    CANCELLED = "c"
+    DEAD = "d"
+
+    def check(self) -> None:
+        """Raise LeaseLost or MessageCancelled unless it worked."""
+        if self is Settled.LOST:
+            raise LeaseLost("the lease ended before this call, or the delivery was settled already; drop the work")
+        if self is Settled.CANCELLED:
+            raise MessageCancelled("the message was cancelled while it was in flight; drop the work")
+
+
+def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
+    """Forget these messages."""
+
+    def call(part: Sequence[Received], repeated: bool) -> Call:
+        numbers, keys = _bodies(state, part)
+        args: list[Argument] = [int(repeated), numbers]
+        for delivery in part:
+            args += (delivery.token, delivery.origin)
+        fixed = (state.keys.meta, state.keys.leases, state.keys.attempts, state.keys.cancelled, state.keys.moved)
+        return Call(load("ack"), (*fixed, state.keys.later, *keys), tuple(args))
+
+    return (yield from _settled(state, deliveries, call, timeout))
+
+
+def nack(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    delay: float = 0.0,
+    error: str = "",
+    timeout: float | None = None,
+) -> Op[list[Settled]]:
+    """Give these messages back, to be delivered again after *delay* seconds."""
+    bound = state.config.max_deliveries
+    return (yield from _settled(state, deliveries, _giving_back(state, bound, delay, error), timeout))
+
+
+def reject(
+    state: QueueState, deliveries: Sequence[Received], reason: str, timeout: float | None = None
+) -> Op[list[Settled]]:
+    """Move these messages to the dead letters."""
+    return (yield from _settled(state, deliveries, _giving_back(state, 0, 0.0, reason), timeout))
+
+
+def _giving_back(
+    state: QueueState, max_deliveries: int, delay: float, text: str
+) -> Callable[[Sequence[Received], bool], Call]:
+    def call(part: Sequence[Received], repeated: bool) -> Call:
+        numbers, streams = _bodies(state, part)
+        args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
+        for delivery in part:
+            args += (delivery.token, round(delay * 1000), _one_line(text))
+        keys = state.keys
+        declared = (
+            keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
+            keys.attempts, keys.cancelled, keys.dead, keys.moved, *streams,
+        )  # fmt: skip
+        return Call(load("nack"), declared, tuple(args))
+
+    return call
+
+
+def extend(
+    state: QueueState, deliveries: Sequence[Received], duration: float, timeout: float | None = None
+) -> Op[list[Settled]]:
+    """Let these leases end *duration* seconds from now."""
+
+    def call(part: Sequence[Received], repeated: bool) -> Call:
+        keys = (state.keys.meta, state.keys.notifications, state.keys.leases, state.keys.cancelled)
+        return Call(load("extend"), keys, (round(duration * 1000), *(delivery.token for delivery in part)))
+
+    return (yield from _settled(state, deliveries, call, timeout))
+
+
+def _settled(
+    state: QueueState,
+    deliveries: Sequence[Received],
+    make: Callable[[Sequence[Received], bool], Call],
+    timeout: float | None,
+) -> Op[list[Settled]]:
+    until = state.until(timeout)
+    yield from opened(state, until)
+    results: list[Settled] = []
+    for part in _parts(deliveries):
+        reply = yield from persist(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        results += [Settled(letter) for letter in reply[1].decode()]
+    return results
+
+
+def _parts(deliveries: Sequence[Received]) -> Iterator[Sequence[Received]]:
+    for start in range(0, len(deliveries), CHUNK):
+        yield deliveries[start : start + CHUNK]
+
+
+def _bodies(state: QueueState, deliveries: Sequence[Received]) -> tuple[str, tuple[str, ...]]:
+    """The streams that hold these bodies: their numbers as text, and their keys."""
+    places = dict.fromkeys(place_of(delivery.token) for delivery in deliveries)
+    numbers = [place for place in places if place != "d"]
+    return ",".join(numbers), state.declared(numbers)
+
+
+def _one_line(text: str) -> str:
+    """An error or reason as it is kept: one line, bounded."""
+    line = " ".join(str(text).split())
+    return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
+
+
+Cancelled: TypeAlias = Literal["removed", "in flight"]
+
+
+def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
+    """Remove a waiting or delayed message, or mark one in flight; MessageNotFound if it is neither."""
+    entry, place = MessageId.parse(message_id)
+    until = state.until(timeout)
+    yield from opened(state, until)
+    keys = state.keys
+    body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
+    fixed = (
+        keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
+        keys.moved,
+    )  # fmt: skip
+    call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
+    maybe_done = False
+
+    def make(repeated: bool) -> Call:
+        nonlocal maybe_done
+        maybe_done = repeated
+        return call
+
+    reply: Any = yield from persist(make, until, state.clock)
+    if reply == b"in flight":
+        return "in flight"
+    if reply == b"removed" or maybe_done:
+        return "removed"
+    raise MessageNotFound(f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was")

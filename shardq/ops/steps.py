@@ -1,0 +1,74 @@
+"""The steps that operations yield, and the two ways in which one can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from shardq.scripts import Script
+
+T = TypeVar("T")
+Argument: TypeAlias = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run one script. `replicas` > 0 waits after it, on the same connection, for so many to confirm."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...] = ()
+    replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Wait for a notification: the hint that it carries (bytes), or None after `milliseconds`."""
+
+    key: str
+    milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Run one plain command, such as INFO; its raw reply."""
+
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Pause between two tries."""
+
+    seconds: float
+
+
+Step: TypeAlias = Call | Block | Ask | Sleep
+Op: TypeAlias = Generator[Step, Any, T]
+
+
+class Refused(Exception):
+    """The server answered with an error: nothing happened. `code` is its first word."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code} {text}".strip())
+        self.code = code
+        self.text = text
+
+
+class Unanswered(Exception):
+    """No answer came. `sent` says whether the server may have acted."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+
+
+class Underreplicated(Exception):
+    """The call happened, but only `confirmed` replicas said so in time."""
+
+    def __init__(self, reply: Any, confirmed: int) -> None:
+        super().__init__(f"{confirmed} replicas confirmed")
+        self.reply = reply
+        self.confirmed = confirmed

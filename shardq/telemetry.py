@@ -1,0 +1,173 @@
+"""OpenTelemetry: the one place where every call to a queue passes. API only; without an SDK it costs next to nothing.
+
+Names follow the messaging conventions (v1.44, Development), so they stand here and nowhere else. Messages are linked to
+what created them, not parented: a span has one parent and a batch has many. Payloads and lease tokens never enter a
+span; the shard key is on spans only, since it is usually a tenant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from shardq.model import Received
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link, Span, Tracer
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+PICKUP_DELAY = "queue.pickup_delay_ms"
+_OPERATION_TYPES = {"write": "send", "read": "receive", "process": "process"}
+_CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
+
+
+def enabled() -> bool:
+    """Whether anybody could be listening: the API was imported, or the environment asks for a provider."""
+    return "opentelemetry.trace" in sys.modules or "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+
+
+class Telemetry:
+    """The spans of one queue."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = queue
+        self._tracer: Tracer | None = None
+
+    @contextmanager
+    def writing(self, count: int | None) -> Iterator[Mapping[str, str]]:
+        """A span around a write; gives the context to put into headers. *count* of a batch, None for one message."""
+        if not enabled():
+            yield {}
+            return
+        from opentelemetry import propagate
+        from opentelemetry.trace import SpanKind
+
+        with self._current("write", SpanKind.PRODUCER, count):
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            yield carrier
+
+    def wrote(self, message_id: str) -> None:
+        """Note the id of the one message that the current span wrote."""
+        if enabled():
+            from opentelemetry import trace
+
+            trace.get_current_span().set_attribute("messaging.message.id", message_id)
+
+    def read(self, deliveries: Sequence[Received], started_ns: int, *, batch: bool) -> None:
+        """A span for a read that found something; empty polls leave no trace."""
+        if not deliveries or not enabled():
+            return
+        from opentelemetry.trace import SpanKind
+
+        links = [link for delivery in deliveries if (link := self._link(delivery))]
+        attributes = self._attributes("read", len(deliveries) if batch else None)
+        if not batch:
+            attributes |= _message(deliveries[0])
+        span = self._get_tracer().start_span(
+            f"read {self._queue}",
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            links=links,
+            start_time=started_ns,
+        )
+        span.end()
+
+    @contextmanager
+    def processing(self, delivery: Received) -> Iterator[Span | None]:
+        """A span around the handling of one delivery, linked to the write; records the pick-up delay."""
+        if not enabled():
+            yield None
+            return
+        from opentelemetry.trace import SpanKind
+
+        link = self._link(delivery)
+        attributes = _message(delivery) | {PICKUP_DELAY: round(delivery.pickup_delay * 1000)}
+        with self._current("process", SpanKind.CONSUMER, None, [link] if link else [], attributes) as span:
+            yield span
+
+    @contextmanager
+    def settling(self, verb: str, deliveries: Sequence[Received]) -> Iterator[None]:
+        """A span around ack, nack, reject or extend."""
+        if not enabled():
+            yield
+            return
+        from opentelemetry.trace import SpanKind
+
+        links = [link for delivery in deliveries if (link := self._link(delivery))]
+        one = len(deliveries) == 1
+        extra = _message(deliveries[0]) if one else {}
+        with self._current(verb, SpanKind.CLIENT, None if one else len(deliveries), links, extra):
+            yield
+
+    @contextmanager
+    def _current(
+        self,
+        verb: str,
+        kind: Any,
+        count: int | None,
+        links: list[Link] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> Iterator[Span]:
+        from opentelemetry.trace import StatusCode
+
+        attributes = self._attributes(verb, count) | (extra or {})
+        # The text of an error may quote a payload, so only its type is kept.
+        with self._get_tracer().start_as_current_span(
+            f"{verb} {self._queue}",
+            kind=kind,
+            attributes=attributes,
+            links=links or [],
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__name__)
+                span.set_status(StatusCode.ERROR)
+                raise
+
+    def _attributes(self, verb: str, count: int | None) -> dict[str, Any]:
+        attributes: dict[str, Any] = {
+            "messaging.system": "shardq",
+            "messaging.destination.name": self._queue,
+            "messaging.operation.name": verb,
+        }
+        if verb != "extend":
+            attributes["messaging.operation.type"] = _OPERATION_TYPES.get(verb, "settle")
+        if count is not None:
+            attributes["messaging.batch.message_count"] = count
+        return attributes
+
+    def _link(self, delivery: Received) -> Link | None:
+        """A link to the span that wrote the message."""
+        carrier = {name: delivery.headers[name] for name in _CONTEXT_FIELDS if name in delivery.headers}
+        if "traceparent" not in carrier:
+            return None
+        from opentelemetry import propagate, trace
+
+        context = trace.get_current_span(propagate.extract(carrier)).get_span_context()
+        return trace.Link(context) if context.is_valid else None
+
+    def _get_tracer(self) -> Tracer:
+        if self._tracer is None:
+            from opentelemetry import trace
+
+            self._tracer = trace.get_tracer("shardq", schema_url=SCHEMA_URL)
+        return self._tracer
+
+
+def _message(delivery: Received) -> dict[str, Any]:
+    key = delivery.shard_key
+    attributes: dict[str, Any] = {
+        "messaging.message.id": delivery.message_id,
+        "shardq.delivery.count": delivery.count,
+        "shardq.shard_key": key if isinstance(key, str) else key.hex(),
+    }
+    if delivery.stream is not None:
+        attributes["messaging.destination.partition.id"] = str(delivery.stream)
+    return attributes

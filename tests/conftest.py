@@ -1,0 +1,87 @@
+"""Fixtures for every test: real servers, a cluster, names, seeds, and waiting with a bound."""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests import waiting
+from tests.report import SEED
+from tests.servers import Cluster, Server, ServerKind, available
+
+_KINDS: list[ServerKind | None] = [*available()] or [None]  # without any, starting one says what to install
+
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture(scope="session", params=_KINDS, ids=lambda kind: kind.product if kind else "none")
+def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """One server for the whole run, for each kind that this machine has; `server` is the one to use in a test."""
+    kind: ServerKind | None = request.param
+    with Server(kind) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running_server: Server, record_property: Record) -> Server:
+    """A running, empty server on a unix socket; a test may kill, restart or suspend it, or change its settings."""
+    record_property("server", running_server.name)
+    running_server.start()
+    with running_server.client() as client:
+        for name, value in {"maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}.items():
+            client.config_set(name, value)
+        client.flushall()
+    return running_server
+
+
+@pytest.fixture
+def server_url(server: Server) -> str:
+    """The URL of `server`."""
+    return server.url
+
+
+@pytest.fixture(scope="session")
+def running_cluster() -> Iterator[Cluster]:
+    """One cluster of three nodes for the whole run; `cluster` is the one to use in a test."""
+    with Cluster(_KINDS[0]) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running_cluster: Cluster, record_property: Record) -> Cluster:
+    """A cluster of three nodes, every slot served, no keys; where a slot is may have changed in earlier tests."""
+    record_property("server", running_cluster.name)
+    running_cluster.wait_ok()
+    running_cluster.flush()
+    return running_cluster
+
+
+@pytest.fixture
+def kind() -> ServerKind | None:
+    """The default kind of server, for tests that start their own."""
+    return _KINDS[0]
+
+
+@pytest.fixture
+def queue_name(request: pytest.FixtureRequest) -> str:
+    """A queue name of this test's own."""
+    readable = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name)[:60]
+    return f"{readable}.{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A random seed of this test's own, shown when it fails; `rng` is made of the same."""
+    value = SEED + zlib.crc32(request.node.nodeid.encode())
+    print(f"seed {value}; SHARDQ_SEED={SEED} repeats it")  # pytest shows what was printed when a test fails
+    return int(value)
+
+
+@pytest.fixture
+def eventually() -> Callable[..., object]:
+    """`tests.waiting.eventually`: waits for a condition, with a bound."""
+    return waiting.eventually

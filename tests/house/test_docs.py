@@ -1,0 +1,82 @@
+"""What the documents show works: python blocks run, make targets and shardq commands exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.house import doc_blocks
+
+ROOT = doc_blocks.ROOT
+DOCUMENTS = doc_blocks.documents()
+BLOCKS = [block for document in DOCUMENTS if document.exists() for block in doc_blocks.blocks(document)]
+SHELL = [block for block in BLOCKS if block.language in {"bash", "sh", "console"} and not block.skipped]
+LANGUAGES = {
+    *("", "bash", "console", "sh", "python"),
+    *("dockerfile", "ini", "json", "lua", "mermaid", "proto", "text", "toml", "yaml"),
+}
+
+each_shell_block = pytest.mark.parametrize("block", SHELL, ids=str)
+
+
+def commands(block: doc_blocks.Block) -> list[str]:
+    """The commands that a reader would type: every line, or in a console block those after a `$`."""
+    lines = block.code.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [line.split(" #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_python_blocks_run(document: Path, record_property: Callable[[str, object], None]) -> None:
+    left_out = [block for block in doc_blocks.blocks(document) if block.skipped]
+    for block in left_out:
+        record_property("note", f"{block} is not run: {block.skipped}")
+    told = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", str(document)],
+        cwd=ROOT, capture_output=True, text=True, timeout=110,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_every_block_says_what_it_is() -> None:
+    assert [str(block) for block in BLOCKS if block.language not in LANGUAGES] == []
+
+
+@each_shell_block
+def test_make_targets_exist(block: doc_blocks.Block) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for command in commands(block):
+        if found := re.fullmatch(r"make((?: [a-z]+)*)", command):
+            assert set(found[1].split()) <= targets, command
+
+
+@each_shell_block
+def test_shardq_commands_exist(block: doc_blocks.Block) -> None:
+    for command in commands(block):
+        if found := re.match(r"(?:\.venv/bin/)?shardq ([a-z]\w*)", command):
+            told = subprocess.run(
+                [str(Path(sys.executable).with_name("shardq")), found[1], "--help"], capture_output=True, text=True
+            )
+            assert told.returncode == 0, f"{command}\n{told.stderr}"
+
+
+def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:
+    document = tmp_path / "a.md"
+    document.write_text(
+        "# a\n```python\nseen = ['redis://localhost:6379/0']\n```\ntext\n\n"
+        "<!-- no-run: needs a cluster -->\n```python\nboom()\n```\n\n"
+        "```python\nimport asyncio\nawait asyncio.sleep(0)\nassert seen == ['unix:///x/0']\n```\n"
+    )
+    doc_blocks.run(document, "unix:///x")
+    assert [block.skipped for block in doc_blocks.blocks(document)] == [None, "needs a cluster", None]
+    document.write_text("one\n\n```python\nx = 1\nassert x == 2\n```\n")
+    with pytest.raises(AssertionError) as failed:
+        doc_blocks.run(document, "")
+    assert failed.traceback[-1].lineno == 4  # counted from 0: line 5 of the document

@@ -1,0 +1,122 @@
+"""lua/ keeps the house's rules, and each rule can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.house import lua_lint
+
+HEADER = "-- purpose\n-- KEYS[1] meta: m\n-- ARGV[1] count: c\n-- Reply: r\n"
+TOP = "local meta = KEYS[1]\nlocal count = ARGV[1]\n"
+
+
+def check(body: str, header: str = HEADER, top: str = TOP) -> list[str]:
+    text = header + top + body
+    return lua_lint.check(lua_lint.Source("fixture", text, text))
+
+
+def test_the_scripts_of_the_project() -> None:
+    for source in lua_lint.load():
+        assert lua_lint.check(source) + lua_lint.luacheck(source) == [], source.name
+    assert lua_lint.check_files(lua_lint.ROOT / "lua") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return redis.call('HINCRBY', meta, 'n', count)",
+        "local t = {}\nfor i, v in ipairs(t) do redis.call('DEL', t[i]) redis.call('DEL', v) end\nreturn {meta, count}",
+        "local function f(key, ...) return redis.call('GET', key), ... end\nreturn f(meta, count)",
+        "local t = {count = count, meta}\nt.count = ('x'):rep(3)\nreturn {t.count, #t}",
+        "local entry = {'XADD', meta, '*'}\nentry[4] = count\nreturn redis.call(unpack(entry))",
+        "local n = 0\nrepeat local done = n > 3; n = n + 1 until done\nreturn {meta, count}",
+        "local now = redis.call('TIME')\nreturn {now[1], redis.call('XINFO', 'STREAM', meta), count}",
+        "return redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', count, 'STREAMS', meta, '>')",
+        "if meta then return count elseif count then return {meta} else return meta .. count end",
+    ],
+)
+def test_good_scripts_pass(body: str) -> None:
+    assert check(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("local x = 5 // 2 return {meta, count, x}", "does not compile as Lua 5.1"),
+        ("goto done ::done:: return {meta, count}", "does not compile as Lua 5.1"),
+        ("total = 1 return {meta, count}", "global total is written"),
+        ("function total() end return {meta, count}", "global total is written"),
+        ("return {meta, count, total}", "global total is not allowed"),
+        ("return {meta, cjson.encode(count)}", "global cjson is not allowed"),
+        ("return {meta, count, os.time()}", "global os is not allowed"),
+        ("local idle = 1 return {meta, count}", "local idle is never read"),
+        ("local idle idle = 2 return {meta, count}", "local idle is never read"),
+        ("for at, v in ipairs({}) do redis.call('DEL', v) end return {meta, count}", "local at is never read"),
+        ("return {meta, count, KEYS[2]}", "KEYS[2] is used but not in the header"),
+        ("return {meta, count, ARGV[2]}", "ARGV[2] is used but not in the header"),
+        ("return {meta, count, KEYS[1]}", "KEYS[1] in the body"),
+        ("if count then local again = KEYS[1] return again end return meta", "KEYS[1] in the body"),
+        ("for i = 1, 2 do redis.call('DEL', KEYS[i]) end return {meta, count}", "KEYS by a computed index"),
+        ("return {meta, count, #ARGV}", "ARGV by a computed index"),
+        ("return redis.call('GET', meta .. count)", "the key of GET is neither"),
+        ("return redis.call('GET', 'name', meta, count)", "the key of GET is neither"),
+        ("return redis.call('XINFO', 'STREAM', meta .. count)", "the key of XINFO is neither"),
+        ("return redis.call('XREAD', 'STREAMS', meta .. count, '0')", "the key of XREAD is neither"),
+        ("local key = meta .. count return redis.call('GET', key)", "the key of GET, key, is built from text"),
+        ("local key key = string.rep(meta, count) return redis.call('GET', key)", "key, is built from text"),
+        ("local a = meta .. count local b = a return redis.call('GET', b)", "b, is built from text"),
+        ("return redis.call(count, meta)", "the command of redis.call is not a literal"),
+        ("local t = {count} return redis.call(unpack(t), meta)", "the command of redis.call is not a literal"),
+        ("local t = {'GET', meta .. count} return redis.call(unpack(t))", "the key of GET is neither"),
+        ("local call = redis.call return call('GET', meta, count)", "redis.call is passed on"),
+        ("return {redis.call('TIME'), redis.call('time'), meta, count}", "TIME is called again"),
+        ("while count do redis.call('TIME') end return meta", "TIME is called in a loop"),
+        ("return {meta, count, unpack(ARGV)}", "unpack(ARGV) fails"),
+        ("return {meta, count, unpack(KEYS, 2)}", "unpack(KEYS) fails"),
+    ],
+)
+def test_each_rule_for_bodies_can_fail(body: str, problem: str) -> None:
+    assert any(problem in each for each in check(body)), check(body)
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ("#!lua name=x\n" + HEADER, "not a `#!lua` or"),
+        (HEADER.replace("-- purpose\n", ""), "does not begin with the purpose"),
+        (HEADER.replace("-- Reply: r\n", ""), "no `-- Reply:` line"),
+        (HEADER.replace("meta: m", "meta"), "not `-- KEYS[n] name: meaning`"),
+        (HEADER.replace("meta: m", "mate: m"), "KEYS[1] is mate in the header and meta in the code"),
+        (HEADER + "-- KEYS[2] more: m\n", "KEYS[2] is in the header but not used"),
+        (HEADER + "-- ARGV[2] more: m\n", "ARGV[2] is in the header but not used"),
+        (HEADER + "-- KEYS[2..] streams: s\n", "KEYS[2..] is in the header but not used"),
+    ],
+)
+def test_each_rule_for_headers_can_fail(header: str, problem: str) -> None:
+    found = check("return {meta, count}", header=header)
+    assert any(problem in each for each in found), found
+
+
+def test_a_range_in_the_header_allows_a_computed_index() -> None:
+    header = HEADER + "-- KEYS[2..] streams: s\n-- ARGV[2..] pairs: p\n"
+    assert check("for i = 2, #KEYS do redis.call('SET', KEYS[i], ARGV[i]) end return {meta, count}", header) == []
+
+
+def test_keys_are_bound_before_the_first_statement() -> None:
+    late = "redis.call('PUBLISH', 'x', 'y')\n" + TOP
+    assert any("KEYS[1] in the body" in each for each in check("return {meta, count}", top=late))
+
+
+def test_each_rule_for_files_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "long.lua").write_text("-- purpose\n" * (lua_lint.MAX_LINES + 1))
+    (tmp_path / "lib" / "lonely.lua").write_text("-- what it is\n")
+    (tmp_path / "lib" / "bare.lua").write_text("return 1\n")
+    (tmp_path / "verb.lua").write_text("-- purpose\n--- @include lib/bare\n")
+    assert lua_lint.check_files(tmp_path) == [
+        "lib/bare: does not begin with a comment that says what it is",
+        "lib/lonely: nothing includes it",
+        "long: 101 lines, more than 100",
+    ]

@@ -1,0 +1,90 @@
+"""A file is one noun: its size, its public names, and what it may never import."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Iterator
+from importlib import import_module, metadata
+from pathlib import Path
+
+import pytest
+
+import shardq
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "shardq").rglob("*.py"))
+MAX_LINES, MANY_LINES = 400, 250
+BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+BANNED_CALLS = {"eval", "exec", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle"}
+
+each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+
+def banned(tree: ast.AST) -> Iterator[str]:
+    """What in *tree* could run bytes that somebody sent."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (name.name for name in names if name.name.split(".")[0] in BANNED_MODULES)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in BANNED_MODULES:
+                yield module
+            case ast.Call(func=func) if ast.unparse(func) in BANNED_CALLS:
+                yield ast.unparse(func)
+
+
+@each_file
+def test_a_module_is_short(path: Path, record_property: Callable[[str, object], None]) -> None:
+    lines = len(path.read_text().splitlines())
+    if lines > MANY_LINES:
+        record_property("note", f"{path.relative_to(ROOT)} has {lines} lines; one noun is mostly under {MANY_LINES}")
+    assert lines <= MAX_LINES
+
+
+@each_file
+def test_a_module_runs_nothing_that_it_was_sent(path: Path) -> None:
+    assert list(banned(ast.parse(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["import pickle", "from marshal import loads", "eval('1')", "import yaml\nyaml.load('a')"]
+)
+def test_that_rule_can_fail(text: str) -> None:
+    assert list(banned(ast.parse(text)))
+
+
+@each_file
+def test_all_is_sorted_and_names_what_is_there(path: Path) -> None:
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    if name.endswith("__main__"):  # importing it would run it
+        return
+    module = import_module(name)
+    names = getattr(module, "__all__", None)
+    if names is not None:
+        assert list(names) == sorted(names)
+        assert [each for each in names if not hasattr(module, each)] == []
+
+
+def test_the_package_lists_all_that_it_exports() -> None:
+    tree = ast.parse((ROOT / "shardq" / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {alias.asname or alias.name for node in imports for alias in node.names if node.module != "__future__"}
+    public = {name for name in names if not name.startswith("_")}
+    assert public <= set(shardq.__all__)
+
+
+def test_public_names_are_documented() -> None:
+    things = {name: getattr(shardq, name) for name in shardq.__all__}
+    described = {name: thing for name, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)}
+    assert [name for name, thing in described.items() if not (thing.__doc__ or "").strip()] == []
+    methods = {
+        f"{name}.{method}": body
+        for name, thing in described.items()
+        for method, body in vars(thing).items()
+        if not method.startswith("_") and inspect.isfunction(body)
+    }
+    assert [name for name, body in methods.items() if not inspect.getdoc(body)] == []
+
+
+def test_the_package_and_its_metadata_agree_on_the_version() -> None:
+    assert shardq.__version__ == metadata.version("shardq")

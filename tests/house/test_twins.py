@@ -1,0 +1,85 @@
+"""The sync and the async face are twins: the same methods, the same signatures, the same words."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from shardq import client, client_async
+
+PAIRS = [
+    (client.Client, client_async.AsyncClient),
+    (client.Queue, client_async.AsyncQueue),
+    (client.Delivery, client_async.AsyncDelivery),
+]
+RENAMED = {"close": "aclose"}  # contextlib.aclosing expects it
+SYNTAX = {"__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__next__", "__aiter__", "__anext__"}
+
+each_pair = pytest.mark.parametrize(("sync", "twin"), PAIRS, ids=lambda face: face.__name__)
+
+
+def public(face: type) -> dict[str, Any]:
+    """The public attributes that *face* or a base of its own defines."""
+    bases = [base for base in face.__mro__ if base.__module__.startswith("shardq.")]
+    return {name: each for base in reversed(bases) for name, each in vars(base).items() if not name.startswith("_")}
+
+
+def function(member: Any) -> Any:
+    """The function behind a method, property, class method or static method; None for plain data."""
+    member = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    return member if inspect.isfunction(member) else None
+
+
+def words(function: Any) -> list[tuple[str, str, str, str]]:
+    """A signature as text, with Async* names read as their sync twins."""
+    signature = inspect.signature(function)
+    named = [
+        (each.name, each.annotation, each.kind.description, each.default) for each in signature.parameters.values()
+    ]
+    rows = [(name, _plain(note), kind, repr(default)) for name, note, kind, default in named]
+    return [*rows, ("return", _plain(signature.return_annotation), "", "")]
+
+
+def _plain(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\bclient_async\.", "client.", re.sub(r"\bAsync(?=[A-Z])", "", text))
+
+
+@each_pair
+def test_twins_have_the_same_names(sync: type, twin: type) -> None:
+    assert sorted(RENAMED.get(name, name) for name in public(sync)) == sorted(public(twin))
+
+
+@each_pair
+def test_twins_have_the_same_signatures(sync: type, twin: type) -> None:
+    differ = {}
+    for name, member in public(sync).items():
+        other = public(twin)[RENAMED.get(name, name)]
+        assert type(member) is type(other), name
+        if function(member) and words(function(member)) != words(function(other)):
+            differ[name] = (words(function(member)), words(function(other)))
+    assert differ == {}
+
+
+@each_pair
+def test_the_sync_twin_never_awaits_and_both_construct_alike(sync: type, twin: type) -> None:
+    assert [name for name, each in public(sync).items() if inspect.iscoroutinefunction(function(each))] == []
+    assert words(sync)[:-1] == words(twin)[:-1]
+
+
+@each_pair
+def test_twins_support_the_same_syntax(sync: type, twin: type) -> None:
+    def syntax(face: type) -> set[str]:
+        return {name.replace("__a", "__", 1) for name in SYNTAX if hasattr(face, name)}
+
+    assert syntax(sync) == syntax(twin)
+
+
+@each_pair
+def test_both_are_documented(sync: type, twin: type) -> None:
+    for face in (sync, twin):
+        members = {name: function(member) for name, member in public(face).items()}
+        assert [name for name, each in members.items() if each and not inspect.getdoc(each)] == []
