@@ -24,7 +24,7 @@ keys['d'] = later
 local tokens = {}
 for at = 3, #ARGV, 2 do tokens[#tokens + 1] = ARGV[at] end
 local deadlines, letters, ended, bodies, known = deadlines_of(tokens), {}, {}, {}, {}
-local gone = 0
+local gone, acked = 0, 0
 for i, token in ipairs(tokens) do
   local place, id, deliveries = split_token(token)
   local handle, origin = place .. ':' .. id, ARGV[2 + 2 * i]
@@ -32,9 +32,9 @@ for i, token in ipairs(tokens) do
     -- A repeated ack whose message is gone was done by the first try (or by its next holder: done is done).
     letters[i] = repeated and #redis.call('XRANGE', keys[place], id, id) == 0 and 'o' or 'l'
   elseif any_cancelled and redis.call('SREM', cancelled, handle) == 1 then
-    letters[i], ended[#ended + 1], known[#known + 1] = 'c', token, handle
+    letters[i], ended[#ended + 1], known[#known + 1], gone = 'c', token, handle, gone + 1
   else
-    letters[i], ended[#ended + 1], gone = 'o', token, gone + 1
+    letters[i], ended[#ended + 1], gone, acked = 'o', token, gone + 1, acked + 1
     bodies[place] = bodies[place] or {}
     table.insert(bodies[place], id)
     if deliveries > 1 or place == 'd' then known[#known + 1] = handle end
@@ -46,6 +46,6 @@ if #known > 0 then redis.call('HDEL', attempts, unpack(known)) end
 for place, ids in pairs(bodies) do redis.call('XDEL', keys[place], unpack(ids)) end
 if gone > 0 then
   redis.call('HINCRBY', meta, 'gone', gone)
-  redis.call('HINCRBY', meta, 'acked', gone)
+  redis.call('HINCRBY', meta, 'acked', acked)
 end
 return {now, table.concat(letters)}

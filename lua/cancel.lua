@@ -29,7 +29,6 @@ end
 local turn = redis.call('ZSCORE', returned, handle)
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
 if redis.call('XDEL', body_key, id) == 0 then return 'unknown' end
-redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HINCRBY', meta, 'cancelled', 1)
 if now_at then redis.call('HDEL', moved, message_id) end
 if turn then
@@ -44,5 +43,6 @@ elseif redis.call('ZREM', delayed, handle) == 0 then
   end
   leave(place)
 end
+redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)
 return 'removed'

@@ -43,6 +43,7 @@ local function end_lease(token, handle)
   redis.call('ZREM', leases, token)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
   redis.call('HDEL', attempts, handle)
+  redis.call('HINCRBY', meta, 'gone', 1)
   return false
 end
 local function put_back(token, delay, why)

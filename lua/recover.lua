@@ -29,7 +29,9 @@ for _, token in ipairs(redis.call('ZRANGEBYSCORE', leases, ARGV[2], '(9000000000
     local handle = place .. ':' .. id
     local _, hand, last_error = attempts_of(handle)
     redis.call('ZREM', leases, token)
-    if redis.call('SREM', cancelled, handle) == 0 then
+    if redis.call('SREM', cancelled, handle) == 1 then
+      redis.call('HINCRBY', meta, 'gone', 1)
+    else
       note_attempts(handle, deliveries - 1, hand, last_error)
       give_back(handle, turn_of(place, hand, tonumber(state[2])))
       found = found + 1

@@ -1,27 +1,26 @@
 #!lua flags=no-writes
 -- stats: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
+-- A message cancelled while in flight stays in flight until its holder lets go; an ended lease is backlog, reaped or not.
 -- KEYS[1] meta: counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] leases: tokens by deadline in ms
 -- KEYS[5] delayed: handles by due time in ms
 -- KEYS[6] returned: handles that wait for another delivery, by turn
--- KEYS[7] cancelled: handles cancelled while in flight
--- KEYS[8] dead: dead letters
--- KEYS[9..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- KEYS[7] dead: dead letters
+-- KEYS[8..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta} | {now} when there is no such queue
 local meta, lens, ready, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local returned, cancelled, dead = KEYS[6], KEYS[7], KEYS[8]
+local returned, dead = KEYS[6], KEYS[7]
 --- @include lib/server_ms
 local now = server_ms()
 local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams')
 if not state[1] then return {now} end
 local streams = tonumber(state[4])
-local leased = redis.call('ZCARD', leases) - 1 - (redis.call('SCARD', cancelled) - 1)
 local not_due = redis.call('ZCOUNT', delayed, '(' .. now, '(9000000000000000')
-local live = math.min(leased, redis.call('ZCOUNT', leases, '(' .. now, '(9000000000000000'))
+local live = redis.call('ZCOUNT', leases, '(' .. now, '(9000000000000000')
 local left = math.max(0, state[1] + state[2] - state[3] - not_due)
 
 local per_stream, oldest = {}, -1
@@ -33,7 +32,7 @@ end
 for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
   local first = redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, 1)[1]
   if first then older(string.match(first, ':(.*)$')) end
-  local key = KEYS[9 + turn]
+  local key = KEYS[8 + turn]
   local cursor = redis.call('HGET', lens, 'h' .. turn) or '0-0'
   -- The cursor is below the stream's head: only a stream that could hold something older is looked at.
   local floor = tonumber(string.match(cursor, '(%d+)%-'))

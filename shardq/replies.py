@@ -11,6 +11,7 @@ from shardq.lease import believed_until, token_of
 from shardq.model import DeadLetter, QueueStats, Received
 
 Row = Sequence[Any]
+_OURS = [b"k", b"m", b"h", b"p"]
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
@@ -43,7 +44,8 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 def received(row: Row, holder: str, now_ms: int, sent: float, visibility: float) -> Received:
     """One row of `read`: {place, id, count, last error, fields}."""
     place, entry, count, last_error, flat = row[0].decode(), row[1].decode(), int(row[2]), row[3], row[4]
-    if place == "l":
+    foreign = place == "l" or flat[0:8:2] != _OURS  # written by something else: hand it out as its fields
+    if foreign:
         tag, raw_headers, body = "l", b"", b""
         extra: dict[str, str] = {}
         shard_key: str | bytes = ""
@@ -51,7 +53,7 @@ def received(row: Row, holder: str, now_ms: int, sent: float, visibility: float)
         shard_key, raw_headers, body = text_or_bytes(flat[1]), flat[5], flat[7]
         tag, extra = attributes(flat[3])
     written = int(extra.get("t") or entry.partition("-")[0])
-    plain = flat if place == "l" else flat[8:]
+    plain = flat if foreign else flat[8:]
     return Received(
         message_id=extra.get("i") or f"{entry}-{place}",
         shard_key=shard_key,

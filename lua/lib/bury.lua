@@ -6,10 +6,11 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
     redis.call('ZADD', delayed, now + 5000, handle)
     return false
   end
-  local attributes = place ~= 'l' and fields[4] or 'l'
+  local foreign = place == 'l' or fields[1] ~= 'k' or #fields < 8
+  local attributes = foreign and 'l' or fields[4]
   local origin = string.match(attributes, ' i(%S+)')
   local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', count, 'e', last_error}
-  if place == 'l' then
+  if foreign then
     for _, value in ipairs({'k', '', 'm', 'l', 'h', '', 'p', ''}) do entry[#entry + 1] = value end
   end
   for _, value in ipairs(fields) do entry[#entry + 1] = value end

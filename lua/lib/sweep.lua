@@ -17,6 +17,7 @@ local function reap()
     local _, hand = attempts_of(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
       redis.call('HDEL', attempts, handle)
+      redis.call('HINCRBY', meta, 'gone', 1)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
       give_back(handle, turn_of(place, hand, streams))

@@ -22,13 +22,14 @@ local function hand_out(place, id, deliveries, last_error, fields)
   rows[#rows + 1] = {place, id, deliveries, last_error, fields}
 end
 local function lapsed(place, fields)
-  local ends = place ~= 'l' and #fields[4] > 1 and string.match(fields[4], ' x(%d+)')
+  local written = place ~= 'l' and fields[4] or ''
+  local ends = #written > 1 and string.match(written, ' x(%d+)')
   return ends and tonumber(ends) <= now
 end
 local function drop(key, handle, id, fields, reason)
   if key then redis.call('XDEL', key, id) end
   redis.call('HDEL', attempts, handle)
-  local origin = fields and string.match(fields[4], ' i(%S+)')
+  local origin = fields and string.match(fields[4] or '', ' i(%S+)')
   if origin then redis.call('HDEL', moved, origin) end
   counters.gone, counters[reason] = counters.gone + 1, counters[reason] + 1
 end

@@ -32,7 +32,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys = state.keys
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.cancelled, keys.dead,
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead,
             *map(keys.stream, range(state.streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))

@@ -62,7 +62,17 @@ def _warn_of_differences(state: QueueState) -> None:
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
-    """What a call does on its way, rarely: move the expiry of all keys, drop streams that were drained."""
+    """What a call does on its way, rarely: move the expiry of all keys, drop streams that were drained.
+
+    Its failure is only logged: the call that it came with succeeded, or will fail by itself.
+    """
+    try:
+        yield from _upkeep(state, now)
+    except BackendError as error:
+        log.warning("upkeep of queue %r failed and will be tried again: %s", state.keys.name, error)
+
+
+def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.ttl is not None and now >= state.touch_at:
         state.touch_at = now + state.config.ttl / 4
         yield from touch(state, state.config.ttl, now + state.timeout)

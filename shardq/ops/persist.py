@@ -54,10 +54,15 @@ def persist(make: Maker, until: float, clock: Clock) -> Op[Any]:
         except Unanswered as lost:
             maybe_done, last = maybe_done or lost.sent, str(lost)
         tries += 1
-        pause = _PAUSE(tries, _RANDOM)
+        pause = pause_after(tries)
         if clock.monotonic() + pause > until:
             give_up(tries, maybe_done, last)
         yield Sleep(pause)
+
+
+def pause_after(tries: int) -> float:
+    """Seconds to wait after the first *tries* tries failed."""
+    return _PAUSE(tries, _RANDOM)
 
 
 def refuse(refused: Refused) -> NoReturn:

@@ -11,7 +11,7 @@ from shardq.keys import MAX_STREAMS
 from shardq.lease import new_holder
 from shardq.model import Received
 from shardq.ops.opening import opened, reopen, upkeep
-from shardq.ops.persist import TRANSIENT, give_up, persist, refuse
+from shardq.ops.persist import TRANSIENT, give_up, pause_after, persist, refuse
 from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
 from shardq.ops.steps import Block, Call, Op, Refused, Sleep, Unanswered
 from shardq.replies import received
@@ -91,7 +91,7 @@ def _attempt(
     state: QueueState, want: Want, blocks: float, hint: str | None, until: float, asked: Asked
 ) -> Op[tuple[list[Received], int]]:
     """Look once (again at once after a miss); the messages, and ms until there is a reason to look again (-1: none)."""
-    hints = state.hints if hint is None or not hint.isdigit() else (hint, *state.hints)
+    hints = state.hints if not hint or hint == LEGACY_TURN else (hint, *state.hints)
     while True:
         holder = new_holder()
         sent = state.clock.monotonic()
@@ -134,7 +134,7 @@ def _looked(state: QueueState, call: Call, holder: str, until: float) -> Op[Any]
             yield from recovered(state, holder, until)
         if state.clock.monotonic() >= until:
             give_up(tries, False, last)
-        yield Sleep(min(1.0, 0.01 * 2**tries))
+        yield Sleep(pause_after(tries))
 
 
 def recovered(state: QueueState, holder: str, until: float) -> Op[Any]:
