@@ -7,13 +7,13 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from shardq.delivery import DeliveryView
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, Face, checked_block, extended, messages_of, warn
-from shardq.model import DeadLetter, Message, QueueConfig, QueueStats, Received, seconds
+from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, warn
+from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
 from shardq.ops.read import checked_count, checked_stream, read
@@ -42,7 +42,7 @@ class Client(Face):
     Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
     """
 
-    def __init__(self, target: Target, **settings: Any) -> None:
+    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
         self._driver = Driver(self._target, max_connections=self.max_connections, block=self.wait_slice)
         _clients.add(self)
@@ -53,7 +53,7 @@ class Client(Face):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def queue(self, name: str, **settings: Any) -> Queue:
+    def queue(self, name: str, **settings: Unpack[QueueSettings]) -> Queue:
         """The queue called *name*; created by its first write or read, with these settings (see `QueueConfig`).
 
         Settings belong to the queue: where it exists already, its own win and a difference is logged.

@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from shardq.delivery import DeliveryView
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, Face, checked_block, extended, messages_of, warn
-from shardq.model import DeadLetter, Message, QueueConfig, QueueStats, Received, seconds
+from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, warn
+from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
 from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class AsyncClient(Face):
     """The twin of `Client` for one event loop: the first call binds it to the running loop."""
 
-    def __init__(self, target: Target, **settings: Any) -> None:
+    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
         self._driver = AsyncDriver(self._target, max_connections=self.max_connections, block=self.wait_slice)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -44,7 +44,7 @@ class AsyncClient(Face):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    def queue(self, name: str, **settings: Any) -> AsyncQueue:
+    def queue(self, name: str, **settings: Unpack[QueueSettings]) -> AsyncQueue:
         """As `Client.queue`."""
         return AsyncQueue(self, self.state_of(name, settings))
 

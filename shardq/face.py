@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
@@ -21,6 +21,19 @@ from shardq.ops.state import QueueState
 
 log = logging.getLogger("shardq")
 MAX_BLOCK = 365 * 86_400.0
+
+
+class ClientSettings(TypedDict, total=False):
+    """The keyword arguments of `Client` and `Client.from_url`, which documents them."""
+
+    codec: Codec | None
+    codecs: Sequence[Codec]
+    timeout: float
+    durability: str
+    max_connections: int
+    max_payload: int
+    wait_slice: float
+    clock: Clock | None
 
 
 class Face:
@@ -57,7 +70,7 @@ class Face:
         self._target = target
 
     @classmethod
-    def from_url(cls, url: str, **settings: Any) -> Self:
+    def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
         """A client for `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://`, `shardq://embedded`.
 
         Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep

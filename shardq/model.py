@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS
@@ -109,6 +109,22 @@ def seconds(name: str, value: float, low: float, high: float) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(f"{name} must be a number of seconds from {low:g} to {high:g}, not {value!r}")
     return float(value)
+
+
+class QueueSettings(TypedDict, total=False):
+    """The keyword arguments of `Client.queue`: the fields of `QueueConfig`, any of them."""
+
+    streams: int
+    streams_per_shard: int
+    visibility_timeout: float
+    max_deliveries: int
+    max_len: int
+    max_dead: int
+    dedup_window: float
+    max_dedup: int
+    ttl: float | None
+    legacy_stream: str | None
+    legacy_group: str | None
 
 
 @dataclass(frozen=True, slots=True)
