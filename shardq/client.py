@@ -16,11 +16,12 @@ from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended
 from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
+from shardq.ops.outgoing import compose
 from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.settle import Cancelled, Settled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
-from shardq.ops.write import compose, write, write_many
+from shardq.ops.write import write, write_many
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")

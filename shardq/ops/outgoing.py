@@ -1,0 +1,85 @@
+"""The message before it is sent: checked, encoded, and put into calls of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shardq.codec import Codecs, encode_headers
+from shardq.errors import ConfigError
+from shardq.model import Message, seconds
+from shardq.ops.state import QueueState
+from shardq.sharding import shard
+
+CHUNK_MESSAGES = 250
+CHUNK_BYTES = 4 * 1024 * 1024
+MAX_DELAY = 10 * 365 * 86_400
+MAX_DEDUP_KEY = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A checked and encoded message. `delay` and `deadline` are ms from the write."""
+
+    shard_key: str | bytes
+    tag: str
+    body: bytes
+    headers: bytes = b""
+    delay: int = 0
+    deadline: int = 0
+    dedup_key: str = ""
+
+    @property
+    def options(self) -> str:
+        """The options as `write.lua` takes them."""
+        if not (self.delay or self.deadline or self.dedup_key):
+            return ""
+        return f"{self.delay or ''}|{self.deadline or ''}|{self.dedup_key}"
+
+
+def compose(state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None) -> Outgoing:
+    """Check and encode what the user gave; ConfigError or CodecError before anything is sent.
+
+    *context* is the trace context; headers that the user set win over it.
+    """
+    shard(message.shard_key, 1, 1)
+    tag, body = codecs.encode(message.payload)
+    if len(body) > state.max_payload:
+        raise ConfigError(
+            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
+            "store it elsewhere and write a reference"
+        )
+    due = 0 if message.delay is None else _ms("delay", message.delay, 0)
+    ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
+    if ends and ends <= due:
+        raise ConfigError("deadline must be later than delay: the message would never be delivered")
+    headers = message.headers if message.headers is not None else {}
+    packed = encode_headers({**context, **headers} if context else headers)
+    return Outgoing(message.shard_key, tag, body, packed, due, ends, checked_dedup_key(message.dedup_key))
+
+
+def _ms(name: str, value: float, low: float) -> int:
+    return round(seconds(name, value, low, MAX_DELAY) * 1000)
+
+
+def checked_dedup_key(key: str | None) -> str:
+    """The dedup key, '' for none; ConfigError when it is empty, not text or too long."""
+    if key is None:
+        return ""
+    if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
+        raise ConfigError(f"dedup_key must be text of 1 to {MAX_DEDUP_KEY} bytes")
+    return key
+
+
+def chunks(messages: Sequence[Outgoing]) -> list[list[Outgoing]]:
+    """Split so that no script runs long and no call grows large."""
+    parts: list[list[Outgoing]] = []
+    size = 0
+    for message in messages:
+        weight = len(message.body) + len(message.headers) + 64
+        if not parts or len(parts[-1]) >= CHUNK_MESSAGES or size + weight > CHUNK_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += weight
+    return parts

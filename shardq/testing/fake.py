@@ -1,0 +1,99 @@
+"""A `Client` on fakeredis: shardq's own scripts, on an imitation of a server in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from shardq.client import Client
+from shardq.clock import Clock, SystemClock
+from shardq.drivers import Driver, Target
+from shardq.drivers.failures import refusal
+from shardq.drivers.wire import command_of, hint_of
+from shardq.errors import ConfigError
+from shardq.ops.steps import Ask, Block, Call, Refused, Sleep, Step, Underreplicated
+from shardq.testing.clock import ManualClock
+
+POLL = 0.005
+_INFO = b"redis_version:7.0.0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
+
+
+def fake_client(
+    *,
+    server: Any = None,
+    clock: Clock | None = None,
+    wait: Callable[[float], object] | None = None,
+    **settings: Any,
+) -> Client:
+    """A `Client` that needs no server. *settings* are those of `Client.from_url`.
+
+    *server* is a `fakeredis.FakeServer`: clients that share one share their data. With a `ManualClock` the time of the
+    imitated server is the clock's, and whoever waits moves it on; *wait* replaces that, or `time.sleep`.
+    """
+    clock = clock or SystemClock()
+    if wait is None:
+        wait = clock.advance if isinstance(clock, ManualClock) else time.sleep
+    driver = FakeDriver(_connected(server), clock, wait)  # first: it fails where fakeredis is missing
+    client = Client(Target("single", {}), clock=clock, **settings)
+    client._driver = driver
+    return client
+
+
+def _connected(server: Any) -> redis.Redis:
+    try:
+        import fakeredis
+        import lupa  # noqa: F401 - fakeredis runs scripts with it
+    except ImportError:
+        raise ConfigError('fake_client needs fakeredis with Lua: pip install "fakeredis[lua]"') from None
+    return fakeredis.FakeRedis(server=server or fakeredis.FakeServer(), protocol=2)
+
+
+class FakeDriver(Driver):
+    """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, and blocking with a count: those are imitated."""
+
+    def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object]) -> None:
+        super().__init__(Target("single", {}), max_connections=1, block=0)
+        self._connection, self._clock, self._wait = connection, clock, wait
+
+    def _perform(self, step: Step) -> Any:
+        match step:
+            case Call():
+                return self._evaluated(step)
+            case Block():
+                return self._waited(step)
+            case Ask():
+                return _INFO if step.words == ("INFO",) else []
+            case Sleep():
+                return self._wait(step.seconds)
+
+    def _evaluated(self, call: Call) -> Any:
+        reply = self._sent("EVAL", self._plain(call.script.source), len(call.keys), *call.keys, *call.args)
+        if call.replicas:
+            raise Underreplicated(reply, 0)
+        return reply
+
+    def _plain(self, source: str) -> str:
+        """The script without its first line, which fakeredis does not know, and with the clock's time in it."""
+        seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
+        return source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
+
+    def _waited(self, block: Block) -> bytes | None:
+        """Look, and look again until the time is over; each wait is short, and ends with it."""
+        until = self._clock.monotonic() + block.milliseconds / 1000
+        command = command_of(block)
+        at = command.index("BLOCK")
+        while True:
+            hint = hint_of(self._sent(*command[:at], *command[at + 2 :]))
+            left = until - self._clock.monotonic()
+            if hint is not None or left <= 0:
+                return hint
+            self._wait(min(POLL, left))
+
+    def _sent(self, *words: Any) -> Any:
+        try:
+            return self._connection.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
+        except redis.RedisError as error:
+            raise refusal(error) or Refused("ERR", str(error)) from error
