@@ -42,6 +42,7 @@ class AsyncDriver:
         self._max_connections = max_connections
         self._block = block
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
+        self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
 
     async def run(self, op: Op[T]) -> T:
@@ -63,6 +64,8 @@ class AsyncDriver:
         """Close every connection."""
         for pool in self._pools.values():
             await pool.disconnect()
+        for sentinel in self._sentinels:
+            await sentinel.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:
@@ -117,7 +120,7 @@ class AsyncDriver:
             raise unconnected(error) from error
         except ResponseError as error:
             raise refusal(error) or error from error
-        clean = False
+        clean = cancelled = False
         try:
             # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
             async with asyncio.timeout(limit):
@@ -126,9 +129,12 @@ class AsyncDriver:
             clean = True
         except LOST as error:
             raise unanswered(error) from error
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
         finally:
             if not clean:
-                await connection.disconnect(nowait=True)
+                await connection.disconnect(nowait=cancelled)
             await pool.release(connection)
         for reply in replies:
             if isinstance(reply, Refused):
@@ -164,6 +170,7 @@ class AsyncDriver:
         sentinels = sentinel.Sentinel(
             list(target.addresses), sentinel_kwargs={"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
         )
+        self._sentinels += sentinels.sentinels
         kind = sentinel.SentinelManagedSSLConnection if target.tls else sentinel.SentinelManagedConnection
         return sentinel.SentinelConnectionPool(
             target.service, sentinels, connection_class=kind, max_connections=2**31, **chosen

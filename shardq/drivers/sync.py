@@ -32,6 +32,7 @@ class Driver:
         self._max_connections = max_connections
         self._block = block
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
+        self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
 
     def run(self, op: Op[T]) -> T:
@@ -57,6 +58,8 @@ class Driver:
         """Close every connection."""
         for pool in self._pools.values():
             pool.disconnect()
+        for sentinel in self._sentinels:
+            sentinel.close()
 
     def _perform(self, step: Step) -> Any:
         match step:
@@ -152,6 +155,7 @@ class Driver:
         sentinels = redis.sentinel.Sentinel(
             list(target.addresses), sentinel_kwargs={"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
         )
+        self._sentinels += sentinels.sentinels
         kind = redis.sentinel.SentinelManagedSSLConnection if target.tls else redis.sentinel.SentinelManagedConnection
         return redis.sentinel.SentinelConnectionPool(
             target.service, sentinels, connection_class=kind, max_connections=2**31, **chosen
