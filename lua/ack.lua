@@ -24,23 +24,29 @@ keys['d'] = later
 local tokens = {}
 for at = 3, #ARGV, 2 do tokens[#tokens + 1] = ARGV[at] end
 local deadlines, letters, ended, bodies, known = deadlines_of(tokens), {}, {}, {}, {}
-local gone, acked = 0, 0
+local revoked, origins, gone, acked = {}, {}, 0, 0
 for i, token in ipairs(tokens) do
   local place, id, deliveries = split_token(token)
   local handle, origin = place .. ':' .. id, ARGV[2 + 2 * i]
   if not is_live(deadlines[i]) then
     -- A repeated ack whose message is gone was done by the first try (or by its next holder: done is done).
     letters[i] = repeated and #redis.call('XRANGE', keys[place], id, id) == 0 and 'o' or 'l'
-  elseif any_cancelled and redis.call('SREM', cancelled, handle) == 1 then
+  elseif any_cancelled and redis.call('SISMEMBER', cancelled, handle) == 1 then
     letters[i], ended[#ended + 1], known[#known + 1], gone = 'c', token, handle, gone + 1
+    revoked[#revoked + 1] = handle
   else
     letters[i], ended[#ended + 1], gone, acked = 'o', token, gone + 1, acked + 1
     bodies[place] = bodies[place] or {}
     table.insert(bodies[place], id)
     if deliveries > 1 or place == 'd' then known[#known + 1] = handle end
-    if origin ~= '' then redis.call('HDEL', moved, origin) end
+    if origin ~= '' then origins[#origins + 1] = origin end
   end
 end
+-- Redis does not roll a script back: a key of another type must be found before the first effect.
+for place in pairs(bodies) do redis.call('XLEN', keys[place]) end
+if #known > 0 then redis.call('HLEN', attempts) end
+if #origins > 0 then redis.call('HDEL', moved, unpack(origins)) end
+if #revoked > 0 then redis.call('SREM', cancelled, unpack(revoked)) end
 if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end
 if #known > 0 then redis.call('HDEL', attempts, unpack(known)) end
 for place, ids in pairs(bodies) do redis.call('XDEL', keys[place], unpack(ids)) end

@@ -9,15 +9,19 @@
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10..] streams: the stream that the id names, unless it names the store
+-- KEYS[10] leases: tokens by deadline in ms
+-- KEYS[11..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- Reply: 'removed' | 'in flight' | 'unknown'
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, attempts, cancelled, moved, body_key = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local later, attempts, cancelled, moved, leases = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local body_key = KEYS[11]
 local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
 --- @include lib/split_handle
+--- @include lib/check
+check({meta, lens, attempts}, {ready, delayed, leases}, {body_key})
 local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
@@ -26,7 +30,14 @@ local handle = place .. ':' .. id
 local function leave(turn)
   if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
 end
+-- An entry of the legacy stream is a message only once it was handed out.
+local function is_leased()
+  for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+    if string.sub(token, 1, #handle + 1) == handle .. ':' then return true end
+  end
+end
 local turn = redis.call('ZSCORE', returned, handle)
+if place == 'l' and not turn and not redis.call('ZSCORE', delayed, handle) and not is_leased() then return 'unknown' end
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
 if redis.call('XDEL', body_key, id) == 0 then return 'unknown' end
 redis.call('HINCRBY', meta, 'cancelled', 1)

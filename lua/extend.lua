@@ -31,6 +31,7 @@ for i, token in ipairs(tokens) do
   end
 end
 if #moved_on > 0 then
+  if visibility < 5000 and waiting_until > now then redis.call('XLEN', notifications) end -- fails before the first effect
   redis.call('ZADD', leases, 'XX', unpack(moved_on))
   if visibility < 5000 then notify('') end
 end

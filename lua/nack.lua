@@ -32,11 +32,14 @@ local now = server_ms()
 --- @include lib/give_back
 --- @include lib/bury
 --- @include lib/held
+--- @include lib/check
 local state = redis.call('HMGET', meta, 'streams', 'waiting')
 local streams = tonumber(state[1])
 waiting_until = tonumber(state[2])
 local keys = stream_keys(ARGV[4], KEYS, 13)
 keys['d'] = later
+check({lens, attempts, moved}, {ready, delayed, returned}, {notifications, later, dead})
+for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
 
 -- Ends a live lease. Returns false when the message was cancelled meanwhile: then nothing else is left to do.
 local function end_lease(token, handle)

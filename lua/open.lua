@@ -1,5 +1,6 @@
-#!lua
--- open: create the queue if it is missing, mend missing keys, and tell what the queue is.
+#!lua flags=allow-oom
+-- open: create the queue if it is missing, mend missing keys, and tell what the queue is. Also on a full server:
+-- a reader that starts must be able to drain it.
 -- KEYS[1] meta: epoch, counters, settings
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered

@@ -17,6 +17,9 @@ local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
 local most, removed = tonumber(ARGV[1]), 0
 --- @include lib/stream_keys
 --- @include lib/split_handle
+--- @include lib/check
+check({meta, lens, attempts, moved}, {ready, delayed, returned}, {later})
+for i = 9, #KEYS do redis.call('XLEN', KEYS[i]) end
 local keys, order = stream_keys(ARGV[2], KEYS, 9)
 keys['d'] = later
 local function remove(handle)

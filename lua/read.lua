@@ -26,7 +26,7 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] numbers: stream numbers of the declared streams, "3,17,l"
 -- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
---         {{place, id, count, last error, {field, value, ...}}, ...}}
+--         {{"place:id:count", last error, {field, value, ...}}, ...}}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -42,6 +42,15 @@ local now = server_ms()
 --- @include lib/note_attempts
 --- @include lib/give_back
 --- @include lib/bury
+--- @include lib/check
+local checked = false
+local function check_types()
+  if checked then return end
+  checked = true
+  check({lens, attempts, moved}, {ready, returned}, {notifications, later, dead})
+  for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
+  redis.call('SCARD', cancelled)
+end
 
 local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
 if not state[1] then return {'NOQUEUE'} end
@@ -66,14 +75,17 @@ repeat
     missed = not keys[turn] or examined > 2000
     if missed or #tokens == count then break end
     if not skipped(turn) then take(turn, math.min(share, count - #tokens)) end
-    if undelivered[turn] <= 0 then redis.call('ZREM', ready, turn) end
+    if undelivered[turn] <= 0 then
+      if #tokens < count then check_types() end
+      redis.call('ZREM', ready, turn)
+    end
     offset = (turn + 1) % (LEGACY + 1)
   end
 until missed or #turns == 0
+if #tokens == 0 and not missed then clear_notifications() end
 grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
-if #tokens == 0 and not missed then clear_notifications() end
 local hints = width > 0 and table.concat(ring(width), ',') or ''
 local wait = #tokens == 0 and soonest < NEVER and math.max(0, soonest - now) or -1
 return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints, rows}

@@ -10,6 +10,7 @@
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
+-- ARGV[3] visibility: ms that they last
 -- Reply: how many were given back
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -20,10 +21,13 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/give_back
+--- @include lib/check
+check({lens, attempts}, {ready, returned}, {notifications})
+redis.call('SCARD', cancelled)
 local state = redis.call('HMGET', meta, 'waiting', 'streams')
 waiting_until = tonumber(state[1])
 local found = 0
-for _, token in ipairs(redis.call('ZRANGEBYSCORE', leases, ARGV[2], '(9000000000000000', 'LIMIT', 0, 2000)) do
+for _, token in ipairs(redis.call('ZRANGEBYSCORE', leases, ARGV[2], now + ARGV[3])) do
   if string.sub(token, -#ARGV[1]) == ARGV[1] then
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id

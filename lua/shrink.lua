@@ -11,6 +11,7 @@ local state = redis.call('HMGET', meta, 'epoch', 'streams', 'wanted')
 if state[1] ~= ARGV[1] then return -1 end
 local streams, wanted = tonumber(state[2]), tonumber(state[3])
 local before = streams
+for i = 3, #KEYS do redis.call('XLEN', KEYS[i]) end -- a key of another type must be found before the first effect
 while streams > wanted do
   local top = streams - 1
   local key = KEYS[3 + top - wanted]

@@ -178,7 +178,7 @@ class AsyncQueue:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
             if asked.holder:  # the reply is lost: give back what it may have granted
-                self._client._later(recovered(self.state, asked.holder, self.state.until()))
+                self._client._later(recovered(self.state, asked, self.state.until()))
             raise
         self._telemetry.read(rows, started, batch=batch)
         return [AsyncDelivery(row, self) for row in rows]

@@ -144,6 +144,8 @@ class Codecs:
         """The tag and body to store for `value`; CodecError when it cannot be encoded."""
         codec = self._writer
         if self._raw is not None and isinstance(value, bytes | bytearray | memoryview):
+            if type(value) is bytes:
+                return BytesCodec.tag, value  # what most writes come to, without the detour
             codec = self._raw
         body: object = _guarded("encode", f"with codec {codec.tag!r}", codec.encode, value)
         if not isinstance(body, bytes):

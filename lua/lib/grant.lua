@@ -1,7 +1,9 @@
 -- Write down what the round did: leases, counts, cursors, counters.
 local function grant()
-  local leased, totals, done = {}, {}, {}
-  for _, token in ipairs(tokens) do leased[#leased + 1], leased[#leased + 2] = now + visibility, token end
+  local leased, totals, done, ends = {}, {}, {}, string.format('%.0f', now + visibility)
+  for _, token in ipairs(tokens) do leased[#leased + 1], leased[#leased + 2] = ends, token end
+  -- A short lease may end before the readers that block already look again: one of them must know of it.
+  if #leased > 0 and visibility < 5000 then notify('') end
   if #leased > 0 then redis.call('ZADD', leases, unpack(leased)) end
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left

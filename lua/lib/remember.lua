@@ -1,4 +1,4 @@
--- What must not be stored twice: "k:<dedup key>" -> "end|id", "p:<lane>" -> "end|sequence|ids".
+-- What must not be stored twice: "k:<dedup key>" -> "end|id", "p:<lane>" -> "end|sequence|what was stored".
 -- The index holds the ends. An active lane touches it only when half of its window is gone.
 local function forget_old(most)
   local old = redis.call('ZRANGEBYSCORE', dedup_index, '-inf', now, 'LIMIT', 0, most)
@@ -14,20 +14,21 @@ local function remember_key(key, id)
   redis.call('HSET', dedup, 'k:' .. key, string.format('%.0f|%s', now + window, id))
   redis.call('ZADD', dedup_index, now + window, 'k:' .. key)
 end
-local lane_ends = 0
+-- Half of it, which is what remains of an old lane's memory at least, is as long as a call may keep trying.
+local lane_window, lane_ends = math.max(window, 2 * 3600000), 0
 local function lane_result(field, sequence)
   local text = redis.call('HGET', dedup, field)
   if not text then return nil end
-  local ends, last, ids = string.match(text, '^(%d+)|(%d+)|(.*)$')
+  local ends, last, rest = string.match(text, '^(%d+)|(%d+)|()')
   lane_ends = tonumber(ends)
-  if tonumber(last) == sequence then return 'again', ids end
+  if tonumber(last) == sequence then return 'again', string.sub(text, rest) end
   return tonumber(last) > sequence and 'stale' or nil, nil
 end
-local function remember_lane(field, sequence, ids)
-  if lane_ends - now < window / 2 then
-    lane_ends = now + window
+local function remember_lane(field, sequence, stored)
+  if lane_ends - now < lane_window / 2 then
+    lane_ends = now + lane_window
     redis.call('ZADD', dedup_index, lane_ends, field)
     forget_old(4)
   end
-  redis.call('HSET', dedup, field, string.format('%.0f|%.0f|%s', lane_ends, sequence, ids))
+  redis.call('HSET', dedup, field, string.format('%.0f|%.0f|%s', lane_ends, sequence, stored))
 end

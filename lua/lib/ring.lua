@@ -20,6 +20,7 @@ local function take_preferred()
   local turn = ring(1)[1]
   load_lens({prefer})
   if not keys[prefer] or undelivered[prefer] == 0 or prefer == turn then return end
+  check_types()
   if redis.call('HSETNX', lens, 'o' .. prefer, 1) == 0 then return end
   owed = owed + 1
   take(prefer, 1)

@@ -32,6 +32,7 @@ local function promote()
 end
 local function sweep(expected, hold)
   local ends, due = head(leases), head(delayed)
+  if math.min(ends, due) <= now then check_types() end
   if ends <= now and expected ~= '' then
     if now > tonumber(expected) then
       hold = now + visibility

@@ -18,8 +18,9 @@ local function load_lens(turns)
   end
 end
 local function hand_out(place, id, deliveries, last_error, fields)
-  tokens[#tokens + 1] = string.format('%s:%s:%d:%s', place, id, deliveries, holder)
-  rows[#rows + 1] = {place, id, deliveries, last_error, fields}
+  local head = place .. ':' .. id .. ':' .. deliveries
+  tokens[#tokens + 1] = head .. ':' .. holder
+  rows[#rows + 1] = {head, last_error, fields}
 end
 local function lapsed(place, fields)
   local written = place ~= 'l' and fields[4] or ''
@@ -27,6 +28,7 @@ local function lapsed(place, fields)
   return ends and tonumber(ends) <= now
 end
 local function drop(key, handle, id, fields, reason)
+  check_types()
   if key then redis.call('XDEL', key, id) end
   redis.call('HDEL', attempts, handle)
   local origin = fields and string.match(fields[4] or '', ' i(%S+)')
@@ -34,17 +36,20 @@ local function drop(key, handle, id, fields, reason)
   counters.gone, counters[reason] = counters.gone + 1, counters[reason] + 1
 end
 local function take_returned(turn, most)
+  check_types()
   for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, most)) do
     redis.call('ZREM', returned, handle)
     undelivered[turn], examined = undelivered[turn] - 1, examined + 1
     local place, id = split_handle(handle)
     local key = place == 'd' and later or keys[place]
     local body = redis.call('XRANGE', key, id, id)[1]
-    local deliveries, _, last_error = attempts_of(handle)
+    local deliveries, hand, last_error = attempts_of(handle)
     if not body then
       drop(nil, handle, id, nil, 'vanished')
     elseif lapsed(place, body[2]) then
       drop(key, handle, id, body[2], 'expired')
+    elseif hand == DOOMED then
+      bury(handle, place, id, key, body[2], deliveries, last_error, last_error)
     elseif deliveries >= max_deliveries then
       bury(handle, place, id, key, body[2], deliveries, 'max deliveries', last_error)
     else
@@ -61,7 +66,7 @@ local function take_new(turn, most)
     if lapsed(turn, entry[2]) then
       drop(keys[turn], turn .. ':' .. entry[1], entry[1], entry[2], 'expired')
     else
-      hand_out(turn, entry[1], 1, '', entry[2])
+      hand_out(turn, entry[1], '1', '', entry[2])
     end
   end
   if #entries < most then
@@ -78,6 +83,7 @@ local function take(turn, most)
   local wanted = #tokens + most
   if any_returned then take_returned(turn, most) end
   if turn == tostring(LEGACY) then
+    check_types()
     take_legacy(wanted - #tokens)
   elseif #tokens < wanted then
     take_new(turn, wanted - #tokens)

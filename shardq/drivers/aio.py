@@ -24,6 +24,7 @@ from shardq.drivers.wire import (
     command_of,
     commands_of,
     hint_of,
+    packed,
     settings,
 )
 from shardq.keys import slot
@@ -64,8 +65,8 @@ class AsyncDriver:
         """Close every connection."""
         for pool in self._pools.values():
             await pool.disconnect()
-        for sentinel in self._sentinels:
-            await sentinel.aclose()
+        for each in self._sentinels:
+            await each.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:
@@ -124,7 +125,7 @@ class AsyncDriver:
         try:
             # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
             async with asyncio.timeout(limit):
-                await connection.send_packed_command(connection.pack_commands(commands))
+                await connection.send_packed_command(packed(commands))
                 replies = [await _answer(connection) for _ in commands]
             clean = True
         except LOST as error:

@@ -39,6 +39,8 @@ class Redirected(Refused):
 
 def refusal(error: Exception) -> Refused | None:
     """The refusal that *error* stands for, None if it is a lost connection."""
+    if isinstance(error.__cause__, redis_errors.RedisError):  # asyncio's connect wraps what the handshake was told
+        return refusal(error.__cause__)
     if isinstance(error, redis_errors.AskError):
         code = "MOVED" if isinstance(error, redis_errors.MovedError) else "ASK"
         return Redirected(code, (str(error.host), int(error.port)))

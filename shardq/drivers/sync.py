@@ -15,7 +15,7 @@ from redis.retry import Retry
 from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import CONNECT_TIMEOUT, Command, command_of, commands_of, hint_of, settings
+from shardq.drivers.wire import CONNECT_TIMEOUT, Command, command_of, commands_of, hint_of, packed, settings
 from shardq.keys import slot
 from shardq.ops.steps import Ask, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 
@@ -113,7 +113,7 @@ class Driver:
             raise refusal(error) or error from error
         clean = False
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
+            connection.send_packed_command(packed(commands))
             replies = [_answer(connection) for _ in commands]
             clean = True
         except LOST as error:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from typing import Any
 
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter, QueueConfig, QueueStats
-from shardq.ops.opening import existing, opened, reopen, shrink, touch
+from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.replies import dead_letter, stats
+from shardq.replies import dead_letter, pairs, stats
 from shardq.scripts import load
 
 PURGE_CHUNK = 200
+_ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
@@ -25,21 +27,24 @@ def length(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """The queue's numbers at one instant; all zero when there is no such queue."""
+    """The queue's numbers at one instant; all zero when there is no such queue. Only reads: little access will do."""
     until = state.until(timeout)
-    yield from opened(state, until, create=False)
     while True:
-        keys = state.keys
+        keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
             keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead,
-            *map(keys.stream, range(state.streams)), *legacy,
+            *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-        if len(reply) == 1 or len(reply[6]) == state.streams:
+        if len(reply) == 1:
             return stats(keys.name, reply)
-        yield from reopen(state, until, create=False)
+        meta = pairs(reply[8])
+        if len(reply[6]) == streams and ("legacy_stream" in meta) == bool(legacy):
+            return stats(keys.name, reply)
+        remember(state, meta, created=False)
+        state.epoch = ""  # the next call that changes something looks it up
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
@@ -68,10 +73,8 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     call = Call(load("resize"), declared, (streams,))
     yield from persist(lambda _: call, until, state.clock)
     yield from reopen(state, until)
-    if state.wanted < state.streams:
-        yield from shrink(state, until)
-    if state.config.ttl is not None:
-        yield from touch(state, state.config.ttl, until)
+    state.touch_at = state.shrink_at = 0.0
+    yield from upkeep(state, state.clock.monotonic())
     return state.streams, state.wanted
 
 
@@ -84,6 +87,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     until = state.until(timeout)
     yield from existing(state, until)
     target = replace(state.config, **changes)
+    check_legacy(state, target)
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
@@ -99,6 +103,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
     """Up to *count* dead letters, oldest first, after the entry id *after*."""
+    if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
+        raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call(load("dead"), (state.keys.dead,), (after, count))
     reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
     return [dead_letter(row) for row in reply]
@@ -117,7 +123,10 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
         args: list[Argument] = []
         for letter in letters[start : start + 100]:
             hand = state.shard(letter.shard_key) if letter.shard_key else (0,)
-            args += (letter.entry_id, ",".join(map(str, hand)))
-        call = Call(load("redrive"), declared, tuple(args))
-        moved += int((yield from persist(lambda _, call=call: call, until, state.clock)))  # type: ignore[misc]
+            args += (letter.entry_id, letter.message_id, ",".join(map(str, hand)))
+
+        def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
+            return Call(load("redrive"), declared, (int(repeated), *args))
+
+        moved += int((yield from persist(make, until, state.clock)))
     return moved

@@ -9,9 +9,10 @@ from typing import Any
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
 from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, ServerUnfit
+from shardq.keys import slot
 from shardq.model import QueueConfig
 from shardq.ops.persist import persist
-from shardq.ops.state import QueueState
+from shardq.ops.state import QueueState, ServerTime
 from shardq.ops.steps import Ask, Call, Op
 from shardq.replies import pairs
 from shardq.scripts import load
@@ -31,7 +32,9 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
     call = Call(load("open"), keys, (wanted, *state.requested.settings()))
+    asked = state.clock.monotonic()
     reply = yield from persist(lambda _: call, until, state.clock)
+    state.seen = state.seen or ServerTime(int(reply[1]), asked)
     if reply[0] == b"NOQUEUE":
         return False
     remember(state, pairs(reply[2]), created=reply[0] == b"CREATED")
@@ -40,14 +43,14 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
 
 def remember(state: QueueState, meta: dict[str, str], *, created: bool) -> None:
     """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there."""
-    before = state.epoch
+    known = state.streams > 0
     state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
     state.config = QueueConfig.from_settings(meta, state.wanted)
     state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
     state.epoch = meta["epoch"]
-    if created and before:
+    if created and known:
         log.error("queue %r was gone and was created anew: Redis lost its data or it was deleted", state.keys.name)
-    elif not created and not before:
+    elif not created and not known:
         _warn_of_differences(state)
 
 
@@ -99,20 +102,28 @@ def shrink(state: QueueState, until: float) -> Op[None]:
 
 
 def existing(state: QueueState, until: float) -> Op[None]:
-    """ConfigError when there is no such queue: for operators' calls, which must not create one by a slip."""
-    if not (yield from opened(state, until, create=False)):
+    """ConfigError when there is no such queue: for operators' calls, which must not create one by a slip.
+
+    Always looks the queue up: a call that is to act on all streams must not trust what this client remembers.
+    """
+    if not (yield from reopen(state, until, create=False)):
         raise ConfigError(f"there is no queue {state.keys.name!r}; the first write or read creates it")
 
 
 def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
     """Compare what the server gives with what is asked of it: warnings. ServerUnfit if it would lose messages."""
-    until = clock.monotonic() + timeout
-    info = yield from _asked(("INFO",), until, clock)
-    config = yield from _asked(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
-    facts = ServerFacts.from_replies(_info(info), dict(zip(config[::2], config[1::2], strict=True)) if config else {})
+    facts = yield from server_facts(clock, timeout)
     if problem := fatal(facts):
         raise ServerUnfit(problem)
     return judge(durability, facts)
+
+
+def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
+    """What the server says of itself."""
+    until = clock.monotonic() + timeout
+    info = yield from _asked(("INFO",), until, clock)
+    config = yield from _asked(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
+    return ServerFacts.from_replies(_info(info), dict(zip(config[::2], config[1::2], strict=True)) if config else {})
 
 
 def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
@@ -127,3 +138,13 @@ def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
 def _info(raw: bytes | None) -> dict[str, str]:
     lines = (raw or b"").decode(errors="replace").splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def check_legacy(state: QueueState, config: QueueConfig) -> None:
+    """ConfigError when a legacy stream lies in another slot than the queue, where one script cannot reach it."""
+    legacy = config.legacy_stream
+    if state.cluster and legacy is not None and slot(legacy) != slot(state.keys.meta):
+        raise ConfigError(
+            f"on a cluster the legacy stream {legacy!r} must lie in the queue's slot: give it the hash tag "
+            f"{{{state.keys.name}}}, or name the queue after its hash tag"
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from shardq.codec import Codecs, encode_headers
 from shardq.errors import ConfigError
@@ -17,8 +18,7 @@ MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True):
     """A checked and encoded message. `delay` and `deadline` are ms from the write."""
 
     shard_key: str | bytes
@@ -53,8 +53,10 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
     if ends and ends <= due:
         raise ConfigError("deadline must be later than delay: the message would never be delivered")
-    headers = message.headers if message.headers is not None else {}
-    packed = encode_headers({**context, **headers} if context else headers)
+    headers = message.headers
+    if context and (headers is None or isinstance(headers, Mapping)):
+        headers = {**context, **(headers or {})}
+    packed = b"" if headers is None else encode_headers(headers)
     return Outgoing(message.shard_key, tag, body, packed, due, ends, checked_dedup_key(message.dedup_key))
 
 
@@ -68,6 +70,8 @@ def checked_dedup_key(key: str | None) -> str:
         return ""
     if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
         raise ConfigError(f"dedup_key must be text of 1 to {MAX_DEDUP_KEY} bytes")
+    if not key.isascii() and key.encode(errors="replace").decode() != key:
+        raise ConfigError("dedup_key must be valid Unicode: this one holds a lone surrogate")
     return key
 
 

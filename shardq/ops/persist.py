@@ -32,6 +32,8 @@ TRANSIENT = frozenset(
 _PAUSE = Exponential(base=0.02, factor=2, cap=1.0)
 _RANDOM = Random()  # spreads retries, protects nothing
 
+_DENIED = frozenset({"NOPERM", "NOAUTH", "WRONGPASS", "ACL"})  # the last from within a script
+
 Maker = Callable[[bool], Step]
 """Makes the call; the argument says whether an earlier try may have happened."""
 
@@ -74,7 +76,7 @@ def refuse(refused: Refused) -> NoReturn:
             "a key of this queue holds another type: something else wrote to it; nothing was changed. "
             "Delete or rename that key (see `TYPE` of the queue's keys)"
         ) from refused
-    if refused.code in ("NOPERM", "NOAUTH", "WRONGPASS"):
+    if refused.code in _DENIED or refused.text.startswith("The user executing the script can't"):
         raise BackendError(
             f"Redis denies this user the call ({refused.code}); see docs/operations.md for the ACL"
         ) from refused

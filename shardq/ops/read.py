@@ -8,7 +8,7 @@ from typing import Any
 
 from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS
-from shardq.lease import new_holder
+from shardq.lease import believed_until, new_holder
 from shardq.model import Received
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, persist, refuse
@@ -32,9 +32,14 @@ class Want:
 
 @dataclass(slots=True)
 class Asked:
-    """The holder of a look that has no answer yet: what a cancelled reader must give back."""
+    """A look that has no answer yet: what a cancelled reader must give back.
+
+    Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock.
+    """
 
     holder: str = ""
+    since: int = 0
+    visibility: int = 0
 
 
 def read(
@@ -97,8 +102,10 @@ def _attempt(
         sent = state.clock.monotonic()
         numbers = _numbers(state, want, hints)
         call = _call(state, want, blocks, numbers, holder)
+        asked.visibility = round(want.visibility * 1000)
+        asked.since = (state.seen.ms if state.seen is not None else 0) + asked.visibility
         asked.holder = holder
-        reply = yield from _looked(state, call, holder, until)
+        reply = yield from _looked(state, call, asked, until)
         asked.holder = ""
         if reply[0] == b"NOQUEUE":
             state.epoch = ""
@@ -108,16 +115,19 @@ def _attempt(
         state.seen = ServerTime(now_ms, sent)
         hints = _hints(reply[4])
         state.hints = hints
+        deadline = believed_until(sent, want.visibility)
+        rows = [received(row, holder, now_ms, deadline) for row in reply[5]]
         if reply[2].decode() != state.epoch:
             state.epoch = ""
-            yield from reopen(state, until)
+            if not rows:  # else the next call looks it up: what is in hand must not be lost to trouble here
+                yield from reopen(state, until)
         if reply[0] == b"OK":
-            rows = [received(row, holder, now_ms, sent, want.visibility) for row in reply[5]]
+            state.hit()
             return rows, int(reply[3])
-        state.width = min(max(state.streams, 1), state.width * 2)
+        state.missed(len(numbers))
 
 
-def _looked(state: QueueState, call: Call, holder: str, until: float) -> Op[Any]:
+def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any]:
     """The reply to one look. When a reply is lost, what it had granted is given back before the next look."""
     tries = 0
     while True:
@@ -130,21 +140,20 @@ def _looked(state: QueueState, call: Call, holder: str, until: float) -> Op[Any]
         except Unanswered as lost:
             sent, last = lost.sent, str(lost)
         tries += 1
-        if sent and state.seen is not None:
-            yield from recovered(state, holder, until)
+        if sent:
+            yield from recovered(state, asked, until)
         if state.clock.monotonic() >= until:
             give_up(tries, False, last)
         yield Sleep(pause_after(tries))
 
 
-def recovered(state: QueueState, holder: str, until: float) -> Op[Any]:
-    """Give back the leases of *holder*, whose reply was lost."""
+def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
+    """Give back the leases of a look whose reply was lost."""
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
     )  # fmt: skip
-    since = state.seen.ms if state.seen is not None else 0
-    call = Call(load("recover"), declared, (holder, since))
+    call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
     return (yield from persist(lambda _: call, until, state.clock))
 
 

@@ -143,7 +143,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved,
+        keys.moved, keys.leases,
     )  # fmt: skip
     call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
     maybe_done = False

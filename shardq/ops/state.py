@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.keys import QueueKeys
-from shardq.model import QueueConfig
+from shardq.model import QueueConfig, seconds
 from shardq.sharding import shard
 
 LEGACY_TURN = "4096"
+MAX_TIMEOUT = 365 * 86_400
+NARROW = 4
 
 
 @dataclass(slots=True)
@@ -46,23 +48,28 @@ class QueueState:
     timeout: float
     wait_slice: float
     max_payload: int
+    cluster: bool = False
     given: frozenset[str] = frozenset()
     config: QueueConfig = field(default_factory=QueueConfig)
     epoch: str = ""
     streams: int = 0
     wanted: int = 0
     hints: tuple[str, ...] = ()
-    width: int = 16
+    width: int = NARROW
     seen: ServerTime | None = None
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    _hits: int = 0
+    _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def until(self, timeout: float | None = None) -> float:
-        """The local time at which a call that starts now gives up."""
-        return self.clock.monotonic() + (self.timeout if timeout is None else timeout)
+        """The local time at which a call that starts now gives up; ConfigError for a bad *timeout*."""
+        if timeout is None:
+            return self.clock.monotonic() + self.timeout
+        return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_TIMEOUT)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """The streams dealt to *key*."""
@@ -95,7 +102,23 @@ class QueueState:
             return ""
         return str(round(self.seen.ms + (now - self.seen.at) * 1500 + 1000))
 
+    def hit(self) -> None:
+        """A read found its streams declared. Now and then, declare one less: each costs both sides."""
+        self._hits += 1
+        if self._hits % 64 == 0 and self.width > NARROW:
+            self.width -= 1
+
+    def missed(self, declared: int) -> None:
+        """The next stream was not declared: if it may be since other readers moved on, declare more."""
+        if declared >= self.width:
+            self.width = min(max(self.streams, 1), self.width * 2)
+
     def declared(self, numbers: list[str]) -> tuple[str, ...]:
         """The keys of these streams; `l` is the legacy stream."""
-        legacy = self.config.legacy_stream or ""
-        return tuple(legacy if number == "l" else self.keys.stream(int(number)) for number in numbers)
+        names = self._names
+        return tuple([names.get(number) or self._name(number) for number in numbers])
+
+    def _name(self, number: str) -> str:
+        if number == "l":
+            return self.config.legacy_stream or ""
+        return self._names.setdefault(number, self.keys.stream(int(number)))

@@ -13,14 +13,17 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
+from shardq.keys import MAX_STREAMS
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
 from shardq.ops.persist import persist
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
+from shardq.replies import stored_ids
 from shardq.scripts import load
 
 Result = str | ShardqError
+IN_ORDER = b"".join(number.to_bytes(2) for number in range(1, MAX_STREAMS + 1))
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
@@ -64,7 +67,7 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
             call = _call(state, lane, chunk)
             reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
             if reply[0] == b"OK":
-                return list(reply[1].decode().split(","))
+                return [*stored_ids(reply[1])]
             if reply[0] == b"EPOCH":
                 state.epoch = ""
                 yield from reopen(state, until)
@@ -75,7 +78,7 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
     except Underreplicated as few:
         wanted = state.durability.replicas
         text = f"written, but {few.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"
-        return [DurabilityUnknown(text, message_id) for message_id in few.reply[1].decode().split(",")]
+        return [DurabilityUnknown(text, message_id) for message_id in stored_ids(few.reply[1])]
     except BackendError as error:
         return [error] * len(chunk)
     finally:
@@ -99,8 +102,9 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
         config.max_dedup,
         sum(1 for message in chunk if message.dedup_key),
         config.max_len,
-        ",".join(map(str, numbers)),
         len(chunk),
+        len(numbers),
+        *numbers,
     ]
     for message, hand in zip(chunk, hands, strict=True):
         args += (hand, message.shard_key, message.tag, message.headers, message.body, message.options)
@@ -114,14 +118,16 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
 def _hands(state: QueueState, chunk: list[Outgoing]) -> tuple[list[int], list[bytes]]:
     """The streams that the chunk may use, and each message's positions among them, two bytes each."""
     if len(chunk) == 1:
-        return list(state.shard(chunk[0].shard_key)), [b""]
-    position: dict[int, bytes] = {}
-    hands = []
-    for message in chunk:
-        hand = b""
-        for stream in state.shard(message.shard_key):
-            if stream not in position:
-                position[stream] = (len(position) + 1).to_bytes(2)
-            hand += position[stream]
-        hands.append(hand)
+        streams = state.shard(chunk[0].shard_key)
+        return list(streams), [IN_ORDER[: 2 * len(streams)]]
+    position = _Positions()
+    hands = [b"".join(map(position.__getitem__, state.shard(message.shard_key))) for message in chunk]
     return list(position), hands
+
+
+class _Positions(dict[int, bytes]):
+    """Streams, numbered from 1 in the order in which they were asked for."""
+
+    def __missing__(self, stream: int) -> bytes:
+        self[stream] = (len(self) + 1).to_bytes(2)
+        return self[stream]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,8 @@ def fake_client(
     clock = clock or SystemClock()
     if wait is None:
         wait = clock.advance if isinstance(clock, ManualClock) else time.sleep
-    driver = FakeDriver(_connected(server), clock, wait)  # first: it fails where fakeredis is missing
+    poll = math.inf if isinstance(clock, ManualClock) else POLL  # nothing else moves that clock: wait in one go
+    driver = FakeDriver(_connected(server), clock, wait, poll)  # first: it fails where fakeredis is missing
     client = Client(Target("single", {}), clock=clock, **settings)
     client._driver = driver
     return client
@@ -54,9 +56,9 @@ def _connected(server: Any) -> redis.Redis:
 class FakeDriver(Driver):
     """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, and blocking with a count: those are imitated."""
 
-    def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object]) -> None:
+    def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0)
-        self._connection, self._clock, self._wait = connection, clock, wait
+        self._connection, self._clock, self._wait, self._poll = connection, clock, wait, poll
 
     def _perform(self, step: Step) -> Any:
         match step:
@@ -90,7 +92,7 @@ class FakeDriver(Driver):
             left = until - self._clock.monotonic()
             if hint is not None or left <= 0:
                 return hint
-            self._wait(min(POLL, left))
+            self._wait(min(self._poll, left))
 
     def _sent(self, *words: Any) -> Any:
         try:

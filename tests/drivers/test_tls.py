@@ -14,7 +14,7 @@ from shardq import AsyncClient, BackendError, Client
 from shardq.errors import BackendError as StartFailed
 from tests.servers import Server, ServerKind, available, free_ports
 
-PASSWORD = "s3cr3t-canary"  # noqa: S105 - a test's own
+PASSWORD = "s3cr3t-canary"
 
 
 def _start(kind: ServerKind, options: dict[str, str]) -> Server | None:

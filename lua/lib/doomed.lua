@@ -1,0 +1,2 @@
+-- Instead of the streams that a message may go to: it was rejected and waits for room among the dead letters.
+local DOOMED = '-'

@@ -1,0 +1,130 @@
+"""Count a queue by reading its raw keys, message by message: what `len` and `stats` say must be equal to it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardq.keys import QueueKeys
+
+LEGACY_TURN = 4096
+
+
+@dataclass
+class Census:
+    """Every message of a queue, by where it is. A handle is `place:entry id`."""
+
+    new: set[str] = field(default_factory=set)
+    returned: dict[str, int] = field(default_factory=dict)  # handle: turn
+    leased: dict[str, float] = field(default_factory=dict)  # handle: deadline in ms
+    delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
+    bodies: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)  # while in flight
+    doubled: list[str] = field(default_factory=list)  # leased twice
+    lens: dict[int, int] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
+    per_turn: dict[int, int] = field(default_factory=dict)
+    now: int = 0
+    dead: int = 0
+    counted: int = 0  # n + adopted - gone, as in the queue's own counters
+
+    @property
+    def messages(self) -> set[str]:
+        """All that count: a message that was cancelled in flight has no body, and counts until its lease is over."""
+        return self.bodies | self.cancelled
+
+    @property
+    def in_flight(self) -> int:
+        """Live leases."""
+        return sum(1 for ends in self.leased.values() if ends > self.now)
+
+    @property
+    def not_due(self) -> int:
+        """Delayed messages."""
+        return sum(1 for due in self.delayed.values() if due > self.now)
+
+    @property
+    def backlog(self) -> int:
+        """Deliverable messages: all but those in flight or delayed."""
+        return len(self.messages) - self.in_flight - self.not_due
+
+    def problems(self) -> list[str]:
+        """What contradicts itself; nothing in a sound queue."""
+        return [*self._misplaced(), *self._miscounted()]
+
+    def _misplaced(self) -> Iterator[str]:
+        yield from (f"leased twice: {handle}" for handle in self.doubled)
+        places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed]
+        for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed):
+            found = [handle in place for place in places]
+            if sum(found) != 1:
+                yield f"{handle} is in {sum(found)} places: {found}"
+            if handle not in self.messages:
+                yield f"{handle} has no body"
+        yield from (f"cancelled, but not in flight: {handle}" for handle in self.cancelled - set(self.leased))
+
+    def _miscounted(self) -> Iterator[str]:
+        waiting = {turn for turn, count in self.per_turn.items() if count}
+        if self.ready != waiting:
+            yield f"ready is {sorted(self.ready)}, not {sorted(waiting)}"
+        for turn in waiting.union(self.lens):
+            if self.lens.get(turn, 0) != self.per_turn.get(turn, 0):
+                yield f"lens of {turn} is {self.lens.get(turn, 0)}, not {self.per_turn.get(turn, 0)}"
+        if self.counted != len(self.messages):
+            yield f"the counters give {self.counted} messages, there are {len(self.messages)}"
+
+
+def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
+    """Count; nobody else may use the queue meanwhile."""
+    meta = {name.decode(): value.decode() for name, value in raw.hgetall(keys.meta).items()}
+    lens = {name.decode(): value.decode() for name, value in raw.hgetall(keys.lens).items()}
+    seen = Census(
+        now=_now(raw, keys),
+        dead=raw.xlen(keys.dead),
+        ready={int(turn) for turn in raw.zrange(keys.ready, 0, -1) if turn},
+        lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
+        counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
+    )
+    seen.returned = {handle: int(turn) for handle, turn in _members(raw, keys.returned).items()}
+    seen.delayed = _members(raw, keys.delayed)
+    seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
+    for token, ends in _members(raw, keys.leases).items():
+        handle = ":".join(token.split(":")[:2])
+        seen.doubled += [handle] if handle in seen.leased else []
+        seen.leased[handle] = ends
+    for number in range(int(meta["streams"])):
+        entries = _entries(raw, keys.stream(number))
+        seen.bodies |= {f"{number}:{entry}" for entry in entries}
+        cursor = _order(lens.get(f"h{number}", "0-0"))
+        new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
+        seen.new |= new
+        seen.per_turn[number] = len(new)
+    seen.bodies |= {f"d:{entry}" for entry in _entries(raw, keys.later)}
+    if legacy:
+        touched = {*seen.returned, *seen.leased, *seen.delayed}
+        seen.bodies |= {f"l:{entry}" for entry in _entries(raw, legacy) if f"l:{entry}" in touched}
+    for turn in seen.returned.values():
+        seen.per_turn[turn] = seen.per_turn.get(turn, 0) + 1
+    return seen
+
+
+def _now(raw: Any, keys: QueueKeys) -> int:
+    """The server's clock; of a cluster, that of the node that serves the queue."""
+    where = {"target_nodes": raw.get_node_from_key(keys.meta)} if hasattr(raw, "get_node_from_key") else {}
+    seconds, micros = raw.time(**where)
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _members(raw: Any, key: str) -> dict[str, float]:
+    """A sorted set without its sentinel."""
+    return {member.decode(): score for member, score in raw.zrange(key, 0, -1, withscores=True) if member}
+
+
+def _entries(raw: Any, key: str) -> list[str]:
+    return [entry.decode() for entry, _ in raw.xrange(key)]
+
+
+def _order(entry: str) -> tuple[int, int]:
+    ms, n = entry.split("-")
+    return int(ms), int(n)

@@ -1,0 +1,123 @@
+"""The worlds of the suite: each face on each server, one parameter of a test each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from shardq import Client, Queue
+from tests.conformance.faces import Loop
+from tests.conformance.world import FakeWorld, World, raw_client
+from tests.servers import Cluster, Server, ServerKind, available
+
+KINDS = {kind.product: kind for kind in available()}
+FACES = ("sync", "async")
+Record = Callable[[str, object], None]
+OpenQueue = Callable[..., Queue]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test all worlds; the fake is left out where a test asks for `real`."""
+    if "world" not in metafunc.fixturenames:
+        return
+    servers = [f"{face}-{product}" for product in KINDS for face in FACES]
+    clusters = [pytest.param(f"{face}-cluster", marks=pytest.mark.cluster) for face in FACES]
+    fake = [] if "real" in metafunc.fixturenames else ["fake"]
+    if "clustered" in metafunc.fixturenames:
+        worlds: list[Any] = clusters
+    elif "anywhere" in metafunc.fixturenames:
+        worlds = [*servers[:2], *fake]
+    else:
+        worlds = [*servers, *clusters, *fake]
+    metafunc.parametrize("world", worlds, indirect=True)
+
+
+@pytest.fixture
+def real() -> None:
+    """For tests that need a server of their own process, real time or real blocking: not on the fake."""
+
+
+@pytest.fixture
+def clustered() -> None:
+    """For tests of what only a cluster does."""
+
+
+@pytest.fixture
+def anywhere() -> None:
+    """For tests that no other server can end otherwise, or that take long: each face on one server is enough."""
+
+
+@pytest.fixture(scope="session")
+def whole_cluster(running_cluster: Cluster) -> Cluster:
+    """The cluster, every slot served; these tests move none."""
+    running_cluster.wait_ok()
+    return running_cluster
+
+
+@pytest.fixture(scope="session")
+def loop() -> Iterator[Loop]:
+    """The event loop of the asyncio face."""
+    loop = Loop()
+    yield loop
+    loop.stop()
+
+
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[ServerKind], Server]]:
+    """Servers that are started when first asked for, and run as long as the tests."""
+    with contextlib.ExitStack() as stack:
+        running: dict[ServerKind, Server] = {}
+
+        def start(kind: ServerKind) -> Server:
+            if kind not in running:
+                running[kind] = stack.enter_context(Server(kind))
+            return running[kind]
+
+        yield start
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, record_property: Record) -> Iterator[World]:
+    """One face on one empty server."""
+    face, _, where = request.param.partition("-")
+    loop = request.getfixturevalue("loop") if face == "async" else None
+    with contextlib.ExitStack() as stack:
+        if request.param == "fake":
+            world: World = FakeWorld()
+        elif where == "cluster":
+            cluster = request.getfixturevalue("whole_cluster")
+            record_property("server", cluster.name)
+            world = World(cluster.url, stack.enter_context(cluster.client()), loop)
+            world.raw.flushall(target_nodes="primaries")
+        else:
+            server = request.getfixturevalue("started")(KINDS[where]).start()
+            record_property("server", server.name)
+            world = World(server.url, stack.enter_context(raw_client(server.url)), loop)
+            world.raw.flushall()
+        stack.callback(world.close)
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Client:
+    """A client of this world."""
+    return world.client()
+
+
+@pytest.fixture
+def open_queue(client: Client, queue_name: str) -> OpenQueue:
+    """Opens the test's queue: settings as of `Client.queue`; *by* another client than `client`."""
+
+    def open_queue(*, by: Client | None = None, **settings: Any) -> Queue:
+        return (by or client).queue(queue_name, **settings)
+
+    return open_queue
+
+
+@pytest.fixture
+def queue(open_queue: OpenQueue) -> Queue:
+    """A queue of four streams, all of them everybody's shard."""
+    return open_queue(streams=4, streams_per_shard=4)

@@ -1,0 +1,70 @@
+"""One face for both twins: the asyncio twin behind the sync signature, so that one test text drives either."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue
+
+T = TypeVar("T")
+_TWINS = (AsyncClient, AsyncQueue, AsyncDelivery)
+_RENAMED = {"close": "aclose"}
+LIMIT = 50  # seconds: below the timeout of a test, so that a hang shows where it is
+
+
+class Loop:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run *coroutine* on the loop and wait for what it returns."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(LIMIT)
+
+    def stop(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Bridge:
+    """An asyncio twin whose methods block: coroutines run on the loop, and what they return is bridged, too."""
+
+    def __init__(self, twin: Any, loop: Loop) -> None:
+        self._twin = twin
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return self._bridged(getattr(self._twin, _RENAMED.get(name, name)))
+
+    def __repr__(self) -> str:
+        return repr(self._twin)
+
+    def _bridged(self, value: Any) -> Any:
+        if isinstance(value, _TWINS):
+            return Bridge(value, self._loop)
+        if isinstance(value, list):
+            return [self._bridged(each) for each in value]
+        if not inspect.ismethod(value):
+            return value
+
+        def call(*args: Any, **settings: Any) -> Any:
+            result = value(*map(_twin, args), **settings)
+            return self._bridged(self._loop.run(result) if inspect.iscoroutine(result) else result)
+
+        return call
+
+
+def _twin(value: Any) -> Any:
+    """What a bridge stands for, also in a list."""
+    if isinstance(value, list):
+        return [_twin(each) for each in value]
+    return value._twin if isinstance(value, Bridge) else value

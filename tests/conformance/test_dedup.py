@@ -1,0 +1,111 @@
+"""dedup_key: one message within the window, across clients; bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardq import Message, Queue, QueueFull
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+from tests.waiting import eventually
+
+
+def test_a_second_write_with_the_key_returns_the_first_ones_id(queue: Queue) -> None:
+    first = queue.write("first", shard_key="t", dedup_key="order-1")
+    assert queue.write("second", shard_key="u", dedup_key="order-1") == first
+    assert queue.write("other", shard_key="t", dedup_key="order-2") != first
+    assert sorted(each.payload for each in queue.read_many(9)) == ["first", "other"]
+
+
+def test_the_key_counts_across_clients(open_queue: OpenQueue, world: World) -> None:
+    first = open_queue(streams=4).write(1, shard_key="t", dedup_key="k")
+    other = open_queue(by=world.client(), streams=4)
+    assert other.write(1, shard_key="t", dedup_key="k") == first
+    assert other.len() == 1
+
+
+def test_the_key_counts_after_the_message_is_settled(queue: Queue) -> None:
+    first = queue.write(1, shard_key="t", dedup_key="k")
+    queue.read().ack()
+    assert queue.write(1, shard_key="t", dedup_key="k") == first
+    assert queue.len() == 0
+
+
+def test_a_batch_is_compared_with_itself_and_with_what_was_written(queue: Queue) -> None:
+    first = queue.write(0, shard_key="t", dedup_key="a")
+    ids = queue.write_many([Message(number, "t", dedup_key=key) for number, key in enumerate("abbc")])
+    assert ids[0] == first
+    assert ids[1] == ids[2]
+    assert len(set(ids)) == 3
+    assert queue.len() == 3
+
+
+def test_a_delayed_message_is_deduplicated_too(queue: Queue) -> None:
+    first = queue.write(1, shard_key="t", dedup_key="k", delay=60)
+    assert queue.write(1, shard_key="t", dedup_key="k") == first
+    assert (queue.len(), queue.stats().delayed) == (0, 1)
+
+
+@pytest.mark.parametrize("key", ["|", "p:lane", "a|b|c", "ключ", "x" * 512, "\n", "%s"])
+def test_any_text_may_be_a_key(queue: Queue, key: str) -> None:
+    first = queue.write(1, shard_key="t", dedup_key=key)
+    assert queue.write(1, shard_key="t", dedup_key=key) == first
+    assert queue.write(1, shard_key="t", dedup_key=key[:1] + "y") != first
+
+
+def test_the_key_is_forgotten_when_its_window_is_over(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, dedup_window=1)
+    first = queue.write(1, shard_key="t", dedup_key="k")
+    eventually(lambda: queue.write(1, shard_key="t", dedup_key="k") != first, every=0.1)
+    assert queue.len() == 2
+
+
+def accepted(queue: Queue, key: str) -> bool:
+    """Whether a write with the key was taken."""
+    try:
+        return bool(queue.write(key, shard_key="t", dedup_key=key))
+    except QueueFull:
+        return False
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_a_full_window_refuses_new_keys_and_takes_them_again_later(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, dedup_window=1, max_dedup=5)
+    taken = [accepted(queue, str(number)) for number in range(9)]
+    held = queue.len()
+    assert 0 < held <= 5
+    assert taken == [True] * held + [False] * (9 - held)
+    with pytest.raises(QueueFull, match="max_dedup"):
+        queue.write(1, shard_key="t", dedup_key="one more")
+    queue.write("without a key", shard_key="t")
+    eventually(lambda: accepted(queue, "late"), every=0.1)
+    assert queue.len() == held + 2
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, dedup_window=1)
+    for number in range(50):
+        queue.write(number, shard_key="t", dedup_key=f"old-{number}")
+    size = world.raw.hlen(queue.state.keys.dedup)
+
+    def forgotten() -> bool:
+        for number in range(10):
+            queue.write(number, shard_key="t", dedup_key=f"new-{number}")
+        return bool(world.raw.hlen(queue.state.keys.dedup) < size / 2)
+
+    assert size >= 50
+    eventually(forgotten, every=0.2)
+    assert world.raw.hlen(queue.state.keys.dedup) <= world.raw.zcard(queue.state.keys.dedup_index) + 1
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_a_repeated_key_takes_no_room(open_queue: OpenQueue) -> None:
+    """A full queue, or a full window, still answers a repeated write with the first one's id."""
+    queue = open_queue(streams=4, max_len=2, max_dedup=2)
+    first = queue.write("a", shard_key="t", dedup_key="k")
+    queue.write("b", shard_key="t")
+    assert queue.write("a", shard_key="t", dedup_key="k") == first
+    with pytest.raises(QueueFull, match="max_len"):
+        queue.write("c", shard_key="t", dedup_key="new")
+    assert queue.len() == 2

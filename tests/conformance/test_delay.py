@@ -1,0 +1,129 @@
+"""delay and deadline: not before, and not after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shardq import ConfigError, Empty, MessageNotFound, Queue
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+from tests.waiting import eventually
+
+
+def test_a_delayed_message_is_not_handed_out_before_it_is_due(queue: Queue, world: World) -> None:
+    message_id = queue.write("later", shard_key="t", delay=60, headers={"a": "1"})
+    assert queue.read_many(9) == []
+    assert (queue.len(), queue.stats().delayed) == (0, 1)
+    world.elapse(queue, 59)
+    assert queue.read_many(9) == []
+    world.elapse(queue, 1)
+    delivery = queue.read()
+    assert (delivery.message_id, delivery.payload, delivery.count) == (message_id, "later", 1)
+    assert dict(delivery.headers) == {"a": "1"}
+    delivery.ack()
+    assert (queue.len(), world.census(queue).problems()) == (0, [])
+
+
+def test_delayed_messages_come_in_the_order_of_their_due_times(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=1)
+    for delay in (30, 10, 20):
+        queue.write(delay, shard_key="t", delay=delay)
+    found = []
+    for _ in range(3):
+        world.elapse(queue, 10)
+        found.append(queue.read().payload)
+    assert found == [10, 20, 30]
+
+
+def test_a_delayed_message_comes_in_the_turn_of_its_shard(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=8, streams_per_shard=1)
+    [stream] = queue.state.shard("t") if queue.read_many(1) == [] else []
+    queue.write("later", shard_key="t", delay=60)
+    world.elapse(queue, 60)
+    queue.len()
+    queue.write("other", shard_key=next(key for key in map(str, range(99)) if queue.state.shard(key) != (stream,)))
+    assert sorted(each.payload for each in queue.read_many(9)) == ["later", "other"]
+    assert world.census(queue).problems() == []
+
+
+def test_a_delayed_message_that_fails_is_delivered_again(queue: Queue, world: World) -> None:
+    queue.write("later", shard_key="t", delay=60)
+    world.elapse(queue, 60)
+    queue.read().nack(error="no")
+    again = queue.read()
+    assert (again.count, again.last_error) == (2, "no")
+    world.elapse(queue, 60)
+    assert queue.read().count == 3
+    assert world.census(queue).problems() == []
+
+
+def test_due_messages_survive_a_queue_that_got_smaller_meanwhile(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=32)
+    ids = [queue.write(number, shard_key=f"tenant-{number}", delay=60) for number in range(20)]
+    assert queue.resize(2) == (2, 2)
+    world.elapse(queue, 60)
+    assert sorted(each.message_id for each in queue.read_many(100)) == sorted(ids)
+
+
+def test_a_message_past_its_deadline_is_never_handed_out_and_is_counted(queue: Queue, world: World) -> None:
+    queue.write("stale", shard_key="t", deadline=0.05)
+    queue.write("fresh", shard_key="t", deadline=600)
+    _let_pass(world, queue, 0.05)
+    assert [each.payload for each in queue.read_many(9)] == ["fresh"]
+    stats = queue.stats()
+    assert (stats.expired, stats.in_flight, stats.backlog) == (1, 1, 0)
+    assert world.census(queue).problems() == []
+
+
+def test_a_message_past_its_deadline_is_not_delivered_again(queue: Queue, world: World) -> None:
+    queue.write("stale", shard_key="t", deadline=0.2)
+    delivery = queue.read()
+    delivery.nack()
+    _let_pass(world, queue, 0.2)
+    with pytest.raises(Empty):
+        queue.read()
+    assert (queue.stats().expired, queue.len()) == (1, 0)
+
+
+def test_a_delayed_message_may_have_a_deadline_after_its_due_time(queue: Queue, world: World) -> None:
+    queue.write("in time", shard_key="t", delay=30, deadline=600)
+    message_id = queue.write("too late", shard_key="t", delay=0.05, deadline=0.1)
+    _let_pass(world, queue, 0.1)
+    world.elapse(queue, 30)
+    assert [each.payload for each in queue.read_many(9)] == ["in time"]
+    with pytest.raises(MessageNotFound):
+        queue.cancel(message_id)
+    assert world.census(queue).problems() == []
+
+
+def test_the_pickup_delay_counts_from_the_due_time(queue: Queue) -> None:
+    queue.write(1, shard_key="t", delay=0.05)
+    assert queue.read(block=20).pickup_delay < 10
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"delay": -1},
+        {"delay": "5"},
+        {"delay": float("nan")},
+        {"deadline": 0},
+        {"delay": 5, "deadline": 5},
+        {"delay": 1e12},
+    ],
+    ids=str,
+)
+def test_bad_times_are_refused_before_anything_is_written(queue: Queue, world: World, times: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"delay|deadline"):
+        queue.write(1, shard_key="t", **times)
+    assert world.stored() == set()
+
+
+def _let_pass(world: World, queue: Queue, seconds: float) -> None:
+    """Wait until the server's clock went on by *seconds*: deadlines are kept with the messages."""
+    clock: Callable[[], int] = lambda: world.census(queue).now  # noqa: E731
+    start = clock()
+    eventually(lambda: clock() > start + seconds * 1000)

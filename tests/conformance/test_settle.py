@@ -1,0 +1,217 @@
+"""ack, nack, reject, extend: what they do, and that only the holder of a live lease can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from shardq import ConfigError, Delivery, Empty, LeaseLost, Queue
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+
+Settle = Callable[[Delivery], None]
+VERBS: dict[str, Settle] = {
+    "ack": lambda delivery: delivery.ack(),
+    "nack": lambda delivery: delivery.nack(),
+    "nack later": lambda delivery: delivery.nack(delay=5),
+    "reject": lambda delivery: delivery.reject("why"),
+    "extend": lambda delivery: delivery.extend(60),
+}
+each_verb = pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
+
+
+@pytest.fixture
+def delivery(queue: Queue) -> Delivery:
+    """One message in flight for 30 s."""
+    queue.write("payload", shard_key="t")
+    return queue.read(visibility_timeout=30)
+
+
+def test_an_acked_message_is_gone_with_its_body(queue: Queue, delivery: Delivery, world: World) -> None:
+    """Defect 3: an ack that leaves the entry makes length, shrinking and the shortest stream follow history."""
+    delivery.ack()
+    world.elapse(queue, 60)
+    assert queue.read_many(9) == []
+    assert (queue.len(), queue.stats().acked) == (0, 1)
+    assert world.census(queue).bodies == set()
+
+
+def test_a_nacked_message_is_delivered_again_at_once_with_its_count(queue: Queue, delivery: Delivery) -> None:
+    delivery.nack(error="it broke\nbadly")
+    again = queue.read()
+    assert (again.message_id, again.payload, again.count) == (delivery.message_id, "payload", 2)
+    assert again.last_error == "it broke badly"
+
+
+def test_an_error_text_is_kept_short(queue: Queue, delivery: Delivery) -> None:
+    delivery.nack(error="x" * 10_000)
+    assert queue.read().last_error == "x" * 500
+
+
+def test_the_last_error_stays_until_there_is_a_newer_one(queue: Queue, delivery: Delivery) -> None:
+    delivery.nack(error="first")
+    queue.read().nack()
+    again = queue.read()
+    assert (again.last_error, again.count) == ("first", 3)
+    again.nack(error="second")
+    assert queue.read().last_error == "second"
+
+
+def test_a_message_nacked_with_a_delay_waits_for_it(queue: Queue, delivery: Delivery, world: World) -> None:
+    delivery.nack(delay=60, error="later")
+    assert queue.read_many(9) == []
+    assert (queue.len(), queue.stats().delayed) == (0, 1)
+    world.elapse(queue, 60)
+    again = queue.read()
+    assert (again.message_id, again.count, again.last_error) == (delivery.message_id, 2, "later")
+
+
+def test_a_rejected_message_is_a_dead_letter(queue: Queue, delivery: Delivery) -> None:
+    delivery.reject("no such customer")
+    assert queue.read_many(9) == []
+    [letter] = queue.dead()
+    assert (letter.message_id, letter.reason, letter.count) == (delivery.message_id, "no such customer", 1)
+
+
+def test_an_ended_lease_gives_the_message_to_the_next_reader(queue: Queue, delivery: Delivery, world: World) -> None:
+    world.elapse(queue, 29)
+    with pytest.raises(Empty):
+        queue.read()
+    world.elapse(queue, 1)
+    again = queue.read()
+    assert (again.message_id, again.count, again.last_error) == (delivery.message_id, 2, "lease ended")
+
+
+def test_a_client_that_has_just_started_takes_back_ended_leases_too(
+    queue: Queue, delivery: Delivery, open_queue: OpenQueue, world: World
+) -> None:
+    """A poll by a short-lived process, without blocking, must find what dead workers left behind."""
+    world.elapse(queue, 30)
+    assert open_queue(by=world.client()).read().message_id == delivery.message_id
+
+
+@each_verb
+def test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message(
+    verb: Settle, queue: Queue, delivery: Delivery, world: World
+) -> None:
+    world.elapse(queue, 30)
+    before = queue.stats()
+    with pytest.raises(LeaseLost):
+        verb(delivery)
+    assert queue.stats().backlog == before.backlog == 1
+    assert queue.read().count == 2
+
+
+@each_verb
+def test_a_stale_lease_changes_nothing_while_another_holds_the_message(
+    verb: Settle, queue: Queue, delivery: Delivery, world: World
+) -> None:
+    world.elapse(queue, 30)
+    holder = queue.read()
+    before = world.census(queue)
+    with pytest.raises(LeaseLost):
+        verb(delivery)
+    after = world.census(queue)
+    assert (after.leased, after.returned, after.bodies) == (before.leased, before.returned, before.bodies)
+    holder.ack()
+    assert queue.len() == 0
+
+
+@each_verb
+def test_a_settled_delivery_cannot_be_settled_again(verb: Settle, queue: Queue, delivery: Delivery) -> None:
+    delivery.nack()
+    with pytest.raises(LeaseLost):
+        verb(delivery)
+    assert queue.read().count == 2
+
+
+def test_a_lease_of_an_earlier_delivery_is_stale_even_for_the_same_reader(queue: Queue, delivery: Delivery) -> None:
+    delivery.nack()
+    again = queue.read()
+    with pytest.raises(LeaseLost):
+        delivery.ack()
+    again.ack()
+
+
+def test_extending_moves_the_end_of_the_lease(queue: Queue, delivery: Delivery, world: World) -> None:
+    delivery.extend(100)
+    assert 80 < delivery.remaining <= 99
+    world.elapse(queue, 99)
+    assert queue.read_many(9) == []
+    world.elapse(queue, 1)
+    assert queue.read().message_id == delivery.message_id
+
+
+def test_extending_may_shorten_the_lease(queue: Queue, delivery: Delivery, world: World) -> None:
+    delivery.extend(2)
+    world.elapse(queue, 2)
+    assert queue.read().count == 2
+
+
+def test_a_holder_that_extends_keeps_its_message_past_many_timeouts(
+    queue: Queue, delivery: Delivery, world: World
+) -> None:
+    for _ in range(5):
+        world.elapse(queue, 20)
+        assert queue.read_many(9) == []
+        delivery.extend(30)
+    delivery.ack()
+
+
+def test_acking_many_tells_which_were_lost(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(10)])
+    short, long = queue.read_many(4, visibility_timeout=5), queue.read_many(6, visibility_timeout=50)
+    world.elapse(queue, 5)
+    lost = queue.ack_many(short + long)
+    assert {each.message_id for each in lost} == {each.message_id for each in short}
+    assert queue.len() == 4
+    assert queue.ack_many([]) == []
+
+
+def test_acking_more_than_one_script_takes(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(1200)])
+    found = queue.read_many(1000) + queue.read_many(1000)
+    assert len(found) == 1200
+    assert queue.ack_many(found) == []
+    assert (queue.len(), world.census(queue).problems()) == (0, [])
+
+
+def test_deliveries_may_be_settled_out_of_order(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(12)])
+    found = queue.read_many(12)
+    for each in reversed(found[::2]):
+        each.ack()
+    for each in found[1::2]:
+        each.nack()
+    assert world.census(queue).problems() == []
+    assert sorted(each.payload for each in queue.read_many(20)) == sorted(each.payload for each in found[1::2])
+
+
+def test_failing_messages_get_no_extra_turns(queue: Queue) -> None:
+    """A message that is given back keeps its stream's turn: a tenant that always fails cannot crowd out others."""
+    queue.write_many([(stream, "t") for stream in range(4)])  # one in each stream
+    first = queue.read()
+    first.nack()
+    streams = [queue.read().stream for _ in range(3)]
+    assert first.stream not in streams
+
+
+@pytest.mark.parametrize("bad", [-1, "5", None, float("nan"), 10**12, True])
+def test_a_bad_delay_is_refused_and_the_lease_stays(delivery: Delivery, bad: float) -> None:
+    with pytest.raises(ConfigError, match="delay"):
+        delivery.nack(delay=bad)
+    delivery.ack()
+
+
+@pytest.mark.parametrize("bad", [0, -1, "5", None, float("nan"), 10**12])
+def test_a_bad_extension_is_refused_and_the_lease_stays(delivery: Delivery, bad: float) -> None:
+    with pytest.raises(ConfigError, match="visibility_timeout"):
+        delivery.extend(bad)
+    delivery.ack()
+
+
+def test_neither_payload_nor_token_is_in_a_deliverys_text(delivery: Delivery) -> None:
+    assert "payload" not in repr(delivery)
+    assert delivery.received.token not in repr(delivery) + repr(delivery.received)
+    assert "body" not in repr(delivery)

@@ -1,0 +1,157 @@
+"""len and stats are true at every step: equal to a count of the raw keys, message by message."""
+
+from __future__ import annotations
+
+from shardq import Client, Queue
+from shardq.model import MessageId
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+
+
+def check(queue: Queue, world: World, *, backlog: int, in_flight: int = 0, delayed: int = 0, dead: int = 0) -> None:
+    """What the queue says is what was expected, and what is there."""
+    stats, census = queue.stats(), world.census(queue)
+    assert (stats.backlog, stats.in_flight, stats.delayed, stats.dead) == (backlog, in_flight, delayed, dead)
+    assert (census.backlog, census.in_flight, census.not_due, census.dead) == (backlog, in_flight, delayed, dead)
+    assert queue.len() == backlog + in_flight
+    assert stats.streams == tuple(census.per_turn[number] for number in range(len(stats.streams)))
+    assert census.problems() == []
+
+
+def test_the_numbers_are_true_at_every_step(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, max_deliveries=2)
+    ids = queue.write_many([(number, f"t{number}") for number in range(10)])
+    check(queue, world, backlog=10)
+    later = queue.write("later", shard_key="t", delay=100)
+    check(queue, world, backlog=10, delayed=1)
+    held = queue.read_many(6)
+    check(queue, world, backlog=4, in_flight=6, delayed=1)
+    held[5].ack()  # out of order
+    check(queue, world, backlog=4, in_flight=5, delayed=1)
+    held[0].nack()
+    check(queue, world, backlog=5, in_flight=4, delayed=1)
+    held[1].nack(delay=50)
+    check(queue, world, backlog=5, in_flight=3, delayed=2)
+    held[2].reject("no")
+    check(queue, world, backlog=5, in_flight=2, delayed=2, dead=1)
+    held[3].extend(1000)
+    check(queue, world, backlog=5, in_flight=2, delayed=2, dead=1)
+    queue.cancel(later)
+    check(queue, world, backlog=5, in_flight=2, delayed=1, dead=1)
+    waiting = next(each for each in ids if each not in {delivery.message_id for delivery in held})
+    queue.cancel(waiting)
+    check(queue, world, backlog=4, in_flight=2, delayed=1, dead=1)
+    queue.cancel(held[4].message_id)
+    check(queue, world, backlog=4, in_flight=2, delayed=1, dead=1)  # its holder works on it still
+    world.elapse(queue, 50)  # ends held[4], lets held[1] in; nobody looked yet
+    check_numbers(queue, backlog=6, in_flight=1)
+    again = queue.read_many(100)
+    check(queue, world, backlog=0, in_flight=len(again) + 1, dead=1)
+    for delivery in again:
+        delivery.nack()
+    redelivered = sum(1 for delivery in again if delivery.count == 2)
+    check(queue, world, backlog=len(again) - redelivered, in_flight=1, dead=1 + redelivered)
+    queue.redrive(queue.dead())
+    check(queue, world, backlog=len(again) + 1, in_flight=1)
+    queue.purge()
+    check(queue, world, backlog=0, in_flight=1)
+    held[3].ack()
+    check(queue, world, backlog=0)
+
+
+def check_numbers(queue: Queue, *, backlog: int, in_flight: int) -> None:
+    """As `check`, while the index of leases is not swept yet."""
+    stats = queue.stats()
+    assert (stats.backlog, stats.in_flight, queue.len()) == (backlog, in_flight, backlog + in_flight)
+
+
+def test_the_counters_say_how_messages_went(queue: Queue) -> None:
+    ids = queue.write_many([(number, "t") for number in range(6)])
+    queue.cancel(ids[0])
+    found = queue.read_many(3)
+    queue.ack_many(found[:2])
+    found[2].reject("no")
+    assert queue.purge() == 2
+    stats = queue.stats()
+    assert (stats.written, stats.acked, stats.cancelled, stats.buried, stats.purged) == (6, 2, 1, 1, 2)
+    assert (stats.queue, stats.wanted, stats.expired, stats.vanished) == (queue.name, 4, 0, 0)
+
+
+def test_a_queue_that_does_not_exist_is_empty_and_stays_so(queue: Queue, world: World) -> None:
+    stats = queue.stats()
+    assert (queue.len(), stats.backlog, stats.oldest_age, stats.streams, queue.dead()) == (0, 0, None, (), [])
+    assert stats.time > 1_000_000_000
+    assert world.stored() == set()
+
+
+def test_the_oldest_age_is_that_of_the_oldest_undelivered_message(queue: Queue, world: World) -> None:
+    assert queue.read_many(1) == []
+    assert queue.stats().oldest_age is None
+    ids = [queue.write(number, shard_key="t") for number in range(6)]
+
+    def oldest() -> int:
+        stats = queue.stats()
+        assert stats.oldest_age is not None
+        return round((stats.time - stats.oldest_age) * 1000)
+
+    assert oldest() == MessageId.parse(ids[0]).written_ms
+    held = queue.read_many(3)
+    left = [each for each in ids if each not in {delivery.message_id for delivery in held}]
+    assert oldest() == min(MessageId.parse(each).written_ms for each in left)
+    world.elapse(queue, 60)  # the oldest ones wait again, though nobody took them back yet
+    assert oldest() == MessageId.parse(ids[0]).written_ms
+    queue.ack_many(queue.read_many(9))
+    assert queue.stats().oldest_age is None
+
+
+def test_a_client_that_never_read_or_wrote_sees_the_same(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=6)
+    queue.write_many([(number, "t") for number in range(5)])
+    queue.read()
+    other = open_queue(by=world.client())
+    stats = other.stats()
+    assert (other.len(), stats.backlog, stats.in_flight, len(stats.streams)) == (5, 4, 1, 6)
+
+
+def test_a_client_with_an_old_idea_of_the_streams_sees_them_all(open_queue: OpenQueue, world: World) -> None:
+    queue, other = open_queue(streams=2), open_queue(by=world.client())
+    queue.write(1, shard_key="t")
+    assert other.stats().streams in ((1, 0), (0, 1))
+    queue.resize(9)
+    queue.write_many([(number, f"t{number}") for number in range(50)])
+    stats = other.stats()
+    assert (len(stats.streams), sum(stats.streams), stats.backlog) == (9, 51, 51)
+
+
+def test_purging_removes_all_that_waits_and_nothing_else(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, max_deliveries=2)
+    queue.write_many([(number, f"t{number}") for number in range(1000)])
+    queue.write("later", shard_key="t", delay=100)
+    held = queue.read_many(3)
+    held[0].nack()
+    held[1].reject("dead")
+    assert queue.purge() == 997 + 1 + 1
+    check(queue, world, backlog=0, in_flight=1, dead=1)
+    held[2].ack()
+    assert queue.purge() == 0
+    queue.write("new", shard_key="t")
+    assert [each.payload for each in queue.read_many(9)] == ["new"]
+
+
+def test_purging_with_an_old_idea_of_the_streams_leaves_nothing_behind(open_queue: OpenQueue, world: World) -> None:
+    queue, other = open_queue(streams=2), open_queue(by=world.client())
+    queue.write(1, shard_key="t")
+    assert other.len() + other.stats().backlog == 2
+    queue.resize(9)
+    queue.write_many([(number, f"t{number}") for number in range(50)])
+    assert other.purge() == 51
+    check(queue, world, backlog=0)
+
+
+def test_queues_do_not_see_one_another(client: Client, queue_name: str) -> None:
+    first, second = client.queue(queue_name, streams=2), client.queue(queue_name + "0", streams=2)
+    first.write(1, shard_key="t")
+    assert (first.len(), second.len()) == (1, 0)
+    second.write(1, shard_key="t")
+    assert first.purge() == 1
+    assert second.len() == 1

@@ -1,0 +1,94 @@
+"""What a test of the suite runs in: one face on one server, and a look behind it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import redis
+
+from shardq import AsyncClient, Client, Delivery, Queue
+from tests.conformance.census import Census, take
+from tests.conformance.faces import Bridge, Loop
+
+
+class World:
+    """Makes clients of one face for one server. `raw` is a plain redis-py client of that server."""
+
+    fake = False
+
+    def __init__(self, url: str, raw: Any, loop: Loop | None = None) -> None:
+        self.url = url
+        self.raw = raw
+        self._loop = loop
+        self._cluster = isinstance(raw, redis.RedisCluster)
+        self._clients: list[Client] = []
+
+    def client(self, **settings: Any) -> Client:
+        """A new client; it is closed with the test."""
+        client = self._make(**settings)
+        self._clients.append(client)
+        return client
+
+    def _make(self, **settings: Any) -> Client:
+        if self._loop is None:
+            return Client.from_url(self.url, **settings)
+        return cast("Client", Bridge(AsyncClient.from_url(self.url, **settings), self._loop))
+
+    def close(self) -> None:
+        """Close what the test made."""
+        for client in self._clients:
+            client.close()
+
+    def elapse(self, queue: Queue, seconds: float) -> None:
+        """Let *seconds* pass for leases and delays: move every deadline and due time back by that much.
+
+        To the scripts this is the same as waiting, since both are compared with the server's clock only.
+        """
+        for key in (queue.state.keys.leases, queue.state.keys.delayed):
+            for member in self.raw.zrange(key, 0, -1):
+                if member:
+                    self.raw.zadd(key, {member: -round(seconds * 1000)}, xx=True, incr=True)
+
+    def census(self, queue: Queue) -> Census:
+        """A full count of the queue's raw keys."""
+        return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
+
+    def blocked(self, queue: Queue) -> int:
+        """How many clients block on the node that serves the queue."""
+        where = {"target_nodes": self.raw.get_node_from_key(queue.state.keys.meta)} if self._cluster else {}
+        return int(self.raw.info("clients", **where)["blocked_clients"])
+
+    def stored(self) -> set[str]:
+        """Every key on the server."""
+        where = {"target_nodes": "primaries"} if self._cluster else {}
+        return {key.decode() for key in self.raw.keys("*", **where)}
+
+
+class FakeWorld(World):
+    """The sync face on fakeredis."""
+
+    fake = True
+
+    def __init__(self) -> None:
+        import fakeredis
+
+        self._server = fakeredis.FakeServer()
+        super().__init__("", fakeredis.FakeRedis(server=self._server, protocol=2))
+
+    def _make(self, **settings: Any) -> Client:
+        from shardq.testing import fake_client
+
+        return fake_client(server=self._server, **settings)
+
+
+def drained(queue: Queue) -> list[Delivery]:
+    """Everything deliverable; a read of many streams may end a round early, so it is repeated until nothing is left."""
+    found: list[Delivery] = []
+    while batch := queue.read_many(1000):
+        found += batch
+    return found
+
+
+def raw_client(url: str) -> redis.Redis:
+    """A plain client: bytes, RESP2."""
+    return redis.Redis.from_url(url, protocol=2)

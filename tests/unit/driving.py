@@ -1,0 +1,60 @@
+"""Drive an operation by hand: no server, no mock, only what it says and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from shardq.durability import Durability
+from shardq.keys import QueueKeys
+from shardq.model import QueueConfig
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Block, Call, Op, Sleep, Step
+from shardq.testing import ManualClock
+
+T = TypeVar("T")
+Answer = Callable[[Step], Any]
+
+
+@dataclass
+class Driven(Generic[T]):
+    """What an operation did: its steps, and its result."""
+
+    steps: list[Step] = field(default_factory=list)
+    result: T | None = None
+
+    @property
+    def calls(self) -> list[str]:
+        """The scripts that it ran, in order."""
+        return [step.script.name for step in self.steps if isinstance(step, Call)]
+
+
+def drive(op: Op[T], answer: Answer, clock: ManualClock) -> Driven[T]:
+    """Run *op*; *answer* gives each step's reply, or an exception to throw in. Sleeps and blocks take their time."""
+    done: Driven[T] = Driven()
+    reply: Any = None
+    resume: Callable[[Any], Step] = op.send
+    while True:
+        try:
+            step = resume(reply)
+        except StopIteration as stop:
+            done.result = cast("T", stop.value)
+            return done
+        done.steps.append(step)
+        if isinstance(step, Sleep):
+            clock.advance(step.seconds)
+            resume, reply = op.send, None
+            continue
+        reply = answer(step)
+        if isinstance(step, Block) and reply is None:
+            clock.advance(step.milliseconds / 1000)
+        resume = op.throw if isinstance(reply, BaseException) else op.send
+
+
+def state_of(clock: ManualClock, **config: Any) -> QueueState:
+    """An opened queue of four streams, as a client sees it."""
+    requested = QueueConfig(**({"streams": 4} | config))
+    state = QueueState(QueueKeys("q"), requested, clock, Durability("none"), timeout=10, wait_slice=1, max_payload=1000)
+    state.config, state.epoch, state.streams, state.wanted = requested, "1", requested.streams, requested.streams
+    return state

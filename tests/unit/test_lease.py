@@ -1,0 +1,26 @@
+"""The lease: tokens that never repeat, and a holder that stops believing early."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardq.lease import believed_until, new_holder, place_of, token_of
+
+
+def test_holders_never_repeat_and_fit_a_token() -> None:
+    holders = {new_holder() for _ in range(1000)}
+    assert len(holders) == 1000
+    assert all(len(holder) == 22 and ":" not in holder for holder in holders)  # 128 bits
+
+
+def test_a_token_holds_place_entry_count_and_holder() -> None:
+    assert token_of("17:1700000000000-42:3", "nonce") == "17:1700000000000-42:3:nonce"
+    assert [place_of(f"{place}:1-1:1:n") for place in ("0", "4095", "d", "l")] == ["0", "4095", "d", "l"]
+
+
+@given(st.floats(0, 1e9), st.floats(0.05, 604_800))
+def test_a_holder_stops_believing_before_the_lease_ends(sent: float, visibility: float) -> None:
+    margin = sent + visibility - believed_until(sent, visibility)
+    assert margin >= max(0.0019, visibility * 0.0099)
+    assert margin <= max(0.0021, visibility * 0.0101)

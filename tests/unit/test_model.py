@@ -1,0 +1,109 @@
+"""The values that users meet: settings that cannot be wrong, ids, and nothing secret in their text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardq.errors import ConfigError
+from shardq.model import DeadLetter, Message, MessageId, QueueConfig, Received, seconds
+
+configs = st.builds(
+    QueueConfig,
+    streams=st.integers(1, 4096),
+    streams_per_shard=st.integers(1, 4096),
+    visibility_timeout=st.integers(50, 604_800_000).map(lambda ms: ms / 1000),
+    max_deliveries=st.integers(2, 1_000_000),
+    max_len=st.integers(0, 2**40),
+    ttl=st.none() | st.integers(1000, 10**9).map(lambda ms: ms / 1000),
+    dedup_window=st.integers(1000, 10**9).map(lambda ms: ms / 1000),
+)
+
+
+@given(configs)
+def test_settings_survive_being_stored(config: QueueConfig) -> None:
+    flat = [str(each) for each in config.settings()]
+    assert len(flat) % 2 == 0
+    assert QueueConfig.from_settings(dict(zip(flat[::2], flat[1::2], strict=True)), config.streams) == config
+
+
+def test_legacy_settings_survive_being_stored() -> None:
+    config = QueueConfig(legacy_stream="123", legacy_group="456")
+    flat = [str(each) for each in config.settings()]
+    assert QueueConfig.from_settings(dict(zip(flat[::2], flat[1::2], strict=True)), 64) == config
+
+
+def test_settings_that_are_missing_get_their_defaults() -> None:
+    assert QueueConfig.from_settings({"something": "else"}, 7) == QueueConfig(streams=7)
+
+
+BAD: list[tuple[str, Any]] = [
+    (name, value)
+    for name in ("streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "max_dedup")
+    for value in (-1, 2**41, True, 1.0, "1", None)
+] + [
+    (name, value)
+    for name in ("visibility_timeout", "dedup_window", "ttl")
+    for value in (-1, 0, 0.01, float("nan"), float("inf"), True, "1", 10**10)
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD, ids=str)
+def test_a_bad_setting_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} must be"):
+        QueueConfig(**{name: value})
+
+
+def test_one_delivery_is_not_enough() -> None:
+    """A reply that is lost counts as one: the message would die unseen."""
+    with pytest.raises(ConfigError, match="a lost reply counts as a delivery"):
+        QueueConfig(max_deliveries=1)
+
+
+def test_an_id_is_taken_apart() -> None:
+    assert MessageId.parse("1700000000000-42-7") == ("1700000000000-42", "7")
+    assert MessageId.parse("1700000000000-42-d").written_ms == 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "1-2", "1-2-", "1-2-x", "1-2-3-4", "1-2-3 ", "a-b-c", "1-2-3\n", "\u0661-\u0662-\u0663", None, b"1-2-3"]
+)
+def test_what_is_no_id_is_refused(bad: Any) -> None:
+    with pytest.raises(ConfigError, match="message_id"):
+        MessageId.parse(bad)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 10.1, "5", None, True, float("nan")])
+def test_seconds_are_a_number_within_bounds(bad: Any) -> None:
+    with pytest.raises(ConfigError, match=r"wait must be a number of seconds from 0 to 10"):
+        seconds("wait", bad, 0, 10)
+
+
+def test_seconds_are_returned() -> None:
+    assert (seconds("wait", 0, 0, 10), seconds("wait", 10, 0, 10)) == (0.0, 10.0)
+
+
+SECRET = "hunter2"
+RECEIVED: dict[str, Any] = {
+    "message_id": "1-2-3", "shard_key": "t", "count": 1, "deadline": 0.0, "body": SECRET.encode(), "tag": "b",
+    "headers": {"a": SECRET}, "last_error": "", "stream": 3, "pickup_delay": 0.0, "token": SECRET,
+    "fields": {"a": SECRET.encode()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Message(SECRET, "t", headers={"a": SECRET}),
+        Received(**RECEIVED),
+        DeadLetter("1-0", "1-2-3", "t", "no", 1, "", 0.0, 0.0, SECRET.encode(), "b", {"a": SECRET}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_text_shows_a_payload_a_header_or_a_token(value: object) -> None:
+    """Values end up in logs."""
+    assert "shard_key='t'" in repr(value)
+    assert SECRET not in repr(value) + str(value)

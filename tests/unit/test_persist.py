@@ -1,0 +1,89 @@
+"""persist: what is tried again, until when, and how honestly a call ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
+from shardq.ops.persist import TRANSIENT, persist
+from shardq.ops.steps import Ask, Refused, Sleep, Step, Unanswered
+from shardq.testing import ManualClock
+from tests.unit.driving import drive
+
+REPEATED: dict[bool, Step] = {False: Ask(("FIRST",)), True: Ask(("AGAIN",))}
+
+
+def run(answers: list[Any], *, until: float = 10.0) -> Any:
+    """Persist with these answers, the last one for ever; what was done."""
+    clock = ManualClock()
+    told: Iterator[Any] = iter(answers)
+    last: list[Any] = [None]
+
+    def answer(_: Step) -> Any:
+        last[0] = next(told, last[0])
+        return last[0]
+
+    return drive(persist(REPEATED.__getitem__, until, clock), answer, clock)
+
+
+def test_an_answer_is_returned_as_it_is() -> None:
+    assert (run([b"OK"]).result, run([b"OK"]).steps) == (b"OK", [Ask(("FIRST",))])
+
+
+@pytest.mark.parametrize("code", sorted(TRANSIENT))
+def test_a_refusal_that_passes_is_tried_again_after_a_pause(code: str) -> None:
+    done = run([Refused(code, "..."), Refused(code, "..."), b"OK"])
+    assert done.result == b"OK"
+    assert [type(step) for step in done.steps] == [Ask, Sleep, Ask, Sleep, Ask]
+    assert Ask(("AGAIN",)) not in done.steps  # a refused call certainly did not happen
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_lost_call_is_repeated_and_says_whether_it_may_have_happened(sent: bool) -> None:
+    done = run([Unanswered("lost", sent=sent), Refused("LOADING", ""), b"OK"])
+    calls = [step for step in done.steps if isinstance(step, Ask)]
+    assert calls == [REPEATED[False], REPEATED[sent], REPEATED[sent]]
+
+
+def test_pauses_grow_and_stay_bounded() -> None:
+    done = run([Unanswered("lost", sent=False)] * 40 + [b"OK"], until=1000)
+    pauses = [step.seconds for step in done.steps if isinstance(step, Sleep)]
+    assert len(pauses) == 40
+    assert max(pauses) <= 1.0
+    assert max(pauses[:3]) <= 0.08
+
+
+def test_nothing_happened_is_said_only_when_it_is_certain() -> None:
+    with pytest.raises(BackendTimeout, match="nothing was changed"):
+        run([Unanswered("no route", sent=False)])
+    with pytest.raises(BackendTimeout, match="LOADING"):
+        run([Refused("LOADING", "")])
+    with pytest.raises(OutcomeUnknown, match="may have happened"):
+        run([Unanswered("reset", sent=True), Unanswered("no route", sent=False)])
+
+
+def test_it_gives_up_at_the_deadline_and_not_much_before() -> None:
+    clock = ManualClock()
+    with pytest.raises(BackendTimeout):
+        drive(persist(REPEATED.__getitem__, 5.0, clock), lambda _: Refused("BUSY", ""), clock)
+    assert 4.0 <= clock.monotonic() <= 5.0
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("OOM", OutOfMemory, "nothing was written"),
+        ("WRONGTYPE", BackendError, "another type"),
+        ("NOPERM", BackendError, "denies"),
+        ("NOAUTH", BackendError, "denies"),
+        ("ERR", BackendError, "refused the call"),
+    ],
+)
+def test_a_refusal_that_does_not_pass_ends_the_call_at_once(code: str, kind: type[BackendError], words: str) -> None:
+    with pytest.raises(kind, match=words) as caught:
+        run([Refused(code, "text")])
+    assert isinstance(caught.value.__cause__, Refused)
+    assert type(caught.value) is kind

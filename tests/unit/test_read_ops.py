@@ -1,0 +1,147 @@
+"""The operation `read`, driven by hand: what it declares, when it looks again, what it does with lost replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.errors import BackendError
+from shardq.ops.read import checked_count, checked_stream, read
+from shardq.ops.steps import Block, Call, Refused, Step, Unanswered
+from shardq.testing import ManualClock
+from tests.unit.driving import drive, state_of
+
+BODY = [b"k", b"t", b"m", b"b", b"h", b"", b"p", b"x"]
+ROW = [b"2:1700000000000-7:1", b"", BODY]
+
+
+def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, hints: bytes = b"", epoch: bytes = b"1") -> list[Any]:
+    """What `read.lua` answers."""
+    return [kind, 1_700_000_000_000, epoch, wait, hints, list(rows)]
+
+
+class Server:
+    """Answers the calls of `read` in turn, the last answer for ever; no notification ever comes."""
+
+    def __init__(self, *replies: Any) -> None:
+        self._replies = list(replies)
+        self.reads: list[Call] = []
+
+    def __call__(self, step: Step) -> Any:
+        if isinstance(step, Call) and step.script.name == "read":
+            self.reads.append(step)
+            return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        return 0 if isinstance(step, Call) else None
+
+
+def test_what_is_found_is_returned_without_waiting() -> None:
+    clock, server = ManualClock(), Server(reply(ROW))
+    done = drive(read(state_of(clock), 1, block=5), server, clock)
+    assert [each.message_id for each in done.result or []] == ["1700000000000-7-2"]
+    assert (done.calls, clock.monotonic()) == (["read"], 0)
+
+
+def test_nothing_is_waited_for_without_a_block() -> None:
+    clock = ManualClock()
+    done = drive(read(state_of(clock), 1), Server(reply()), clock)
+    assert (done.result, done.calls, len(done.steps)) == ([], ["read"], 1)
+
+
+def test_a_wait_is_in_slices_and_ends_at_the_deadline() -> None:
+    clock = ManualClock()
+    done = drive(read(state_of(clock), 1, block=2.5), Server(reply()), clock)
+    assert done.result == []
+    assert [step.milliseconds for step in done.steps if isinstance(step, Block)] == [1000, 1000, 500]
+    assert clock.monotonic() == pytest.approx(2.5)
+    assert len(done.calls) == 4  # the last look is at the deadline
+
+
+def test_a_wait_ends_when_the_next_lease_does() -> None:
+    clock = ManualClock()
+    done = drive(read(state_of(clock), 1, block=5), Server(reply(wait=120), reply(ROW)), clock)
+    assert [step.milliseconds for step in done.steps if isinstance(step, Block)] == [120]
+    assert len(done.result or []) == 1
+
+
+def test_the_server_is_told_how_long_the_reader_will_block() -> None:
+    clock, server = ManualClock(), Server(reply())
+    drive(read(state_of(clock), 1, block=1.5), server, clock)
+    assert [call.args[6] for call in server.reads] == [1000, 500, 0]
+
+
+def test_a_few_streams_are_all_declared() -> None:
+    clock, server = ManualClock(), Server(reply())
+    state = state_of(clock)
+    drive(read(state, 1), server, clock)
+    assert server.reads[0].keys[-4:] == tuple(state.keys.stream(number) for number in range(4))
+
+
+def test_of_many_streams_those_are_declared_that_come_next() -> None:
+    clock = ManualClock()
+    state = state_of(clock, streams=500)
+    state.hints = ("17", "3")
+    server = Server(reply(hints=b"4,5,4096"), reply())
+    drive(read(state, 1), server, clock)
+    drive(read(state, 1, prefer=99), server, clock)
+    declared = [call.args[-1] for call in server.reads]
+    assert declared == ["17,3", "4,5,99"]
+
+
+def test_a_miss_is_followed_by_another_look_at_once() -> None:
+    clock, server = ManualClock(), Server(reply(kind=b"MISS", hints=b"300"), reply(ROW))
+    done = drive(read(state_of(clock, streams=500), 1), server, clock)
+    assert (len(done.result or []), clock.monotonic()) == (1, 0)
+    assert server.reads[1].args[-1] == "300"
+
+
+def test_each_look_has_a_holder_of_its_own() -> None:
+    clock, server = ManualClock(), Server(reply())
+    drive(read(state_of(clock), 1, block=3), server, clock)
+    assert len({call.args[1] for call in server.reads}) == 4
+
+
+def test_a_lost_reply_is_given_back_before_the_next_look() -> None:
+    clock, server = ManualClock(), Server(Unanswered("reset", sent=True), reply(ROW))
+    done = drive(read(state_of(clock), 1), server, clock)
+    assert done.calls == ["read", "recover", "read"]
+    recover = next(step for step in done.steps if isinstance(step, Call) and step.script.name == "recover")
+    assert recover.args[0] == server.reads[0].args[1]
+
+
+def test_a_request_that_never_left_needs_no_recovery() -> None:
+    clock = ManualClock()
+    done = drive(read(state_of(clock), 1), Server(Unanswered("no route", sent=False), reply(ROW)), clock)
+    assert done.calls == ["read", "read"]
+
+
+@pytest.mark.parametrize("trouble", [Unanswered("reset", sent=True), Refused("UNBLOCKED", ""), Refused("NOGROUP", "")])
+def test_trouble_while_blocked_ends_the_wait_early_and_not_the_read(trouble: Exception) -> None:
+    clock = ManualClock()
+    looks = Server(reply(), reply(ROW))
+    done = drive(
+        read(state_of(clock), 1, block=5), lambda step: trouble if isinstance(step, Block) else looks(step), clock
+    )
+    assert len(done.result or []) == 1
+
+
+def test_a_refusal_that_does_not_pass_ends_the_read() -> None:
+    clock = ManualClock()
+    with pytest.raises(BackendError):
+        drive(read(state_of(clock), 1, block=5), lambda _: Refused("WRONGTYPE", ""), clock)
+
+
+def test_a_lease_is_believed_in_from_before_it_was_asked_for() -> None:
+    clock = ManualClock()
+    done = drive(read(state_of(clock), 1, visibility=100), Server(reply(ROW)), clock)
+    assert [each.deadline for each in done.result or []] == [99]
+
+
+@pytest.mark.parametrize("bad", [0, 1001, True, 1.0, "1", None])
+def test_bad_counts_are_refused(bad: Any) -> None:
+    with pytest.raises(ValueError, match="count"):
+        checked_count(bad)
+
+
+def test_good_counts_and_streams_are_returned() -> None:
+    assert (checked_count(1000), checked_stream(None), checked_stream(4095)) == (1000, None, 4095)

@@ -1,0 +1,79 @@
+"""URLs taken apart; a password is in no error and in no text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.drivers import Target
+from shardq.errors import ConfigError
+
+SECRET = "hunter2"
+
+
+def test_one_server() -> None:
+    target = Target.parse(f"redis://user:{SECRET}@host:1234/2?socket_timeout=3")
+    assert (target.kind, target.tls) == ("single", False)
+    assert target.settings == {
+        "host": "host", "port": 1234, "db": 2, "username": "user", "password": SECRET, "socket_timeout": 3.0,
+    }  # fmt: skip
+    assert Target.parse("rediss://host").tls
+    assert Target.parse("unix:///run/redis.sock?db=1").settings == {"path": "/run/redis.sock", "db": 1}
+
+
+def test_a_cluster_has_several_seeds_and_one_database() -> None:
+    target = Target.parse(f"redis+cluster://user:{SECRET}@a,b:7001,[::1]:7002?ssl_cert_reqs=none")
+    assert target.addresses == (("a", 6379), ("b", 7001), ("::1", 7002))
+    assert (target.kind, target.settings["password"], "db" in target.settings) == ("cluster", SECRET, False)
+    assert Target.parse("rediss+cluster://a").tls
+
+
+def test_sentinels_name_a_service() -> None:
+    target = Target.parse(f"redis+sentinel://us%40er:{SECRET}%2F@a:1,b/my%20primary/3")
+    assert target.addresses == (("a", 1), ("b", 26379))
+    assert target.service == "my primary"
+    assert {name: target.settings[name] for name in ("username", "password", "db")} == {
+        "username": "us@er", "password": f"{SECRET}/", "db": 3,
+    }  # fmt: skip
+
+
+def test_an_embedded_server_may_have_a_directory() -> None:
+    assert Target.parse("shardq://embedded").settings == {}
+    assert Target.parse("shardq://embedded?directory=jobs.d").settings == {"directory": "jobs.d"}
+
+
+BAD = [
+    f"http://user:{SECRET}@host",
+    f"user:{SECRET}@host:6379",
+    f"redis://user:{SECRET}@host:port",
+    f"redis://user:{SECRET}@host:99999",
+    f"redis://user:{SECRET}@host?socket_timeout=soon",
+    f"redis+cluster://user:{SECRET}@host:port",
+    f"redis+cluster://user:{SECRET}@",
+    f"redis+cluster://user:{SECRET}@a,,b",
+    f"redis+cluster://user:{SECRET}@host?socket_timeout=soon",
+    f"redis+sentinel://user:{SECRET}@host",
+    f"redis+sentinel://user:{SECRET}@host:port/name",
+    f"shardq://user:{SECRET}@embedded",
+    f"shardq://embedded?password={SECRET}",
+    f"{SECRET}://host",
+    SECRET,
+    "",
+]
+
+
+@pytest.mark.parametrize("url", [*BAD, None, 7, b"redis://host"], ids=str)
+def test_a_bad_url_is_refused_without_showing_its_password(url: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Target.parse(url)
+    error: BaseException | None = caught.value
+    while error is not None:
+        if url != f"{SECRET}://host":  # the scheme is no secret
+            assert SECRET not in str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_no_text_of_a_target_shows_its_password() -> None:
+    for url in (f"redis://:{SECRET}@host", f"redis+sentinel://:{SECRET}@a/name", f"redis+cluster://:{SECRET}@a"):
+        assert SECRET not in repr(Target.parse(url))

@@ -1,0 +1,87 @@
+"""What users test their own code with: a clock that stands still, a client without a server."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import fakeredis
+import pytest
+
+from shardq import ConfigError, DurabilityUnknown, Empty, LeaseLost
+from shardq.testing import ManualClock, fake_client
+
+
+def test_a_manual_clock_moves_when_told_to() -> None:
+    clock = ManualClock(wall=100.0)
+    assert (clock.monotonic(), clock.wall()) == (0.0, 100.0)
+    clock.advance(2.5)
+    assert (clock.monotonic(), clock.wall()) == (2.5, 102.5)
+    with pytest.raises(ValueError, match="never goes back"):
+        clock.advance(-1)
+
+
+def test_leases_delays_and_deadlines_follow_the_manual_clock() -> None:
+    clock = ManualClock()
+    jobs = fake_client(clock=clock).queue("jobs", visibility_timeout=30)
+    jobs.write("late", shard_key="t", delay=3600)
+    jobs.write("stale", shard_key="t", deadline=60)
+    first = jobs.read()
+    clock.advance(30)
+    again = jobs.read()
+    assert (first.message_id, again.count) == (again.message_id, 2)
+    with pytest.raises(LeaseLost):
+        first.ack()
+    clock.advance(3600)
+    assert [each.payload for each in jobs.read_many(9)] == ["late"]
+    assert jobs.stats().expired == 1
+
+
+def test_whoever_waits_moves_the_manual_clock() -> None:
+    clock, start = ManualClock(), time.monotonic()
+    jobs = fake_client(clock=clock).queue("jobs")
+    with pytest.raises(Empty):
+        jobs.read(block=600)
+    assert clock.monotonic() == pytest.approx(600)
+    jobs.write("late", shard_key="t", delay=100)
+    assert jobs.read(block=600).payload == "late"
+    assert clock.monotonic() == pytest.approx(700, abs=1)
+    assert time.monotonic() - start < 30
+
+
+def test_without_a_manual_clock_waits_are_real() -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    jobs = fake_client(wait=wait).queue("jobs")
+    assert jobs.read_many(1, block=0.1) == []
+    assert 0.05 < sum(waits) < 0.2
+
+
+def test_clients_of_one_fake_server_share_their_data() -> None:
+    server = fakeredis.FakeServer()
+    mine, theirs = fake_client(server=server), fake_client(server=server)
+    mine.queue("jobs").write("shared", shard_key="t")
+    assert theirs.queue("jobs").read().payload == "shared"
+    assert fake_client().queue("jobs").len() == 0
+
+
+def test_a_fake_has_no_replicas_and_says_so() -> None:
+    jobs = fake_client(durability="replica(1)").queue("jobs")
+    with pytest.raises(DurabilityUnknown):
+        jobs.write(1, shard_key="t")
+    assert jobs.len() == 1
+
+
+def test_without_fakeredis_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fakeredis", None)
+    with pytest.raises(ConfigError, match=r'pip install "fakeredis\[lua\]"'):
+        fake_client()
+
+
+def test_a_client_closed_is_closed() -> None:
+    with fake_client() as client:
+        assert client.queue("jobs").len() == 0

@@ -1,0 +1,207 @@
+"""The operations `write` and `write_many`, driven by hand: chunks, lanes, hands, and how each call may end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.codec import Codecs
+from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, PartlyWritten, QueueFull
+from shardq.model import Message
+from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Refused, Step, Unanswered, Underreplicated
+from shardq.ops.write import write, write_many
+from shardq.testing import ManualClock
+from tests.unit.driving import drive, state_of
+
+ONE = Outgoing("t", "b", b"x")
+SMALL = [Outgoing(f"t{number}", "b", b"x") for number in range(600)]
+
+
+class Server:
+    """Stores what comes, in stream 0; *answers* go first, one per call of `write`."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+        self._n = 0
+        self.writes: list[Call] = []
+
+    def __call__(self, step: Step) -> Any:
+        assert isinstance(step, Call)
+        if step.script.name == "open":
+            return [b"OK", 1, [b"epoch", b"2", b"streams", b"4", b"wanted", b"4"]]
+        self.writes.append(step)
+        if self._answers:
+            return self._answers.pop(0)
+        before, count = self._n, int(step.args[7])
+        self._n += count
+        return [b"OK", b"1700000000000|%d|%s" % (before, b",".join([b"0"] * count))]
+
+    @property
+    def lanes(self) -> list[tuple[Any, Any]]:
+        """Lane and sequence of each call."""
+        return [(call.args[1], call.args[2]) for call in self.writes]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def state(clock: ManualClock) -> QueueState:
+    return state_of(clock)
+
+
+# --- chunks --------------------------------------------------------------------------------------------------------
+
+
+def test_chunks_keep_the_order_and_the_bounds() -> None:
+    parts = chunks(SMALL)
+    assert [message for part in parts for message in part] == SMALL
+    assert [len(part) for part in parts] == [CHUNK_MESSAGES, CHUNK_MESSAGES, 100]
+
+
+def test_a_chunk_is_bounded_in_bytes_too() -> None:
+    large = [Outgoing("t", "b", bytes(CHUNK_BYTES // 3)) for _ in range(7)]
+    assert [len(part) for part in chunks(large)] == [2, 2, 2, 1]
+    assert chunks([]) == []
+
+
+def test_a_message_larger_than_a_chunk_goes_alone() -> None:
+    huge = Outgoing("t", "b", bytes(CHUNK_BYTES + 1))
+    assert [len(part) for part in chunks([ONE, huge, ONE])] == [1, 1, 1]
+
+
+# --- lanes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_call_is_the_same_call(state: QueueState, clock: ManualClock) -> None:
+    server = Server(Unanswered("reset", sent=True), Refused("LOADING", ""))
+    assert drive(write(state, ONE), server, clock).result == "1700000000000-1-0"
+    assert len(server.writes) == 3
+    assert server.writes[0] == server.writes[1] == server.writes[2]
+
+
+def test_calls_that_follow_one_another_share_a_lane(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+    drive(write(state, ONE), server, clock)
+    drive(write_many(state, SMALL), server, clock)
+    assert len({lane for lane, _ in server.lanes}) == 1
+    assert [sequence for _, sequence in server.lanes] == [1, 2, 3, 4]
+
+
+def test_calls_at_the_same_time_have_lanes_of_their_own(state: QueueState, clock: ManualClock) -> None:
+    server, other = Server(), Server()
+
+    def answer(step: Step) -> Any:
+        if not other.writes:
+            drive(write(state, ONE), other, clock)  # while the first call is under way
+        return server(step)
+
+    drive(write(state, ONE), answer, clock)
+    assert server.lanes[0][0] != other.lanes[0][0]
+
+
+def test_a_lane_is_free_again_after_a_failure(state: QueueState, clock: ManualClock) -> None:
+    with pytest.raises(OutcomeUnknown):
+        drive(write(state, ONE, 1.0), lambda _: Unanswered("reset", sent=True), clock)
+    server = Server()
+    drive(write(state, ONE), server, clock)
+    assert server.lanes == [(f"p:{state.producer}:0", 2)]
+
+
+def test_a_fork_is_another_producer(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+    drive(write(state, ONE), server, clock)
+    state.forked()
+    drive(write(state, ONE), server, clock)
+    assert server.lanes[0][0] != server.lanes[1][0]
+
+
+# --- hands and keys ------------------------------------------------------------------------------------------------
+
+
+def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualClock) -> None:
+    state, server = state_of(clock, streams=64, streams_per_shard=3), Server()
+    drive(write_many(state, SMALL[:5]), server, clock)
+    [call] = server.writes
+    shards = [state.shard(message.shard_key) for message in SMALL[:5]]
+    declared = call.keys[9:]
+    assert set(declared) == {state.keys.stream(number) for each in shards for number in each}
+    count = int(call.args[8])
+    numbers = call.args[9 : 9 + count]
+    assert declared == tuple(state.keys.stream(int(number)) for number in numbers)
+    for index, shard in enumerate(shards):
+        hand = call.args[9 + count + 6 * index]
+        assert isinstance(hand, bytes)
+        positions = [int.from_bytes(hand[at : at + 2]) for at in range(0, len(hand), 2)]
+        assert [numbers[position - 1] for position in positions] == list(shard)
+
+
+# --- how it may end ------------------------------------------------------------------------------------------------
+
+
+def test_an_old_idea_of_the_queue_is_renewed_and_the_call_repeated(state: QueueState, clock: ManualClock) -> None:
+    server = Server([b"EPOCH"])
+    done = drive(write(state, ONE), server, clock)
+    assert done.calls == ["write", "open", "write"]
+    assert [call.args[0] for call in server.writes] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [([b"FULL", b"max_len"], QueueFull), ([b"FULL", b"max_dedup"], QueueFull), ([b"STALE"], OutcomeUnknown)],
+)
+def test_a_refused_write_raises_what_it_means(
+    state: QueueState, clock: ManualClock, answer: list[bytes], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        drive(write(state, ONE), Server(answer), clock)
+
+
+def test_too_few_replicas_are_said_with_the_id(state: QueueState, clock: ManualClock) -> None:
+    with pytest.raises(DurabilityUnknown) as caught:
+        drive(write(state, ONE), Server(Underreplicated([b"OK", b"1700000000000|6|0"], 0)), clock)
+    assert caught.value.result == "1700000000000-7-0"
+
+
+def test_a_batch_tells_how_each_message_went(state: QueueState, clock: ManualClock) -> None:
+    server = Server([b"FULL", b"max_len"])
+    with pytest.raises(PartlyWritten) as caught:
+        drive(write_many(state, SMALL), server, clock)
+    kinds = [type(result) for result in caught.value.results]
+    assert kinds == [QueueFull] * 250 + [str] * 350
+
+
+def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+
+    def answer(step: Step) -> Any:
+        return server(step) if not server.writes else Unanswered("no route", sent=False)
+
+    with pytest.raises(PartlyWritten) as caught:
+        drive(write_many(state, SMALL), answer, clock)
+    kinds = [type(result) for result in caught.value.results]
+    assert kinds == [str] * 250 + [BackendTimeout] * 350
+
+
+# --- composing -----------------------------------------------------------------------------------------------------
+
+
+def test_times_are_composed_in_milliseconds(state: QueueState) -> None:
+    message = compose(state, Codecs(), Message(b"x", "t", delay=1.5, deadline=2.0004, dedup_key="a|b"))
+    assert (message.delay, message.deadline, message.options) == (1500, 2000, "1500|2000|a|b")
+    assert compose(state, Codecs(), Message(b"x", "t", delay=0)).options == ""
+
+
+def test_the_users_headers_win_over_the_trace_context(state: QueueState) -> None:
+    message = compose(state, Codecs(), Message(b"x", "t", headers={"a": "user"}), {"a": "context", "b": "context"})
+    assert message.headers == b"\x82\xa1a\xa4user\xa1b\xa7context"
+
+
+def test_a_payload_over_the_bound_is_refused(state: QueueState) -> None:
+    with pytest.raises(ConfigError, match="max_payload"):
+        compose(state, Codecs(), Message(bytes(1001), "t"))
