@@ -1,0 +1,32 @@
+"""Not before, and not later than: delay, deadline, and writing once under a dedup key."""
+
+import time
+
+from shardq import Client, Empty
+
+with Client.from_url("shardq://embedded") as client:
+    jobs = client.queue("reminders")
+
+    jobs.write("say hello", shard_key="acme", delay=0.3)
+    print("waiting", jobs.stats().backlog, "delayed", jobs.stats().delayed)
+    started = time.monotonic()
+    delivery = jobs.read(block=5)  # wakes when the message is due
+    print(delivery.payload, "not before 0.3 s:", time.monotonic() - started > 0.25)
+    delivery.ack()
+
+    jobs.write("only worth it now", shard_key="acme", deadline=0.2)
+    time.sleep(0.3)  # nobody read it in time
+    try:
+        jobs.read()
+    except Empty:
+        print("past its deadline: not delivered, but counted:", jobs.stats().expired)
+
+    first = jobs.write("invoice 7", shard_key="acme", dedup_key="invoice-7")
+    again = jobs.write("invoice 7", shard_key="acme", dedup_key="invoice-7")  # from another process, after a crash ...
+    print("written once:", first == again, jobs.len())
+
+# Output:
+# waiting 0 delayed 1
+# say hello not before 0.3 s: True
+# past its deadline: not delivered, but counted: 1
+# written once: True 1

@@ -1,0 +1,59 @@
+"""An API server: POST /jobs with a header X-Tenant and a JSON body writes a job, GET /healthz says whether that works.
+
+    python examples/api_server.py 8080 redis://localhost:6379
+    curl -i localhost:8080/jobs -H 'X-Tenant: acme' -d '{"prompt": "a cat"}'
+With a header Idempotency-Key it is safe to post again when no answer came: the same job is meant, the same id returned.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from shardq import BackendError, Client, QueueFull
+
+port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
+url = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
+client = Client.from_url(url, timeout=2)
+jobs = client.queue("jobs", visibility_timeout=10, max_deliveries=5, max_len=100_000)
+
+
+class Api(BaseHTTPRequestHandler):
+    """Turns requests into calls of the queue, and what they raise into a status."""
+
+    timeout = 10  # seconds that a client may take to send its request
+
+    def do_GET(self) -> None:
+        """Do what is asked, and send what came of it."""
+        try:
+            status, body = self.perform()
+        except QueueFull as error:
+            status, body = 429, {"error": str(error)}
+        except BackendError as error:  # also when it may have been written: see Idempotency-Key
+            status, body = 503, {"error": str(error)}
+        except (ValueError, RecursionError) as error:  # not JSON, or what shardq refuses
+            status, body = 400, {"error": str(error)}
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    do_POST = do_GET  # noqa: N815
+
+    def perform(self) -> tuple[int, dict[str, object]]:
+        """The status and the body of the answer."""
+        if (self.command, self.path) == ("GET", "/healthz"):
+            return 200, {"length": jobs.len()}
+        tenant, key = self.headers.get("X-Tenant"), self.headers.get("Idempotency-Key")
+        if (self.command, self.path) != ("POST", "/jobs") or not tenant:
+            return 400, {"error": "POST to /jobs, with a header X-Tenant"}
+        payload = json.loads(self.rfile.read(max(0, min(int(self.headers.get("Content-Length", 0)), 1_000_000))))
+        return 202, {"id": jobs.write(payload, shard_key=tenant, dedup_key=f"{tenant}:{key}" if key else None)}
+
+
+with client, ThreadingHTTPServer(("127.0.0.1", port), Api) as server:
+    server.daemon_threads = False  # so that leaving waits for requests that are being answered
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()

@@ -1,0 +1,47 @@
+"""An autoscaler: looks at the queue each second and says how many workers there should be.
+
+    python examples/autoscaler.py redis://localhost:6379
+
+It asks for one worker per `JOBS_PER_WORKER` jobs, for more when the oldest has waited longer than `PATIENCE`, and for
+none only when nothing is waiting or in flight: a worker that is at work must not be taken away.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+from shardq import BackendError, Client, QueueStats
+
+JOBS_PER_WORKER, PATIENCE, MOST = 10, 5.0, 50  # seconds of waiting, workers
+
+url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
+pause = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+
+
+def wanted(now: QueueStats) -> int:
+    """How many workers there should be."""
+    length = now.backlog + now.in_flight  # what `jobs.len()` returns, of the same instant as the age
+    workers = -(-length // JOBS_PER_WORKER)
+    if now.oldest_age is not None and now.oldest_age > PATIENCE:
+        workers = round(workers * now.oldest_age / PATIENCE)
+    return min(workers, MOST)
+
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+with Client.from_url(url, timeout=2) as client:
+    jobs = client.queue("jobs")
+    while True:
+        try:
+            now = jobs.stats()
+            decision = {
+                "length": now.backlog + now.in_flight,
+                "oldest_age": now.oldest_age,
+                "delayed": now.delayed,
+                "workers": wanted(now),
+            }
+            print(json.dumps(decision), flush=True)
+        except BackendError as error:  # no numbers, no decision: leave the workers as they are
+            print(error, file=sys.stderr)
+        time.sleep(pause)

@@ -1,0 +1,82 @@
+"""The books of the demo: what each process wrote down, set against each other, the server and the disk."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from examples.demo.files import COPIES, Source
+from shardq import QueueStats
+
+
+@dataclass
+class Job:
+    """What is known of one message."""
+
+    tenant: str = ""
+    file: tuple[str, int] | None = None  # the path, and which copy of the job
+    takes: list[tuple[str, int, float, float]] = field(default_factory=list)  # worker, delivery count, pick-up, when
+    parsed: list[str] = field(default_factory=list)  # by whom; from then on it may have been acked
+    acked: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """All jobs by message id. Events may come in any order between processes."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = defaultdict(Job)
+        self.acked = 0
+        self.bad_python = set[str]()
+
+    def enter(self, process: str, event: dict[str, Any]) -> None:
+        """Enter one event of one process."""
+        job = self.jobs[event["id"]]
+        match event["event"]:
+            case "wrote":
+                job.tenant, job.file = event["tenant"], (event["path"], event["copy"])
+            case "took":
+                job.takes.append((process, event["count"], event["pickup"], event["at"]))
+            case "parsed":
+                job.parsed.append(process)
+                if event["result"] != "parsed":
+                    self.bad_python.add(event["id"])
+            case "acked":
+                job.acked.append(process)
+                self.acked += 1
+
+    def held_by(self, worker: str) -> list[str]:
+        """What *worker* took last and is certain not to have acked: its leases."""
+        return [
+            message_id
+            for message_id, job in self.jobs.items()
+            if job.takes and job.takes[-1][0] == worker and not job.acked and worker not in job.parsed
+        ]
+
+    def last_breath(self, killed: str) -> list[str]:
+        """What only *killed* can have acked: it was about to, nobody else did, and it could not write it down."""
+        return [
+            message_id
+            for message_id, job in self.jobs.items()
+            if not job.acked and killed in job.parsed and job.takes[-1][0] == killed
+        ]
+
+    def problems(
+        self, before: list[Source], after: list[Source], noisy: str, killed: str, now: QueueStats
+    ) -> list[str]:
+        """Whatever is not as it must be; empty when each file's jobs were all done, each exactly once."""
+        due = {(file.path, copy) for file in before for copy in range(COPIES if file.tenant == noisy else 1)}
+        wrote = Counter(job.file for job in self.jobs.values())
+        done = Counter(job.file for job in self.jobs.values() if job.acked)
+        done.update(self.jobs[message_id].file for message_id in self.last_breath(killed))
+        twice = [message_id for message_id, job in self.jobs.items() if len(job.acked) > 1]
+        left = {name: getattr(now, name) for name in ("backlog", "in_flight", "delayed", "dead", "expired", "vanished")}
+        checks = {
+            f"{len(due - set(done))} jobs were not done": due <= set(done),
+            f"{len(set(done) - due)} jobs were done that nobody asked for": set(done) <= due,
+            f"{len(twice)} jobs were acked twice": not twice,
+            "a job was written twice": set(wrote.values()) <= {1},
+            f"the server counted {now.acked} acks of {now.written} messages": now.acked == now.written == len(due),
+            f"something is left in the queue: {left}": not any(left.values()),
+            f"more than one ack is in doubt: {self.last_breath(killed)}": len(self.last_breath(killed)) <= 1,
+            "the files on disk changed while it ran": [file.path for file in before] == [file.path for file in after],
+        }
+        return [problem for problem, fine in checks.items() if not fine]

@@ -1,0 +1,59 @@
+"""A worker: reads jobs and does them until SIGTERM, then finishes the one at hand.
+
+    python examples/worker.py redis://localhost:6379
+
+Run as many as you like, anywhere. What fails is given back to be tried again later; what fails too often goes to the
+dead letters; what a worker that was killed had at hand is delivered again when its lease ends.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+
+from shardq import BackendError, Client, Delivery, Empty, LeaseLost
+from shardq.backoff import Exponential
+
+url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
+backoff = Exponential(base=0.2, cap=10)
+
+
+def handle(tenant: str | bytes, job: dict[str, str]) -> None:
+    """The work itself; it must be safe to do twice."""
+    print(f"{tenant!s}: {job['prompt'].upper()}", flush=True)
+
+
+def work_on(delivery: Delivery) -> None:
+    """Do one job and settle it."""
+    problem = None
+    try:
+        with delivery.processing():  # a tracing span, if tracing is set up
+            handle(delivery.shard_key, delivery.payload)
+    except Exception as error:  # noqa: BLE001 (whatever the work may raise)
+        problem = error
+    try:
+        if problem is None:
+            delivery.ack()
+        else:
+            delay = backoff(delivery.count, random.Random())
+            print(f"attempt {delivery.count} failed, again in {delay:.1f} s: {problem!r}", file=sys.stderr)
+            delivery.nack(delay=delay, error=type(problem).__name__)
+    except LeaseLost as lost:  # it took too long and somebody else has it now, or it was cancelled
+        print(lost, file=sys.stderr)
+
+
+stopping: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+with Client.from_url(url) as client:
+    jobs, failures = client.queue("jobs"), 0
+    while not stopping:
+        try:
+            work_on(jobs.read(block=1))
+            failures = 0
+        except Empty:
+            continue
+        except BackendError as error:  # what was not settled will be delivered again
+            failures += 1
+            print(f"Redis: {error}", file=sys.stderr)
+            time.sleep(backoff(failures, random.Random()))

@@ -1,0 +1,25 @@
+"""One module per command. Each has `register(commands)`, which adds its parser and names the function that runs it."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from shardq.cli.commands import (
+    cancel,
+    configure,
+    dead,
+    doctor,
+    embedded,
+    len,  # noqa: A004 (the queue's own verb)
+    purge,
+    read,
+    redrive,
+    resize,
+    stats,
+    write,
+)
+
+ALL: tuple[ModuleType, ...] = (
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, doctor, embedded,
+)  # fmt: skip
+"""In the order in which the help lists them."""

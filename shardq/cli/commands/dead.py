@@ -1,0 +1,87 @@
+"""`shardq dead`: list dead letters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from shardq.cli.exits import NOTHING, OK
+from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.shell import Shell, remark
+from shardq.cli.table import draw
+from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.model import DeadLetter
+from shardq.ops.read import MAX_COUNT
+
+ABOUT = """Oldest first. A message dies when it was delivered max_deliveries times or when its handler
+rejected it; it stays here until it is redriven. Payloads are shown with --payload, and always in --json."""
+
+EXAMPLES = """  shardq dead jobs
+  shardq dead jobs --count 1000 --json | jq -r .reason | sort | uniq -c"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "dead", run, "list a queue's dead letters", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="at most so many (20)")
+    parser.add_argument("--payload", action="store_true", help="show the payloads")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the oldest dead letters."""
+    queue, numbers = shell.existing(args.queue)
+    letters: list[DeadLetter] = []
+    while len(letters) < args.count:
+        after = letters[-1].entry_id if letters else "-"
+        page = queue.dead(min(args.count - len(letters), MAX_COUNT), after=after)
+        letters += page
+        if not page:
+            break
+    if shell.json:
+        for letter in letters:
+            print(json_line(_fields(shell, letter)))
+    elif letters:
+        _draw(shell, letters, numbers.time, payload=args.payload)
+    if len(letters) < numbers.dead and len(letters) == args.count:
+        remark(f"{numbers.dead - len(letters):,} more; --count shows more")
+    return OK if letters else NOTHING
+
+
+def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool) -> None:
+    headers = [
+        "message id",
+        "shard key",
+        "deliveries",
+        "died",
+        "reason",
+        "last error",
+        *(["payload"] if payload else []),
+    ]
+    rows = []
+    for each in letters:
+        row = [
+            each.message_id,
+            shown_key(each.shard_key),
+            str(each.count),
+            f"{duration(max(0.0, now - each.died_at))} ago",
+            printable(each.reason),
+            "" if each.last_error == each.reason else printable(each.last_error),
+        ]
+        rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body)] if payload else row)
+    draw(headers, rows, right=frozenset({"deliveries"}))
+
+
+def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "message_id": letter.message_id,
+        "entry_id": letter.entry_id,
+        **bytes_fields("shard_key", letter.shard_key),
+        "reason": letter.reason,
+        "count": letter.count,
+        "last_error": letter.last_error,
+        "written_at": letter.written_at,
+        "died_at": letter.died_at,
+        "headers": dict(letter.headers),
+        **payload_fields(shell.client.codecs, letter.tag, letter.body),
+    }

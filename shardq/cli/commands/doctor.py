@@ -1,0 +1,126 @@
+"""`shardq doctor`: does the server give what is expected of it?"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import shardq
+from shardq.cli.exits import FAILED, OK
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell
+from shardq.cli.table import facts
+from shardq.cli.text import printable, shown_url
+from shardq.clock import SystemClock
+from shardq.drivers import Driver, Target
+from shardq.durability import Durability, ServerFacts, fatal, judge
+from shardq.embedded import EmbeddedServer
+from shardq.ops.opening import server_facts
+from shardq.ops.persist import persist
+from shardq.ops.steps import Ask
+
+ABOUT = """Compares what the server says of itself with what shardq needs and with what the durability
+level promises: none, process (survives a crash of Redis), disk (power loss), replica(n) (loss of the
+primary). Exit code 1 if there is any finding. On a cluster it asks one node."""
+
+EXAMPLES = """  shardq doctor
+  shardq doctor --durability process --url redis://queue.example:6379
+  shardq doctor --durability 'replica(2)' --json"""
+
+PINGS = 20
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "doctor", run, "check a server", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("--durability", default="none", metavar="LEVEL", help="what writes have to survive (none)")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found out about a server."""
+
+    facts: ServerFacts
+    round_trip: float
+    fatal: str | None
+    findings: list[str]
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Ask the server, judge, print."""
+    level = Durability.parse(args.durability)
+    with _driver(shell.url) as driver:
+        checked = _checked(driver, level, shell.timeout)
+    shell.tell(_text(checked, level, shell.url), _fields(checked, level, shell.url))
+    return FAILED if checked.fatal or checked.findings else OK
+
+
+@contextlib.contextmanager
+def _driver(url: str) -> Iterator[Driver]:
+    """A driver alone: a client refuses an unfit server before one can look at it."""
+    with contextlib.ExitStack() as stack:
+        target = Target.parse(url)
+        if target.kind == "embedded":
+            server = stack.enter_context(EmbeddedServer(target.settings.get("directory")))
+            target = Target.parse(server.url)
+        driver = Driver(target, max_connections=1, block=1.0)
+        stack.callback(driver.close)
+        yield driver
+
+
+def _checked(driver: Driver, level: Durability, timeout: float) -> Checked:
+    clock = SystemClock()
+    found = driver.run(server_facts(clock, timeout))
+    trips = []
+    for _ in range(PINGS):
+        started = clock.monotonic()
+        driver.run(persist(lambda _: Ask(("PING",)), started + timeout, clock))
+        trips.append(clock.monotonic() - started)
+    return Checked(found, sorted(trips)[PINGS // 2], fatal(found), judge(level, found))
+
+
+def _text(checked: Checked, level: Durability, url: str) -> str:
+    found = checked.facts
+    lines = [
+        ("server", f"{found} at {shown_url(url)}"),
+        ("shardq", shardq.__version__),
+        ("round trip", f"{checked.round_trip * 1e6:.0f} µs (median of {PINGS})"),
+        ("append-only file", _said(found.aof, {True: f"on, fsync {found.appendfsync or 'unknown'}", False: "off"})),
+        ("memory", _memory(found)),
+        ("replicas", _said(found.replicas, {})),
+        ("durability", str(level)),
+    ]
+    problems = [f"FATAL    {checked.fatal}"] if checked.fatal else []
+    problems += [f"WARNING  {finding}" for finding in checked.findings]
+    return "\n".join([facts(lines), "", *map(printable, problems or ["OK       nothing found"])])
+
+
+def _said(value: Any, names: dict[Any, str]) -> str:
+    return "unknown" if value is None else names.get(value, str(value))
+
+
+def _memory(found: ServerFacts) -> str:
+    limit = _said(found.maxmemory, {0: "no limit"})
+    return f"{limit}, maxmemory-policy {found.policy or 'unknown'}"
+
+
+def _fields(checked: Checked, level: Durability, url: str) -> dict[str, Any]:
+    found = checked.facts
+    return {
+        "url": shown_url(url),
+        "server": found.server,
+        "version": ".".join(map(str, found.version or ())),
+        "shardq": shardq.__version__,
+        "round_trip": checked.round_trip,
+        "aof": found.aof,
+        "appendfsync": found.appendfsync,
+        "replicas": found.replicas,
+        "maxmemory": found.maxmemory,
+        "policy": found.policy,
+        "durability": str(level),
+        "fatal": checked.fatal,
+        "findings": checked.findings,
+    }

@@ -1,0 +1,64 @@
+"""`shardq embedded`: run a server in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from shardq.cli.exits import FAILED, OK
+from shardq.cli.parsing import Commands, command, number
+from shardq.cli.shell import Shell, remark
+from shardq.embedded import EmbeddedServer
+
+ABOUT = """Prints its URL first, then runs until SIGTERM or Ctrl-C. It listens on 127.0.0.1 without a
+password, or with --socket on a private unix socket alone. Without --directory everything is in memory and
+gone at the end; with one, an append-only file there (synced every second) survives restarts. For
+development and tests, and for one machine."""
+
+EXAMPLES = """  shardq embedded                 # then: shardq write jobs hello -k me
+  shardq embedded --directory jobs.d
+  shardq embedded --port 0 > url &    # any free port"""
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "embedded", run, "run a server in the foreground", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("--directory", metavar="D", help="where the data lives on")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--port", type=number(0), default=6379, metavar="P", help="TCP port, 0 for any free one (6379)")
+    where.add_argument("--socket", action="store_true", help="no TCP port, a unix socket only")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Run the server until a signal comes or it dies."""
+    for each in SIGNALS:
+        signal.signal(each, _end)
+    with EmbeddedServer(args.directory, port=None if args.socket else args.port) as server:
+        shell.tell(server.url, {"url": server.url, "server": server.name, "pid": server.pid})
+        sys.stdout.flush()
+        pause = threading.Event()
+        while not _died(server.pid):
+            pause.wait(0.2)
+        remark(f"{server.name} ended by itself; was it killed?")
+    return FAILED
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    """Leave, which stops the server; nothing may interrupt that."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(OK)
+
+
+def _died(pid: int | None) -> bool:
+    """Whether our child ended, without reaping it: that is the server's own affair."""
+    try:
+        return pid is None or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True

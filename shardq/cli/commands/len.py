@@ -1,0 +1,24 @@
+"""`shardq len`: how much there is to do."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell
+
+ABOUT = "What is not yet delivered and what is in flight; 0 also when there is no such queue."
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    examples = "  shardq len jobs\n  shardq len jobs --json | jq .len"
+    add_queue(command(commands, "len", run, "print a queue's length", about=ABOUT, examples=examples))
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the length."""
+    length = shell.queue(args.queue).len()
+    shell.tell(str(length), {"queue": args.queue, "len": length})
+    return OK

@@ -1,0 +1,127 @@
+"""`shardq read`: look at the next messages, or take them out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from shardq.cli.exits import FAILED, NOTHING, OK
+from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.client import Delivery, Queue
+from shardq.errors import LeaseLost
+from shardq.ops.read import MAX_COUNT
+
+ABOUT = """By default messages are only looked at: they are leased, printed, and given back at the end, to
+be delivered in their turn. That counts as a delivery: a message which is looked at as often as the queue's
+max_deliveries allows goes to the dead letters. With --ack they are taken out for good, each once it is
+printed.
+
+Prints one line per message: its id, shard key, delivery count and payload, with tabs between them and
+everything escaped that a terminal would obey. --raw prints the payloads alone, as they are stored; only on a
+terminal they are escaped then, too."""
+
+EXAMPLES = """  shardq read jobs                    # what comes next?
+  shardq read jobs --count 100 --ack --json > taken.jsonl
+  shardq read images --ack --raw > cat.png
+  shardq read jobs --block 60 && echo 'there is work'"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "read", run, "print the next messages", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("-c", "--count", type=number(1), default=1, metavar="N", help="at most so many messages (1)")
+    parser.add_argument(
+        "-b", "--block", type=float, default=0.0, metavar="S", help="wait so many seconds for the first (0)"
+    )
+    parser.add_argument(
+        "--raw", action="store_true", help="print payloads only, as they are stored, newlines between them"
+    )
+    parser.add_argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="take them out for good")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print deliveries, then ack them or give them back."""
+    queue, _ = shell.existing(args.queue)
+    show = _Shown(args, shell)
+    held: list[Delivery] = []
+    code = OK
+    try:
+        for batch in _batches(queue, args.count, args.block):
+            held += batch
+            for delivery in batch:
+                show(delivery)
+                if args.ack:
+                    code = max(code, _acked(delivery))
+                    held.remove(delivery)
+    finally:
+        for delivery in held:
+            _give_back(delivery, queue.state.config.max_deliveries)
+    return code if show.count else NOTHING
+
+
+def _batches(queue: Queue, count: int, block: float) -> Iterator[list[Delivery]]:
+    while count > 0 and (batch := queue.read_many(min(count, MAX_COUNT), block=block)):
+        yield batch
+        count, block = count - len(batch), 0.0
+
+
+class _Shown:
+    """Prints deliveries; each is out of our hands when the call returns."""
+
+    def __init__(self, args: argparse.Namespace, shell: Shell) -> None:
+        self._raw, self._json, self._codecs = args.raw, shell.json, shell.client.codecs
+        self.count = 0
+
+    def __call__(self, delivery: Delivery) -> None:
+        if self._json:
+            print(json_line(self._fields(delivery)))
+        elif self._raw:
+            self._write_raw(delivery)
+        else:
+            received = delivery.received
+            payload = payload_text(self._codecs, received.tag, received.body, received.fields)
+            print(delivery.message_id, shown_key(delivery.shard_key), delivery.count, payload, sep="\t")
+        sys.stdout.flush()
+        self.count += 1
+
+    def _write_raw(self, delivery: Delivery) -> None:
+        legacy = delivery.received.fields
+        body = delivery.body if legacy is None else payload_text(self._codecs, "l", b"", legacy).encode()
+        if sys.stdout.isatty():
+            print(printable(body.decode(errors="surrogateescape"), keep="\n\t"))
+        else:
+            sys.stdout.buffer.write(b"\n" * bool(self.count) + body)
+
+    def _fields(self, delivery: Delivery) -> dict[str, object]:
+        received = delivery.received
+        return {
+            "message_id": delivery.message_id,
+            **bytes_fields("shard_key", delivery.shard_key),
+            "count": delivery.count,
+            "pickup_delay": delivery.pickup_delay,
+            "last_error": delivery.last_error,
+            "stream": delivery.stream,
+            "headers": dict(delivery.headers),
+            **payload_fields(self._codecs, received.tag, received.body, received.fields),
+        }
+
+
+def _acked(delivery: Delivery) -> int:
+    try:
+        delivery.ack()
+    except LeaseLost as lost:
+        remark(f"{delivery.message_id} was printed but not taken out: {lost}")
+        return FAILED
+    return OK
+
+
+def _give_back(delivery: Delivery, max_deliveries: int) -> None:
+    if delivery.count >= max_deliveries and not delivery.received.origin:  # a redriven one counts on from before
+        remark(f"{delivery.message_id} has now been delivered {delivery.count} times and goes to the dead letters")
+    with contextlib.suppress(LeaseLost):
+        delivery.nack()

@@ -1,0 +1,63 @@
+"""`shardq redrive`: give dead letters another life."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+
+from shardq.cli.exits import FAILED, NOTHING, OK
+from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
+from shardq.cli.shell import Shell
+from shardq.cli.text import plural
+from shardq.client import Queue
+from shardq.model import DeadLetter, QueueStats
+from shardq.replies import text_or_bytes
+
+ABOUT = """Moves dead letters back into the queue, oldest first, with their ids and headers, for max_deliveries
+more. Only what was dead when the command began is moved, so what dies again
+meanwhile is not moved twice."""
+
+EXAMPLES = """  shardq redrive jobs --dry-run
+  shardq redrive jobs --count 10 --yes  # a few first: do they pass now?
+  shardq redrive jobs --shard-key tenant-42"""
+PAGE = 500
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "redrive", run, "move dead letters back into a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("-c", "--count", type=number(1), metavar="N", help="at most so many (all)")
+    parser.add_argument("-k", "--shard-key", metavar="K", help="only this one's")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only say how many would be moved")
+    add_yes(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Count, ask, move."""
+    queue, numbers = shell.existing(args.queue)
+    found = sum(len(page) for page in _pages(queue, numbers, args))
+    if args.dry_run or not found:
+        text = f"{plural(found, 'dead letter')} would be moved"
+        shell.tell(text, {"queue": args.queue, "would_redrive": found})
+        return OK if found else NOTHING
+    if not shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes):
+        return FAILED
+    moved = sum(queue.redrive(page) for page in _pages(queue, numbers, args))
+    shell.tell(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
+    return OK
+
+
+def _pages(queue: Queue, numbers: QueueStats, args: argparse.Namespace) -> Iterator[list[DeadLetter]]:
+    """The dead letters that were meant, a page at a time."""
+    key = None if args.shard_key is None else text_or_bytes(os.fsencode(args.shard_key))
+    after, left = "-", args.count
+    while letters := queue.dead(PAGE, after=after):
+        after = letters[-1].entry_id
+        page = [each for each in letters if each.died_at <= numbers.time and key in (None, each.shard_key)][:left]
+        if page:
+            yield page
+        left = None if left is None else left - len(page)
+        if left == 0 or letters[-1].died_at > numbers.time:
+            return

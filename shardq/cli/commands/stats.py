@@ -1,0 +1,99 @@
+"""`shardq stats`: a queue's numbers, once or again and again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from dataclasses import asdict
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell
+from shardq.cli.table import facts
+from shardq.cli.text import duration, json_line, plural
+from shardq.model import QueueStats
+
+ABOUT = """All numbers are of one instant. backlog: not yet delivered; in flight: leased; delayed: not due
+yet; dead: past its limit; oldest age: how long the oldest undelivered message has waited. The counters
+below them only grow."""
+
+EXAMPLES = """  shardq stats jobs
+  shardq stats jobs --watch           # every second, with rates, until Ctrl-C
+  shardq stats jobs --json --watch 10 >> jobs.jsonl"""
+
+BARS = "▁▂▃▄▅▆▇█"
+MOST_BARS = 64
+COUNTERS = ("written", "acked", "expired", "cancelled", "purged", "buried", "vanished")
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "stats", run, "print a queue's numbers", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument(
+        "-w", "--watch", type=float, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the numbers, again and again if asked to."""
+    queue, now = shell.existing(args.queue)
+    _show(shell, now, None)
+    pause = threading.Event()
+    while args.watch is not None:
+        pause.wait(max(0.05, args.watch))
+        before, now = now, queue.stats()
+        if not shell.json:
+            print("\x1b[H\x1b[J" if sys.stdout.isatty() else "", flush=True)
+        _show(shell, now, before)
+    return OK
+
+
+def _show(shell: Shell, now: QueueStats, before: QueueStats | None) -> None:
+    if shell.json:
+        print(json_line(asdict(now)), flush=True)
+        return
+    print(facts([*_numbers(now), *_counters(now, before)]))
+    if any(now.streams):
+        print(f"\nbacklog per stream, at most {max(now.streams):,}\n{bars(now.streams)}")
+    sys.stdout.flush()
+
+
+def _numbers(now: QueueStats) -> list[tuple[str, str]]:
+    reading = len(now.streams)
+    shrinking = "" if now.wanted == reading else f", {now.wanted} once the others are drained"
+    found = [
+        ("queue", now.queue),
+        ("backlog", f"{now.backlog:,}"),
+        ("in flight", f"{now.in_flight:,}"),
+        ("delayed", f"{now.delayed:,}"),
+        ("dead", f"{now.dead:,}"),
+        ("oldest age", duration(now.oldest_age)),
+        ("streams", f"{reading}{shrinking}; {plural(sum(map(bool, now.streams)), 'stream')} with a backlog"),
+    ]
+    return [*found, ("legacy", f"{now.legacy:,}")] if now.legacy else found
+
+
+def _counters(now: QueueStats, before: QueueStats | None) -> list[tuple[str, str]]:
+    """What has been counted; the unusual ones only once there are any."""
+    found = []
+    for name in COUNTERS:
+        count = getattr(now, name)
+        if count or name in ("written", "acked"):
+            found.append((name, f"{count:,}{_rate(name, now, before)}"))
+    return found
+
+
+def _rate(name: str, now: QueueStats, before: QueueStats | None) -> str:
+    if before is None or now.time <= before.time:
+        return ""
+    return f"  ({(getattr(now, name) - getattr(before, name)) / (now.time - before.time):,.1f}/s)"
+
+
+def bars(streams: tuple[int, ...]) -> str:
+    """One bar per stream, or per so many that there are at most `MOST_BARS`; a space for none."""
+    each = -(-len(streams) // MOST_BARS)
+    sums = [sum(streams[at : at + each]) for at in range(0, len(streams), each)]
+    top = max(*sums, 1)
+    return "".join(BARS[(count * (len(BARS) - 1)) // top] if count else "·" for count in sums)

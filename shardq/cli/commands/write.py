@@ -1,0 +1,124 @@
+"""`shardq write`: store a message, or one for each line of stdin."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.parsing import Commands, add_queue, command, header
+from shardq.cli.shell import Shell, remark
+from shardq.client import Queue
+from shardq.errors import PartlyWritten
+from shardq.model import Message
+from shardq.replies import text_or_bytes
+
+CHUNK = 1 << 20  # bytes of stdin at a time, and so about what one batch holds
+
+ABOUT = """A queue that does not exist is created with default settings. Prints the id of each message.
+What is stored is exactly the bytes that are given, unless --as says otherwise: a worker then finds in
+`delivery.payload` what it would find after `queue.write(value)` in Python."""
+
+EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
+  shardq write jobs '{"prompt": "a cat"}' --as json -k tenant-42 --delay 60
+  shardq write images - -k tenant-42 < cat.png
+  zcat jobs.jsonl.gz | shardq write jobs --lines --as json -k tenant-42"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "write", run, "store a message in a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or nothing: all of stdin")
+    parser.add_argument("-k", "--shard-key", required=True, metavar="K", help="whose it is, usually the tenant")
+    parser.add_argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="what PAYLOAD is")
+    parser.add_argument("--lines", action="store_true", help="each line of stdin is a message; empty ones are left out")
+    parser.add_argument("--delay", type=float, metavar="S", help="deliver it after so many seconds")
+    parser.add_argument(
+        "--deadline", type=float, metavar="S", help="do not deliver it later than so many seconds from now"
+    )
+    parser.add_argument("--dedup-key", metavar="D", help="a second write with this key returns the first one's id")
+    parser.add_argument(
+        "--header", type=header, action="append", metavar="N=V", default=[], help="a header; may be repeated"
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Write what the arguments or stdin hold."""
+    if args.lines:
+        if args.payload not in (None, "-") or args.dedup_key:
+            raise UsageError("--lines reads stdin: it goes with neither PAYLOAD nor --dedup-key")
+        return _write_lines(args, shell)
+    if args.payload is None and sys.stdin.isatty():
+        raise UsageError("there is no payload: name one, or - to type it")
+    from_stdin = args.payload in (None, "-")
+    raw = sys.stdin.buffer.read() if from_stdin else os.fsencode(args.payload)
+    message = _message(args, raw)
+    message_id = shell.queue(args.queue).write(
+        message.payload,
+        shard_key=message.shard_key,
+        delay=message.delay,
+        deadline=message.deadline,
+        dedup_key=message.dedup_key,
+        headers=message.headers,
+    )
+    shell.tell(message_id, {"message_id": message_id})
+    return OK
+
+
+def _message(args: argparse.Namespace, raw: bytes) -> Message:
+    key = text_or_bytes(os.fsencode(args.shard_key))
+    return Message(_payload(raw, args.form), key, args.delay, args.deadline, args.dedup_key, dict(args.header))
+
+
+def _payload(raw: bytes, form: str) -> Any:
+    if form == "bytes":
+        return raw
+    try:
+        return raw.decode() if form == "text" else msgspec.json.decode(raw)
+    except (ValueError, RecursionError) as error:
+        problem = f"the payload is not {'JSON' if form == 'json' else 'UTF-8 text'}: {error}"
+    raise UsageError(problem)
+
+
+def _write_lines(args: argparse.Namespace, shell: Shell) -> int:
+    queue, code = shell.queue(args.queue), OK
+    for lines in _batches():
+        messages = [_message(args, line) for line in lines]
+        if _write_batch(queue, messages, shell) != OK:
+            code = FAILED
+    return code
+
+
+def _batches() -> Iterator[list[bytes]]:
+    """The lines of stdin as they come: what waits there is a batch, so a slow writer's lines do not wait for more."""
+    stdin, rest = cast("io.BufferedReader", sys.stdin.buffer), b""
+    while chunk := stdin.read1(CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        if batch := [line for line in map(_line, lines) if line]:
+            yield batch
+    if last := _line(rest):
+        yield [last]
+
+
+def _line(raw: bytes) -> bytes:
+    return raw.removesuffix(b"\r")
+
+
+def _write_batch(queue: Queue, messages: list[Message], shell: Shell) -> int:
+    try:
+        results: list[Any] = list(queue.write_many(messages))
+    except PartlyWritten as partly:
+        results = partly.results
+        remark(str(partly))
+    for message_id in results:
+        if isinstance(message_id, str):
+            shell.tell(message_id, {"message_id": message_id})
+    sys.stdout.flush()
+    return OK if all(isinstance(each, str) for each in results) else FAILED

@@ -1,0 +1,98 @@
+"""What the parsers of all commands share."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from shardq.cli.exits import MEANING
+from shardq.cli.shell import Shell
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run: TypeAlias = Callable[[argparse.Namespace, Shell], int]
+DEFAULT_URL = "redis://localhost:6379"
+DEFAULT_TIMEOUT = 5.0
+
+
+class Help(argparse.HelpFormatter):
+    """Fills paragraphs to the width of the terminal, and leaves lines that are indented as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks: list[str] = []
+        for paragraph in text.split("\n\n"):
+            for raw, group in groupby(paragraph.splitlines(), key=lambda line: line.startswith(" ")):
+                lines = list(group)
+                blocks.append("\n".join(lines) if raw else textwrap.fill(" ".join(lines), width))
+            blocks.append("")
+        return "\n".join(blocks[:-1])
+
+
+def command(
+    commands: Commands, name: str, run: Run, summary: str, *, about: str = "", examples: str = ""
+) -> argparse.ArgumentParser:
+    """A new command with what all have; *run* gets the arguments and a shell, and returns the exit code."""
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.\n\n{about}".strip(),
+        epilog=f"examples:\n{examples}\n\n{MEANING}" if examples else MEANING,
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=run)
+    add_common(parser, default=argparse.SUPPRESS)
+    return parser
+
+
+def add_common(parser: argparse.ArgumentParser, *, default: Any = None) -> None:
+    """The options that may stand before and after the command's name."""
+    common = parser.add_argument_group("everywhere")
+    common.add_argument(
+        "--url",
+        metavar="URL",
+        default=default,
+        help=f"where Redis is; else $SHARDQ_URL, else {DEFAULT_URL}",
+    )
+    common.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        default=default,
+        help=f"how long to keep trying, in seconds ({DEFAULT_TIMEOUT:g})",
+    )
+    common.add_argument(
+        "--json", action="store_true", default=default, help="print JSON, one object per line, for programs"
+    )
+
+
+def add_queue(parser: argparse.ArgumentParser) -> None:
+    """The name of the queue."""
+    parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """For commands that change much at once."""
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal")
+
+
+def number(low: int) -> Callable[[str], int]:
+    """A whole number of at least *low*."""
+
+    def whole_number(text: str) -> int:
+        value = int(text)
+        if value < low:
+            raise argparse.ArgumentTypeError(f"must be at least {low}, not {value}")
+        return value
+
+    return whole_number
+
+
+def header(text: str) -> tuple[str, str]:
+    """`name=value`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text!r}")
+    return name, value

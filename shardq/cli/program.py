@@ -1,0 +1,104 @@
+"""The entry of the command `shardq`: parse, run one command, turn what went wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+
+import shardq
+from shardq.cli.commands import ALL
+from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING, TERMINATED, USAGE, Nothing, UsageError
+from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import shown_url
+from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, ShardqError
+
+EXAMPLES = """examples:
+  shardq embedded                 # in another terminal: a server to try it on
+  shardq write predictions '{"prompt": "a cat"}' --as json -k tenant-42
+  shardq read predictions --ack
+  shardq stats predictions --watch"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser, with every command."""
+    top = argparse.ArgumentParser(
+        prog="shardq",
+        description="Look into shardq's queues and work on them.",
+        epilog=f"{EXAMPLES}\n\n{MEANING}",
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"shardq {shardq.__version__}")
+    add_common(top)
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for module in ALL:
+        module.register(commands)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line *argv*; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    args = parser().parse_args(argv)
+    url = args.url or os.environ.get("SHARDQ_URL") or DEFAULT_URL
+    timeout = DEFAULT_TIMEOUT if args.timeout is None else args.timeout
+    _show_warnings()
+    _end_on_sigterm()
+    shell = Shell(url, timeout, json=bool(args.json))
+    try:
+        code: int = args.run(args, shell)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        code = CLOSED_PIPE
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except (ShardqError, UsageError, Nothing, OSError) as error:
+        code = _explained(error, url)
+    finally:
+        shell.close()
+    return code
+
+
+def _explained(error: Exception, url: str) -> int:
+    """Say what went wrong; the exit code that it has."""
+    text = " ".join(str(error).split())
+    if isinstance(error, BackendTimeout):
+        text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
+    remark(text or type(error).__name__)
+    if isinstance(error, (UsageError, ConfigError)):
+        return USAGE
+    return NOTHING if isinstance(error, (Nothing, Empty, MessageNotFound)) else FAILED
+
+
+class _Remarks(logging.Handler):
+    """What the library warns of, in the command's own way."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        remark(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+def _show_warnings() -> None:
+    log = logging.getLogger("shardq")
+    if not any(isinstance(handler, _Remarks) for handler in log.handlers):
+        log.addHandler(_Remarks(logging.WARNING))
+
+
+def _end_on_sigterm() -> None:
+    """End as after Ctrl-C: what was read is given back, connections are closed."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+
+
+def _forget_stdout() -> None:
+    """Whoever read stdout is gone: let the interpreter's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,68 @@
+"""What a command works with: the client, and where its output goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.text import json_line, printable
+from shardq.client import Client, Queue
+from shardq.model import QueueStats
+
+
+class Shell:
+    """One run of one command. Data goes to stdout, remarks to stderr."""
+
+    def __init__(self, url: str, timeout: float, *, json: bool) -> None:
+        self.url = url
+        self.timeout = timeout
+        self.json = json
+        self._stack = ExitStack()
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client, made when it is first needed."""
+        if self._client is None:
+            self._client = self._stack.enter_context(Client.from_url(self.url, timeout=self.timeout))
+        return self._client
+
+    def queue(self, name: str) -> Queue:
+        """The queue, which may not exist yet."""
+        return self.client.queue(name)
+
+    def existing(self, name: str) -> tuple[Queue, QueueStats]:
+        """The queue and its numbers; Nothing if there is none, so that a slip of the finger creates no queue."""
+        queue = self.queue(name)
+        numbers = queue.stats()
+        if not numbers.streams:
+            raise Nothing(f"there is no queue {name!r}; its first write creates it")
+        return queue, numbers
+
+    def tell(self, text: str, value: Mapping[str, Any]) -> None:
+        """Print *text* for people or *value* for programs."""
+        print(json_line(value) if self.json else text)
+
+    def confirm(self, question: str, *, yes: bool) -> bool:
+        """Whether to go on: yes was said, or is said now."""
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError(f"{question} There is no terminal to ask on: say --yes")
+        print(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return True
+        remark("nothing was changed")
+        return False
+
+    def close(self) -> None:
+        """Close the client."""
+        self._stack.close()
+
+
+def remark(text: str) -> None:
+    """One line on stderr."""
+    print(f"shardq: {printable(text)}", file=sys.stderr)

@@ -1,0 +1,56 @@
+"""Tables: drawn by rich on a terminal where it is installed, else aligned plain text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+def draw(headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: frozenset[str] = frozenset()) -> None:
+    """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already."""
+    listed = [list(row) for row in rows]
+    console = _console()
+    if console is None:
+        print("\n".join(_plain(headers, listed, right)))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def facts(pairs: Sequence[tuple[str, str]]) -> str:
+    """Names and values, the values aligned."""
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in pairs)
+
+
+def _plain(headers: Sequence[str], rows: list[list[str]], right: frozenset[str]) -> list[str]:
+    lines = [list(headers), *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(_cells(line, widths, headers, right)).rstrip() for line in lines]
+
+
+def _cells(line: Sequence[str], widths: Sequence[int], headers: Sequence[str], right: frozenset[str]) -> list[str]:
+    return [
+        cell.rjust(width) if header in right else cell.ljust(width)
+        for cell, width, header in zip(line, widths, headers, strict=True)
+    ]
+
+
+def _console() -> Any:
+    """Rich's console, None where there is no terminal or no rich."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(highlight=False)

@@ -1,0 +1,166 @@
+"""The commands of operators: numbers, settings, dead letters."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from shardq import Queue
+from tests.cli.conftest import Command
+from tests.servers import Server, ServerKind
+from tests.waiting import eventually
+
+
+def bury(queue: Queue, count: int, shard_key: str = "t") -> None:
+    """Let messages die."""
+    queue.write_many([({"n": n}, shard_key) for n in range(count)])
+    while deliveries := queue.read_many(100):
+        for delivery in deliveries:
+            delivery.reject("bad\x1b[31m input")
+
+
+def facts(text: str) -> dict[str, str]:
+    """What `stats` and the like print, as names and values."""
+    return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines() if "  " in line)
+
+
+def test_len_is_zero_for_a_queue_that_is_not_there(cli: Command) -> None:
+    told = cli("len", "none")
+    assert (told.code, told.out) == (0, "0\n")
+
+
+def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
+    queue.write_many([(b"x", "t")] * 5)
+    queue.write(b"later", shard_key="t", delay=600)
+    queue.read().ack()
+    queue.read()
+    told = cli("stats", "jobs")
+    shown = facts(told.out)
+    assert told.code == 0
+    assert [shown[name] for name in ("backlog", "in flight", "delayed", "dead", "written", "acked")] == [
+        "3", "1", "1", "0", "6", "1",
+    ]  # fmt: skip
+    assert shown["streams"].startswith("8; ")
+    assert re.search(r"^[·▁▂▃▄▅▆▇█]{8}$", told.out, re.MULTILINE)
+    numbers = cli("stats", "jobs", "--json").objects[0]
+    assert (numbers["backlog"], numbers["in_flight"], len(numbers["streams"])) == (3, 1, 8)
+
+
+def test_stats_can_be_watched_until_interrupted(cli: Command, queue: Queue) -> None:
+    pipe = subprocess.PIPE
+    with cli.start("stats", "jobs", "--watch", "0.05", "--json", stdout=pipe, stderr=pipe) as process:
+        assert process.stdout
+        assert b'"written":0' in process.stdout.readline()
+        queue.write(b"x", shard_key="t")
+        eventually(lambda: b'"written":1' in process.stdout.readline(), 30)  # type: ignore[union-attr]
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=50)[1] == b""
+    assert process.returncode == 130
+
+
+def test_a_resize_and_a_purge_ask_or_need_yes(cli: Command, queue: Queue) -> None:
+    queue.write_many([(b"x", "t")] * 5)
+    for words in (("resize", "jobs", "4"), ("purge", "jobs"), ("configure", "jobs", "ttl=60")):
+        told = cli(*words)
+        assert (told.code, told.out) == (2, "")
+        assert "--yes" in told.err
+        declined = cli.terminal(*words, typed="n\n")
+        assert declined.code == 1
+        assert "nothing was changed" in declined.out
+    assert (queue.len(), len(queue.stats().streams)) == (5, 8)
+    agreed = cli.terminal("purge", "jobs", typed="y\n")
+    assert agreed.code == 0
+    assert "5 messages removed" in agreed.out
+    assert cli("resize", "jobs", "4", "--yes", "--json").objects == [
+        {"queue": "jobs", "streams_read": 4, "streams_written": 4}
+    ]
+
+
+def test_settings_are_shown_and_changed(cli: Command, queue: Queue) -> None:
+    assert facts(cli("configure", "jobs").out)["max_deliveries"] == "3"
+    changed = cli("configure", "jobs", "visibility_timeout=1.5", "max_deliveries=7", "ttl=3600", "--yes")
+    assert (changed.code, facts(changed.out)["visibility_timeout"]) == (0, "1.5")
+    assert cli("configure", "jobs", "ttl=none", "--yes", "--json").objects[0]["ttl"] is None
+    assert queue.configure().max_deliveries == 7
+
+
+@pytest.mark.parametrize("change", ["streams=3", "nonsense=1", "max_len=x", "ttl=x", "max_deliveries=1", "ttl"])
+def test_a_bad_setting_changes_nothing(cli: Command, queue: Queue, change: str) -> None:
+    before = queue.configure()
+    told = cli("configure", "jobs", change, "--yes")
+    assert told.code == 2
+    assert "Traceback" not in told.err
+    assert queue.configure() == before
+
+
+def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue) -> None:
+    assert cli("dead", "jobs").code == 3
+    bury(queue, 3)
+    told = cli("dead", "jobs", "--payload", "--count", "2")
+    assert told.out.count("bad\\x1b[31m input") == 2
+    assert '{"n":' in told.out
+    assert "1 more" in told.err
+    assert {each["reason"] for each in cli("dead", "jobs", "--json").objects} == {"bad\x1b[31m input"}
+
+
+def test_a_terminal_gets_a_table_of_the_same(cli: Command, queue: Queue) -> None:
+    bury(queue, 1)
+    cli.environment = {"COLUMNS": "200", "NO_COLOR": "1"}
+    shown = cli.terminal("dead", "jobs")
+    assert shown.code == 0
+    assert "bad\\x1b[31m input" in re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
+
+
+def test_a_terminal_without_rich_gets_plain_text(cli: Command, queue: Queue, tmp_path: Path) -> None:
+    bury(queue, 1)
+    (tmp_path / "rich.py").write_text("raise ImportError('not installed')")
+    cli.environment = {"PYTHONPATH": str(tmp_path)}
+    shown = cli.terminal("dead", "jobs")
+    assert shown.code == 0
+    assert re.match(r"message id +shard key +deliveries", shown.out)
+    assert "bad\\x1b[31m input" in shown.out
+
+
+def test_redrive_moves_what_was_meant(cli: Command, queue: Queue) -> None:
+    bury(queue, 5)
+    bury(queue, 2, "other")
+    assert cli("redrive", "jobs", "--dry-run", "--json").objects == [{"queue": "jobs", "would_redrive": 7}]
+    assert cli("redrive", "jobs").code == 2
+    assert queue.stats().dead == 7
+    assert cli("redrive", "jobs", "--shard-key", "other", "--yes").out == "2 dead letters moved\n"
+    assert cli("redrive", "jobs", "--count", "4", "--yes").out == "4 dead letters moved\n"
+    assert (queue.stats().dead, queue.stats().backlog) == (1, 6)
+    assert cli("redrive", "jobs", "--shard-key", "nobody", "--yes").code == 3
+
+
+def test_redrive_goes_through_all_pages(cli: Command, queue: Queue) -> None:
+    bury(queue, 1_203)
+    assert cli("redrive", "jobs", "--yes", "--json").objects == [{"queue": "jobs", "redriven": 1_203}]
+
+
+def test_cancel_removes_what_waits_and_tells_of_what_is_in_flight(cli: Command, queue: Queue) -> None:
+    waiting = queue.write(b"x", shard_key="t")
+    assert cli("cancel", "jobs", waiting).out == "removed\n"
+    held = queue.write(b"x", shard_key="t")
+    queue.read()
+    assert cli("cancel", "jobs", held, "--json").objects == [{"message_id": held, "was": "in flight"}]
+    assert cli("cancel", "jobs", waiting).code == 3
+    assert cli("cancel", "jobs", "nonsense").code == 2
+
+
+def test_doctor_compares_the_server_with_the_durability_asked_for(cli: Command) -> None:
+    healthy, short = cli("doctor"), cli("doctor", "--durability", "disk", "--json")
+    assert (healthy.code, facts(healthy.out)["append-only file"]) == (0, "off")
+    assert short.code == 1
+    assert any("append-only" in finding for finding in short.objects[0]["findings"])
+
+
+def test_doctor_looks_at_a_server_that_clients_refuse(kind: ServerKind | None) -> None:
+    with Server(kind, options={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        told = Command(server.url)("doctor")
+    assert told.code == 1
+    assert re.search(r"^FATAL .*noeviction$", told.out, re.MULTILINE)

@@ -1,0 +1,138 @@
+"""What all commands have in common: help, options, errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+import shardq
+from shardq import Queue
+from shardq.cli.commands import ALL
+from shardq.cli.program import main, parser
+from tests.cli.conftest import Command
+from tests.servers import Server, ServerKind, free_ports
+
+NAMES = [module.__name__.rpartition(".")[2] for module in ALL]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_explains_itself_in_80_columns(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    told = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "examples:\n  shardq" in told or f"shardq {name}" in told.partition("examples:")[2]
+    assert "exit codes:" in told
+    assert [line for line in told.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_examples_in_the_help_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    examples = capsys.readouterr().out.partition("examples:\n")[2].partition("\n\nexit codes")[0]
+    lines = re.findall(rf"shardq ({name}\b.*)", examples)
+    assert lines
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        parser().parse_args(takewhile(lambda word: not re.match(r"[|<>&#]", word), words))
+
+
+def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = capsys.readouterr().out
+    assert [name for name in NAMES if not re.search(rf"^    {name} ", told, re.MULTILINE)] == []
+
+
+def test_version_and_the_installed_script() -> None:
+    script = Path(sys.executable).with_name("shardq")
+    told = subprocess.run([str(script), "--version"], capture_output=True, text=True)
+    assert (told.returncode, told.stdout) == (0, f"shardq {shardq.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("nonsense",),
+        ("len",),
+        ("write", "jobs", "hello"),  # no shard key
+        ("write", "jobs", "--lines", "payload", "-k", "t"),
+        ("write", "jobs", "{", "--as", "json", "-k", "t"),
+        ("write", "jobs", "[" * 100_000, "--as", "json", "-k", "t"),
+        ("write", "jobs", "x", "-k", "t", "--header", "no-equals"),
+        ("write", "jobs", "x", "-k", "t", "--delay=-1"),
+        ("write", "bad{name", "x", "-k", "t"),
+        ("read", "jobs", "--count", "0"),
+        ("len", "jobs", "--url", "nonsense"),
+        ("len", "jobs", "--url", "redis://u:secret@host:port"),
+        ("len", "jobs", "--timeout", "x"),
+        ("doctor", "--durability", "much"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_command_line_is_code_2_and_says_why(cli: Command, words: tuple[str, ...]) -> None:
+    told = cli(*words)
+    assert told.code == 2
+    assert told.out == ""
+    assert re.search(r"^shardq.*: ", told.err, re.MULTILINE)
+    assert "Traceback" not in told.err
+    assert "secret" not in told.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("write", "jobs", "x", "-k", "t"), ("read", "jobs"), ("len", "jobs"), ("stats", "jobs", "--json"), ("doctor",)],
+    ids=lambda words: words[0],
+)
+def test_no_server_is_one_line_and_code_1(cli: Command, words: tuple[str, ...]) -> None:
+    url = f"redis://user:secret@127.0.0.1:{free_ports(1)[0]}"
+    told = cli(*words, "--url", url, "--timeout", "0.3")
+    assert (told.code, told.out) == (1, "")
+    assert re.fullmatch(r"shardq: no answer from Redis .*is there a server at redis://user:\*\*\*@127.*\n", told.err)
+
+
+def test_the_options_of_all_stand_before_or_after_the_command(cli: Command, queue: Queue) -> None:
+    url, cli.url = cli.url, "redis://127.0.0.1:1"
+    before, after = cli("--json", "--url", url, "len", "jobs"), cli("len", "jobs", "--json", "--url", url)
+    assert before.objects == after.objects == [{"queue": "jobs", "len": 0}]
+    cli.url = url
+    assert cli("len", "jobs").out == "0\n"  # the environment's
+
+
+def test_a_server_that_would_lose_messages_is_refused_in_one_line(kind: ServerKind | None) -> None:
+    with Server(kind, options={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        told = Command(server.url)("write", "jobs", "x", "-k", "t")
+    assert told.code == 1
+    assert re.fullmatch(r"shardq: .*noeviction\n", told.err)
+
+
+def test_a_full_disk_is_one_line_and_code_1(cli: Command, queue: Queue) -> None:
+    if not os.path.exists("/dev/full"):  # noqa: PTH110 (a device, on Linux only)
+        pytest.skip("there is no /dev/full here")
+    with (
+        Path("/dev/full").open("wb") as full,
+        cli.start("stats", "jobs", stdout=full, stderr=subprocess.PIPE) as process,
+    ):
+        told = process.communicate(timeout=50)[1].decode()
+    assert process.returncode == 1
+    assert re.fullmatch(r"shardq: .*No space left.*\n", told)
+
+
+def test_it_works_where_only_ascii_can_be_shown(cli: Command, queue: Queue) -> None:
+    queue.write("日本".encode(), shard_key="é")
+    cli.environment = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    told = cli("read", "jobs")
+    assert told.out.split("\t", 1)[1] == "\\xe9\t1\t\\u65e5\\u672c\n"
+    assert cli("stats", "jobs").code == 0
