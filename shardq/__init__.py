@@ -28,6 +28,7 @@ from shardq.errors import (
     OutOfMemory,
     PartlyWritten,
     QueueFull,
+    QueueMissing,
     ServerUnfit,
     ShardqError,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "Queue",
     "QueueConfig",
     "QueueFull",
+    "QueueMissing",
     "QueueStats",
     "ServerUnfit",
     "ShardqError",

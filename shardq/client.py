@@ -18,7 +18,7 @@ from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose
 from shardq.ops.read import checked_count, checked_stream, read
-from shardq.ops.settle import Cancelled, Settled
+from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
@@ -197,7 +197,17 @@ class Queue:
         received = [delivery.received for delivery in deliveries]
         with self._telemetry.settling("ack", received):
             results = self._client.run(settle.ack(self.state, received, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result is not Settled.OK]
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def nack_many(
+        self, deliveries: Sequence[Delivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+    ) -> list[Delivery]:
+        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned."""
+        seconds("delay", delay, 0, MAX_BLOCK)
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("nack", received):
+            results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a waiting or delayed message; "removed", or "in flight" if it is being worked on.
@@ -227,7 +237,10 @@ class Queue:
         return self._client.run(admin.resize(self.state, streams, timeout))
 
     def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
-        """Change settings of the queue, for all its clients (see `QueueConfig`); its settings after that."""
+        """Change settings of the queue, for all its clients; its settings after that (see `QueueConfig`).
+
+        Without changes it only looks them up. QueueMissing if there is no such queue.
+        """
         return self._client.run(admin.configure(self.state, settings, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
@@ -238,7 +251,7 @@ class Queue:
         """Move dead letters back into the queue, with their ids and headers; how many moved."""
         return self._client.run(admin.redrive(self.state, list(letters), timeout))
 
-    def _settle(self, verb: str, received: Received, op: Op[list[Settled]]) -> None:
+    def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):
             self._client.run(op)[0].check()
 

@@ -20,7 +20,7 @@ from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose
 from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
-from shardq.ops.settle import Cancelled, Settled
+from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
@@ -190,7 +190,17 @@ class AsyncQueue:
         received = [delivery.received for delivery in deliveries]
         with self._telemetry.settling("ack", received):
             results = await self._client.run(settle.ack(self.state, received, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result is not Settled.OK]
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def nack_many(
+        self, deliveries: Sequence[AsyncDelivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.nack_many`."""
+        seconds("delay", delay, 0, MAX_BLOCK)
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("nack", received):
+            results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """As `Queue.cancel`."""
@@ -224,7 +234,7 @@ class AsyncQueue:
         """As `Queue.redrive`."""
         return await self._client.run(admin.redrive(self.state, list(letters), timeout))
 
-    async def _settle(self, verb: str, received: Received, op: Op[list[Settled]]) -> None:
+    async def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):
             (await self._client.run(op))[0].check()
 

@@ -4,6 +4,7 @@
 
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
+    │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
     ├── QueueFull                       the queue is at its bound: slow down, retry later
@@ -31,6 +32,10 @@ class ShardqError(Exception):
 
 class ConfigError(ShardqError, ValueError):
     """A name, setting or argument is wrong; nothing was sent to Redis."""
+
+
+class QueueMissing(ConfigError):
+    """There is no such queue; the first write or read creates it, an operator's call does not."""
 
 
 class CodecError(ShardqError, ValueError):

@@ -86,6 +86,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))} (and resize())")
     until = state.until(timeout)
     yield from existing(state, until)
+    if not changes:
+        return state.config
     target = replace(state.config, **changes)
     check_legacy(state, target)
     settings = target.settings()

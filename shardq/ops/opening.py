@@ -8,7 +8,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
-from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, ServerUnfit
+from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
 from shardq.keys import slot
 from shardq.model import QueueConfig
 from shardq.ops.persist import persist
@@ -102,12 +102,12 @@ def shrink(state: QueueState, until: float) -> Op[None]:
 
 
 def existing(state: QueueState, until: float) -> Op[None]:
-    """ConfigError when there is no such queue: for operators' calls, which must not create one by a slip.
+    """QueueMissing when there is no such queue: for operators' calls, which must not create one by a slip.
 
     Always looks the queue up: a call that is to act on all streams must not trust what this client remembers.
     """
     if not (yield from reopen(state, until, create=False)):
-        raise ConfigError(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+        raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
 
 
 def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:

@@ -35,6 +35,10 @@ class Settled(Enum):
             raise MessageCancelled("the message was cancelled while it was in flight; drop the work")
 
 
+LOST = frozenset({Settled.LOST, Settled.CANCELLED})
+"""The delivery was not the caller's any more."""
+
+
 def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
     """Forget these messages."""
 

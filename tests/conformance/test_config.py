@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardq import ConfigError, Queue, QueueFull
+from shardq import ConfigError, Queue, QueueFull, QueueMissing
 from shardq.model import QueueConfig
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -156,3 +156,13 @@ def test_an_idle_queue_with_a_ttl_goes_whole_and_comes_back_new(open_queue: Open
     assert held.message_id != message_id
     assert queue.read().message_id == message_id
     assert len(world.stored()) == 14 + 4
+
+
+def test_configuring_nothing_only_looks_the_settings_up(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, max_len=7)
+    with pytest.raises(QueueMissing):
+        queue.configure()
+    queue.read_many(1)
+    epoch = world.raw.hget(queue.state.keys.meta, "epoch")
+    assert queue.configure().max_len == 7
+    assert world.raw.hget(queue.state.keys.meta, "epoch") == epoch

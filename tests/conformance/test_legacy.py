@@ -164,7 +164,6 @@ def test_an_entry_that_was_never_adopted_is_no_message_yet(queue: Queue, plain: 
     assert job(queue.read()) == "a"
 
 
-
 def test_a_stream_that_does_not_exist_is_no_trouble(open_queue: OpenQueue, queue_name: str, world: World) -> None:
     key = f"{{{queue_name}}}:never"
     queue = open_queue(streams=2, legacy_stream=key, legacy_group=GROUP)

@@ -215,3 +215,15 @@ def test_neither_payload_nor_token_is_in_a_deliverys_text(delivery: Delivery) ->
     assert "payload" not in repr(delivery)
     assert delivery.received.token not in repr(delivery) + repr(delivery.received)
     assert "body" not in repr(delivery)
+
+
+def test_nacking_many_gives_them_all_back_and_tells_which_were_lost(queue: Queue) -> None:
+    queue.write_many([(number, "t") for number in range(5)])
+    deliveries = queue.read_many(5)
+    deliveries[0].ack()
+    (lost,) = queue.nack_many(deliveries, error="shutting down")
+    assert lost.message_id == deliveries[0].message_id
+    again = queue.read_many(5)
+    assert {(each.count, each.last_error) for each in again} == {(2, "shutting down")}
+    assert len(again) == 4
+    assert queue.nack_many([]) == []
