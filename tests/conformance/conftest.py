@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
-from tests.conformance.faces import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
+from tests.faces import Loop
 from tests.servers import Cluster, Server, ServerKind, available
 
 KINDS = {kind.product: kind for kind in available()}

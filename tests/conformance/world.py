@@ -8,7 +8,7 @@ import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
 from tests.conformance.census import Census, take
-from tests.conformance.faces import Bridge, Loop
+from tests.faces import Bridge, Loop
 
 
 class World:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, Client
 
 T = TypeVar("T")
+Face: TypeAlias = Literal["sync", "async"]
+FACES: tuple[Face, ...] = ("sync", "async")
 _TWINS = (AsyncClient, AsyncQueue, AsyncDelivery)
 _RENAMED = {"close": "aclose"}
 LIMIT = 50  # seconds: below the timeout of a test, so that a hang shows where it is
@@ -68,3 +71,19 @@ def _twin(value: Any) -> Any:
     if isinstance(value, list):
         return [_twin(each) for each in value]
     return value._twin if isinstance(value, Bridge) else value
+
+
+@contextmanager
+def opened(face: Face, url: str, **settings: Any) -> Iterator[Client]:
+    """A client of that face, to be called like a `Client` from any thread."""
+    if face == "sync":
+        with Client.from_url(url, **settings) as client:
+            yield client
+        return
+    loop = Loop()
+    bridge = Bridge(AsyncClient.from_url(url, **settings), loop)
+    try:
+        yield cast("Client", bridge)
+    finally:
+        bridge.close()
+        loop.stop()
