@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types layers lua docs examples bench wheel servers clean
+.PHONY: help setup demo test check fmt lint types layers lua docs examples soak bench wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -41,7 +41,7 @@ demo: setup ## every installed package a tenant, every source file a job, one te
 test: setup servers ## all tests, on every server that is here
 	@$(PY) -m pytest -q $(PYTEST_ARGS)
 
-check: lint types layers lua wheel test examples docs ## all that must hold before a commit
+check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
 	@echo "check: all good"
 
 fmt: setup ## format the Python code and mend what ruff can
@@ -66,6 +66,9 @@ docs: setup ## run the code blocks of README.md and docs/
 
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
+
+soak: setup ## 200,000 messages, 8 producers, 8 consumers that are killed, resizes; the history checked (3 min)
+	@SHARDQ_SOAK=200000 $(PY) -m pytest -q tests/soak/test_soak.py
 
 bench: setup ## the benchmarks, each beside its reference
 	@$(PY) -m benchmarks

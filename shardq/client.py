@@ -45,7 +45,9 @@ class Client(Face):
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
-        self._driver = Driver(self._target, max_connections=self.max_connections, block=self.wait_slice)
+        self._driver = Driver(
+            self._target, max_connections=self.max_connections, block=self.wait_slice, timeout=self.timeout
+        )
         _clients.add(self)
 
     def __enter__(self) -> Self:

@@ -34,7 +34,9 @@ class AsyncClient(Face):
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
-        self._driver = AsyncDriver(self._target, max_connections=self.max_connections, block=self.wait_slice)
+        self._driver = AsyncDriver(
+            self._target, max_connections=self.max_connections, block=self.wait_slice, timeout=self.timeout
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._tasks: set[asyncio.Task[Any]] = set()

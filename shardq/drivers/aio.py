@@ -38,10 +38,11 @@ REDIRECTIONS = 5
 class AsyncDriver:
     """Runs operations on one event loop."""
 
-    def __init__(self, target: Target, *, max_connections: int, block: float) -> None:
+    def __init__(self, target: Target, *, max_connections: int, block: float, timeout: float = COMMAND_TIMEOUT) -> None:
         self._target = target
         self._max_connections = max_connections
         self._block = block
+        self._timeout = min(timeout, COMMAND_TIMEOUT)
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
@@ -81,11 +82,11 @@ class AsyncDriver:
 
     async def _call(self, call: Call) -> Any:
         try:
-            replies = await self._route(call.keys[0], commands_of(call, by_source=False))
+            replies = await self._route(call.keys[0], commands_of(call, by_source=False, timeout=self._timeout))
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            replies = await self._route(call.keys[0], commands_of(call, by_source=True))
+            replies = await self._route(call.keys[0], commands_of(call, by_source=True, timeout=self._timeout))
         if call.replicas and replies[1] < call.replicas:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
@@ -112,7 +113,7 @@ class AsyncDriver:
         self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool, asking: bool = False
     ) -> list[Any]:
         """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        limit = self._block + BLOCK_MARGIN if blocking else COMMAND_TIMEOUT
+        limit = self._block + BLOCK_MARGIN if blocking else self._timeout
         if asking:
             commands = (("ASKING",), *commands)
         try:
@@ -152,7 +153,7 @@ class AsyncDriver:
 
     def _make(self, address: Address | None, blocking: bool) -> Pool:
         target = self._target
-        chosen = settings(target, block=self._block if blocking else None)
+        chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout)
         chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None}
         if target.kind == "sentinel":
             return self._sentinel_pool(chosen)

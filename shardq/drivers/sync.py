@@ -15,7 +15,16 @@ from redis.retry import Retry
 from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import CONNECT_TIMEOUT, Command, command_of, commands_of, hint_of, packed, settings
+from shardq.drivers.wire import (
+    COMMAND_TIMEOUT,
+    CONNECT_TIMEOUT,
+    Command,
+    command_of,
+    commands_of,
+    hint_of,
+    packed,
+    settings,
+)
 from shardq.keys import slot
 from shardq.ops.steps import Ask, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 
@@ -27,10 +36,11 @@ REDIRECTIONS = 5
 class Driver:
     """Runs operations, each on the calling thread. Safe across threads, usable after a fork."""
 
-    def __init__(self, target: Target, *, max_connections: int, block: float) -> None:
+    def __init__(self, target: Target, *, max_connections: int, block: float, timeout: float = COMMAND_TIMEOUT) -> None:
         self._target = target
         self._max_connections = max_connections
         self._block = block
+        self._timeout = min(timeout, COMMAND_TIMEOUT)
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
@@ -74,11 +84,11 @@ class Driver:
 
     def _call(self, call: Call) -> Any:
         try:
-            replies = self._route(call.keys[0], commands_of(call, by_source=False))
+            replies = self._route(call.keys[0], commands_of(call, by_source=False, timeout=self._timeout))
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            replies = self._route(call.keys[0], commands_of(call, by_source=True))
+            replies = self._route(call.keys[0], commands_of(call, by_source=True, timeout=self._timeout))
         if call.replicas and replies[1] < call.replicas:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
@@ -137,7 +147,9 @@ class Driver:
 
     def _make(self, address: Address | None, blocking: bool) -> Pool:
         target = self._target
-        chosen = settings(target, block=self._block if blocking else None) | {"retry": Retry(NoBackoff(), 0)}
+        chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout) | {
+            "retry": Retry(NoBackoff(), 0)
+        }
         if target.kind == "sentinel":
             return self._sentinel_pool(chosen)
         if address is not None:

@@ -21,14 +21,14 @@ BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
 
 
-def commands_of(call: Call, *, by_source: bool) -> tuple[Command, ...]:
-    """The call by hash or by source, and the wait for replicas that goes with it."""
+def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
+    """The call by hash or by source, and the wait for replicas, shorter than *timeout*, that goes with it."""
     verb = "EVAL" if by_source else "EVALSHA"
     if call.script.readonly:
         verb += "_RO"
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
-    return (run, ("WAIT", call.replicas, REPLICA_TIMEOUT_MS)) if call.replicas else (run,)
+    return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
 
 
 def command_of(block: Block) -> Command:
@@ -50,12 +50,12 @@ def hint_of(reply: Any) -> bytes | None:
     return bytes(entries[0][1][1])
 
 
-def settings(target: Target, *, block: float | None) -> dict[str, Any]:
-    """The settings of a pool's connections: for commands, or for blocking up to *block* seconds."""
+def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
+    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
     role = "read" if block is not None else "call"
     chosen: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,
-        "socket_timeout": COMMAND_TIMEOUT if block is None else block + BLOCK_MARGIN,
+        "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
         "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
     }
     chosen |= target.settings

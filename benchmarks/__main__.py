@@ -1,0 +1,69 @@
+"""`python -m benchmarks [NAME ...]`: each benchmark prints its figures beside their references, from the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import fields, replace
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.publish import publish
+from benchmarks.report import Table
+from benchmarks.settings import Settings, place
+
+CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
+NAMES = ("throughput", "reads", "pickup", "driver")
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command line takes."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    made.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all of them by default")
+    made.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look")
+    made.add_argument("--json", type=Path, metavar="FOLDER", help="write the numbers of every round there")
+    made.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there (needs the extra `bench`)")
+    made.add_argument("--publish", type=Path, metavar="PAGE", help="run what the page's marks say, and fill it in")
+    for item in fields(Settings):
+        words = {"choices": CHOICES[item.name]} if item.name in CHOICES else {"type": type(item.default)}
+        made.add_argument(f"--{item.name.replace('_', '-')}", help=f"default: {item.default}", **words)
+    return made
+
+
+def run(words: list[str]) -> list[Table]:
+    """Run what the command line asks for; the tables."""
+    asked = parser().parse_args(words)
+    given = {item.name: value for item in fields(Settings) if (value := getattr(asked, item.name)) is not None}
+    settings = replace(Settings().quick() if asked.quick else Settings(), **given)
+    tables: list[Table] = []
+    for name in asked.names or NAMES:
+        if name not in NAMES:
+            raise SystemExit(f"there is no benchmark {name!r}: use {', '.join(NAMES)}")
+        with place(settings) as here:
+            for table in import_module(f"benchmarks.{name}").run(here):
+                print(table.text(), flush=True)
+                tables.append(table)
+    _keep(tables, asked.json, asked.plot)
+    return tables
+
+
+def _keep(tables: list[Table], numbers: Path | None, pictures: Path | None) -> None:
+    for folder in filter(None, (numbers, pictures)):
+        folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        if numbers:
+            (numbers / f"{table.name}.json").write_text(json.dumps(table.json(), indent=1) + "\n")
+        if pictures:
+            from benchmarks.plots import draw
+
+            draw(table, pictures)
+
+
+if __name__ == "__main__":
+    page = parser().parse_args().publish
+    if page:
+        publish(page, run)
+    else:
+        import sys
+
+        run(sys.argv[1:])

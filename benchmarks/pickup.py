@@ -1,0 +1,230 @@
+"""pickup: how soon a blocked reader has what was written, what came due and what a dead worker held.
+
+Open loop: messages arrive by a Poisson process, whether or not earlier ones were picked up, and a late start of a write
+counts. Each arrival is dealt to one contender at random, so all of them meet the same machine at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import random
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks.prior_art import Bare, PriorArt, connect
+from benchmarks.report import Table, Target, percentile, times
+from benchmarks.settings import Place
+from shardq import Client, Empty
+
+READERS = 2
+STOP = struct.pack("d", -1.0)
+BLOCK = 5.0
+SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+EDGES = (1, 2, 5, 10, 25, 50, 100, 250)
+MARGIN = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of queue: its writer, and the loop of its readers, which runs in processes of their own."""
+
+    name: str
+    writer: Callable[[str, str], Callable[[bytes], Any]]
+    reader: Callable[[str, str], Iterator[bytes]]
+
+
+def write_bare(url: str, name: str) -> Callable[[bytes], Any]:
+    return Bare(url, name).write
+
+
+def read_bare(url: str, name: str) -> Iterator[bytes]:
+    bare = Bare.__new__(Bare)  # the writer made the group
+    bare.redis, bare.name = connect(url), name
+    while True:
+        for entry, payload in bare.read(1, BLOCK):
+            yield payload
+            bare.ack([entry])
+
+
+def write_prior(url: str, name: str) -> Callable[[bytes], Any]:
+    queue = PriorArt(url, name, 64, 6)
+    queue.read(0.001)  # makes the groups
+    return lambda payload: queue.write(payload, "tenant")
+
+
+def read_prior(url: str, name: str) -> Iterator[bytes]:
+    queue = PriorArt(url, name, 64, 6)
+    while True:
+        if found := queue.read(BLOCK):
+            yield found[2]
+            queue.ack(found[0], found[1])
+
+
+def write_shardq(url: str, name: str) -> Callable[[bytes], Any]:
+    queue = Client.from_url(url).queue(name, streams=64, streams_per_shard=6)
+    queue.len()
+    return lambda payload: queue.write(payload, shard_key="tenant")
+
+
+def read_shardq(url: str, name: str) -> Iterator[bytes]:
+    with Client.from_url(url) as client:
+        queue = client.queue(name, streams=64, streams_per_shard=6)
+        while True:
+            with contextlib.suppress(Empty):
+                delivery = queue.read(block=BLOCK)
+                yield delivery.body
+                delivery.ack()
+
+
+BARE = Kind("bare XADD, XREADGROUP BLOCK", write_bare, read_bare)
+PRIOR = Kind("prior art", write_prior, read_prior)
+SHARDQ = Kind("shardq", write_shardq, read_shardq)
+KINDS = (BARE, PRIOR, SHARDQ)
+
+
+def collect(number: int, url: str, name: str, to: Connection) -> None:
+    """A reader's process: seconds from each write to the read that returned it."""
+    found = []
+    for payload in KINDS[number].reader(url, name):
+        now = time.monotonic()
+        written = struct.unpack("d", payload[:8])[0]
+        if written < 0:
+            break
+        found.append(now - written)
+    to.send(found)
+
+
+def run(place: Place) -> list[Table]:
+    return [_latency(place), _lateness(place)]
+
+
+def _latency(place: Place) -> Table:
+    chosen = place.settings
+    spawn = multiprocessing.get_context("spawn")
+    names = [f"pickup-{uuid.uuid4().hex[:8]}" for _ in KINDS]
+    writers = [kind.writer(place.url, name) for kind, name in zip(KINDS, names, strict=True)]
+    pipes: list[list[Connection]] = [[] for _ in KINDS]
+    readers = []
+    for number in range(len(KINDS)):
+        for _ in range(READERS):
+            ours, theirs = spawn.Pipe(duplex=False)
+            pipes[number].append(ours)
+            readers.append(spawn.Process(target=collect, args=(number, place.url, names[number], theirs), daemon=True))
+    for reader in readers:
+        reader.start()
+    with connect(place.url) as server:
+        _until(lambda: int(server.info("clients")["blocked_clients"]) >= len(readers))
+    _arrivals(chosen.seconds, chosen.rate * len(KINDS), chosen.payload, writers, random.Random(chosen.seed))
+    time.sleep(0.2)
+    for write in writers:
+        for _ in range(READERS):
+            write(STOP)
+    found = [[value for pipe in each for value in pipe.recv()] for each in pipes]
+    for reader in readers:
+        reader.join()
+    return _latency_table(place, {kind.name: values for kind, values in zip(KINDS, found, strict=True)})
+
+
+def _arrivals(
+    seconds: float, rate: float, size: int, writers: list[Callable[[bytes], Any]], dice: random.Random
+) -> None:
+    due = time.monotonic()
+    end = due + seconds
+    while due < end:
+        due += dice.expovariate(rate)
+        early = due - time.monotonic()
+        if early > 0:
+            time.sleep(early)
+        start = time.monotonic() if early > 0 else due  # a writer that is behind counts from when it was due
+        dice.choice(writers)(struct.pack("d", start).ljust(size, b"\0"))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the readers did not block within 20 s")
+        time.sleep(0.01)
+
+
+def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
+    reference = found[BARE.name]
+    rows = []
+    for name, values in found.items():
+        cells = [name, str(len(values))]
+        for share in SHARES.values():
+            value, bare = percentile(values, share), percentile(reference, share)
+            cells += [f"{value * 1e3:.2f} ms", times(value / bare)]
+        rows.append(tuple(cells))
+    worst = percentile(found[SHARDQ.name], 0.99) / percentile(reference, 0.99)
+    return Table(
+        "pickup",
+        f"Write to read, {READERS} blocked readers in processes of their own, {place.settings.rate:g} messages/s each",
+        place.described(),
+        ("", "messages", *(word for share in SHARES for word in (share, "/ bare"))),
+        rows,
+        [Target("p99 against bare XADD, XREADGROUP BLOCK", worst, 1.5, True)],
+        dict(found),
+    )
+
+
+def _lateness(place: Place) -> Table:
+    """One reader, in a process of its own. It settles nothing of the tenant that is to be reaped."""
+    chosen = place.settings
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe(duplex=False)
+    name = f"late-{uuid.uuid4().hex[:8]}"
+    count = max(5, round(chosen.seconds * 10))
+    with Client.from_url(place.url) as client:
+        queue = client.queue(name)
+        queue.len()
+        reader = spawn.Process(target=collect_late, args=(place.url, name, 2 * count, theirs), daemon=True)
+        reader.start()
+        dice = random.Random(chosen.seed)
+        for _ in range(count):
+            queue.write(b"due", shard_key="tenant", delay=dice.uniform(0.1, 1.0))
+            queue.write(b"dies", shard_key="tenant")
+            time.sleep(dice.expovariate(10))
+        found = ours.recv()
+        reader.join()
+    rows = []
+    for what, values in found.items():
+        counts = [sum(1 for value in values if value * 1e3 <= edge) for edge in EDGES]
+        rows.append(
+            (what, str(len(values)), *(f"{seen / len(values):.1%}" for seen in counts), f"{max(values) * 1e3:.0f} ms")
+        )
+    return Table(
+        "pickup-late",
+        "How late a blocked reader had what came due: share of the messages within so many ms",
+        place.described(),
+        ("", "messages", *(f"{edge} ms" for edge in EDGES), "max"),
+        rows,
+        data=dict(found),
+    )
+
+
+def collect_late(url: str, name: str, count: int, to: Connection) -> None:
+    """Seconds from due time, and from the end of a lease that nobody settled, to the next delivery."""
+    due: list[float] = []
+    ended: list[float] = []
+    ends: dict[str, float] = {}
+    with Client.from_url(url) as client:
+        queue = client.queue(name)
+        while len(due) + len(ended) < count:
+            delivery = queue.read(block=30, visibility_timeout=0.5)
+            now = client.clock.monotonic()
+            if delivery.body == b"due":
+                due.append(delivery.pickup_delay)
+                delivery.ack()
+            elif delivery.message_id in ends:
+                ended.append(now - ends[delivery.message_id])
+                delivery.ack()
+            else:
+                ends[delivery.message_id] = delivery.deadline + max(MARGIN, 0.5 * 0.01)
+    to.send({"delayed messages": due, "messages whose lease ended": ended})

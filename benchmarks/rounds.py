@@ -1,0 +1,79 @@
+"""Contenders take turns, round after round, so that whatever else the machine does meets all of them alike."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to do the work. `run` alone is timed; it returns what `finish` gets.
+
+    `commands` are those whose server time counts: a script's own time includes what it calls.
+    """
+
+    name: str
+    messages: int
+    run: Callable[[], Any]
+    commands: Sequence[str] = ("evalsha",)
+    prepare: Callable[[], Any] = lambda: None
+    finish: Callable[[Any], Any] = lambda _: None
+
+
+class Turn(NamedTuple):
+    """One contender in one round, µs per message: by the clock, CPU of this process, of the server, its commands'."""
+
+    wall: float
+    client: float
+    server: float
+    commands: float
+
+
+def take_turns(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Turn]]:
+    """Run all of them *rounds* times in changing order, after one round that does not count."""
+    dice = random.Random(seed)
+    turns: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
+    for number in range(rounds + 1):
+        for contender in dice.sample(contenders, len(contenders)):
+            turn = _turn(server, contender)
+            if number:
+                turns[contender.name].append(turn)
+    return turns
+
+
+def _turn(server: Any, contender: Contender) -> Turn:
+    contender.prepare()
+    commands, busy = _server_us(server, contender.commands), _server_cpu(server)
+    cpu, started = time.process_time(), time.perf_counter()
+    result = contender.run()
+    wall, cpu = time.perf_counter() - started, time.process_time() - cpu
+    commands, busy = _server_us(server, contender.commands) - commands, _server_cpu(server) - busy
+    contender.finish(result)
+    share = 1e6 / contender.messages
+    return Turn(wall * share, cpu * share, busy * share, commands / contender.messages)
+
+
+def _server_us(server: Any, commands: Sequence[str]) -> float:
+    stats = server.info("commandstats")
+    return float(sum(stats[name]["usec"] for command in commands if (name := f"cmdstat_{command}") in stats))
+
+
+def _server_cpu(server: Any) -> float:
+    info = server.info("cpu")
+    return float(info["used_cpu_user"] + info["used_cpu_sys"])
+
+
+def ratio(turns: Sequence[Turn], reference: Sequence[Turn], field: str) -> float:
+    """How many times more (of time) *turns* took than *reference*: the median over the rounds, each by itself."""
+    pairs = zip(turns, reference, strict=True)
+    return float(median(getattr(turn, field) / max(getattr(other, field), 1e-9) for turn, other in pairs))
+
+
+def middle(turns: Sequence[Turn], field: str) -> float:
+    """The median of *field*."""
+    return float(median(getattr(turn, field) for turn in turns))

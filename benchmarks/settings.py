@@ -1,0 +1,83 @@
+"""What a benchmark may be asked for, and the server that it runs on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import random
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardq.embedded import EmbeddedServer
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The size of a run. Every benchmark takes what it needs of it."""
+
+    rounds: int = 7
+    messages: int = 5000
+    batch: int = 100
+    payload: int = 100
+    streams: int = 64
+    per_shard: int = 6
+    tenants: int = 1000
+    seconds: float = 20.0
+    rate: float = 40.0
+    aof: str = "off"
+    link: str = "tcp"
+    seed: int = 1
+
+    def quick(self) -> Settings:
+        """The same in a tenth of the time: for a first look, not for publishing."""
+        return self.scaled(rounds=3, messages=1000, seconds=4.0)
+
+    def scaled(self, *, rounds: int, messages: int, seconds: float) -> Settings:
+        """The same with other amounts."""
+        kept = {name: getattr(self, name) for name in ("batch", "payload", "streams", "per_shard", "tenants")}
+        return Settings(
+            rounds, messages, **kept, seconds=seconds, rate=self.rate, aof=self.aof, link=self.link, seed=self.seed
+        )
+
+    def traffic(self) -> list[tuple[bytes, str]]:
+        """Payloads and shard keys, the same for every contender."""
+        dice = random.Random(self.seed)
+        return [(dice.randbytes(self.payload), f"tenant-{dice.randrange(self.tenants)}") for _ in range(self.messages)]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a benchmark runs."""
+
+    server: EmbeddedServer
+    settings: Settings
+
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        return self.server.url
+
+    def described(self) -> str:
+        """Server, durability, machine and repetitions: what a figure means nothing without."""
+        chosen = self.settings
+        link = "TCP on loopback" if chosen.link == "tcp" else "unix socket"
+        durability = "AOF everysec" if chosen.aof == "everysec" else "no AOF"
+        return (
+            f"{self.server.name}, {durability}, {link}; {os.cpu_count()} cores ({platform.machine()}), "
+            f"load {os.getloadavg()[0]:.1f}, "
+            f"Python {platform.python_version()}; {chosen.rounds} interleaved rounds, payloads of {chosen.payload:,} B"
+        )
+
+
+@contextlib.contextmanager
+def place(settings: Settings) -> Iterator[Place]:
+    """A server of our own with the durability asked for; SHARDQ_REDIS_SERVER names the program."""
+    with contextlib.ExitStack() as stack:
+        directory = None
+        if settings.aof == "everysec":
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardq-bench-"))
+        yield Place(
+            stack.enter_context(EmbeddedServer(directory, port=0 if settings.link == "tcp" else None)), settings
+        )

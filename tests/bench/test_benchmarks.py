@@ -1,0 +1,93 @@
+"""The benchmarks run: tiny, so that they never rot. Nothing here looks at a time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as program
+from benchmarks.prior_art import Bare, PriorArt
+from benchmarks.publish import publish
+from benchmarks.report import Table, Target, percentile
+from tests.servers import Server
+
+TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10")
+
+
+@pytest.mark.parametrize("name", program.NAMES)
+@pytest.mark.parametrize("aof", ["off", "everysec"])
+def test_each_benchmark_runs_and_keeps_its_numbers(name: str, aof: str, tmp_path: Path) -> None:
+    tables = program.run([name, *TINY, "--aof", aof, "--link", "unix", "--json", str(tmp_path)])
+    assert {path.stem for path in tmp_path.iterdir()} == {table.name for table in tables}
+    for table in tables:
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        kept = json.loads((tmp_path / f"{table.name}.json").read_text())
+        assert kept["data"]
+        assert ("AOF everysec" in kept["context"]) == (aof == "everysec")
+        assert table.title in table.text()
+        assert all(row[0] in table.markdown() for row in table.rows)
+
+
+def test_an_unknown_benchmark_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no benchmark 'speed'"):
+        program.run(["speed"])
+
+
+def test_the_prior_art_delivers_each_message_once_in_turns(server: Server) -> None:
+    queue = PriorArt(server.url, "old", 8, 2)
+    for number in range(20):
+        queue.write(b"%d" % number, f"tenant-{number % 5}")
+    assert queue.len() == 20
+    found = [entry for _ in range(20) if (entry := queue.read())]
+    assert sorted(int(payload) for _, _, payload in found) == list(range(20))
+    assert len({key for key, _, _ in found[:4]}) == 4  # one stream after the other
+    assert queue.read(0.01) is None
+    for key, entry_id, _ in found:
+        queue.ack(key, entry_id)
+    assert queue.len() == 0
+
+
+def test_the_bare_stream_delivers_each_message_once(server: Server) -> None:
+    stream = Bare(server.url, "bare")
+    stream.write(b"0")
+    stream.write_many([b"1", b"2"])
+    found = stream.read(10)
+    assert [payload for _, payload in found] == [b"0", b"1", b"2"]
+    stream.ack([entry for entry, _ in found])
+    assert stream.redis.xlen("bare") == 0
+    assert stream.read(10, 0.01) == []
+
+
+def test_a_page_is_filled_in_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- benchmarks: one --quick -->\nold\n<!-- end -->\nafter\n")
+    asked: list[list[str]] = []
+
+    def run(words: list[str]) -> list[Table]:
+        asked.append(words)
+        return [Table("one", "One", "here", ("what", "how much"), [("a", "1")], [Target("a", 2, 3)])]
+
+    publish(page, run)
+    assert asked == [["one", "--quick"]]
+    text = page.read_text()
+    assert text.startswith("before\n<!-- benchmarks: one --quick -->\n")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert "| a | 1 |" in text
+    assert "MISSED: a at least 3 x: 2.00 x" in text
+    assert "old" not in text
+    publish(page, run)
+    assert page.read_text() == text
+
+
+def test_targets_know_both_sides() -> None:
+    assert str(Target("a", 3, 3)).startswith("reached")
+    assert str(Target("a", 2.9, 3)).startswith("MISSED")
+    assert str(Target("a", 3.1, 3, most=True)).startswith("MISSED")
+
+
+def test_percentiles_are_values_that_were_seen() -> None:
+    values = [float(n) for n in range(1, 101)]
+    assert [percentile(values, share) for share in (0.5, 0.99, 1.0)] == [50.0, 99.0, 100.0]
+    assert percentile([7.0], 0.99) == 7.0

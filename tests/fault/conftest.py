@@ -1,0 +1,71 @@
+"""Fixtures for faults: a proxy that loses things, clients of both faces, and the scripts known to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from shardq import Client
+from shardq.scripts import load, names
+from tests.faces import FACES, Face, opened
+from tests.proxy import Cut, Proxy
+from tests.servers import Server, ServerKind, available
+
+Open = Callable[..., Client]
+Cutter = Callable[..., Cut]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The asyncio face on the default server only: faces and servers do not depend on each other."""
+    default = next(iter(available()), None)
+    spare = [item for item in items if default and _repeats(item, default)]
+    if spare:
+        config.hook.pytest_deselected(items=spare)
+        items[:] = [item for item in items if item not in spare]
+
+
+def _repeats(item: pytest.Item, default: ServerKind) -> bool:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    here = item.path.parent == Path(__file__).parent
+    return here and params.get("face") == "async" and params.get("running_server", default) != default
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> Face:
+    """Each test runs with a `Client` and with an `AsyncClient`."""
+    return cast("Face", request.param)
+
+
+@pytest.fixture
+def open_client(face: Face) -> Iterator[Open]:
+    """Opens clients of the face under test; they are closed with the test."""
+    with ExitStack() as stack:
+
+        def make(url: str, **settings: Any) -> Client:
+            return stack.enter_context(opened(face, url, **settings))
+
+        yield make
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """In front of `server`, which knows all scripts: no request is answered NOSCRIPT."""
+    for name in names():
+        server.run("SCRIPT", "LOAD", load(name).source)
+    with Proxy(server.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture(params=["reply", "request"])
+def lose(request: pytest.FixtureRequest, proxy: Proxy) -> Cutter:
+    """Lose the reply to a script (the server acted) or its request (it never saw it), with the connection."""
+    cut = proxy.cut_after_request if request.param == "reply" else proxy.cut_before_request
+
+    def plan(script: str, *, skip: int = 0) -> Cut:
+        return cut(load(script).sha.encode(), skip=skip)
+
+    return plan

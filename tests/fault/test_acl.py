@@ -1,0 +1,174 @@
+"""The users in docs/operations.md: each can do its work on a real server, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from shardq import BackendError, Client
+from shardq.keys import QueueKeys
+from shardq.scripts import load
+from tests.fault.conftest import Open
+from tests.servers import Server
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+USERS = re.findall(r"^user (\w+) (.+)$", DOCUMENT.read_text(), re.MULTILINE)
+KEYS = QueueKeys("jobs")
+
+
+class Users:
+    """URLs and plain clients for the users of the document."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def url(self, user: str) -> str:
+        return self._server.url.replace("unix://", f"unix://{user}:PASSWORD@")
+
+    def run(self, user: str, *words: str) -> object:
+        with self._server.client(username=user, password="PASSWORD") as plain:
+            return plain.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+@pytest.fixture
+def users(server: Server) -> Iterator[Users]:
+    """All users of the document, on an empty server."""
+    for name, rules in USERS:
+        server.run("ACL", "SETUSER", name, "reset", *rules.split())
+    yield Users(server)
+    for name, _ in USERS:
+        server.run("ACL", "DELUSER", name)
+
+
+def test_the_document_has_a_user_for_each_role() -> None:
+    assert [name for name, _ in USERS] == ["producer", "consumer", "autoscaler", "observer", "operator"]
+
+
+def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:
+    operator, consumer, producer, autoscaler, observer = (
+        open_client(users.url(name)).queue("jobs", streams=4, streams_per_shard=2)
+        for name in ("operator", "consumer", "producer", "autoscaler", "observer")
+    )
+    assert (autoscaler.len(), observer.len(), observer.stats().backlog) == (0, 0, 0)
+    assert consumer.read_many(1, block=0.05) == []  # creates the queue, and blocks
+    for _ in range(2):
+        producer.write("plain", shard_key="tenant")
+        producer.write("keyed", shard_key="tenant", dedup_key="key")
+        producer.write("later", shard_key="tenant", delay=60)
+        producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
+        server.run("SCRIPT", "FLUSH")
+    assert autoscaler.len() == observer.stats().backlog == 43
+    assert observer.stats().delayed == 2
+    first, second, third, fourth, *rest = consumer.read_many(30, block=1)
+    first.nack(delay=0.01, error="again")
+    second.nack()
+    third.reject("poison")
+    fourth.extend(60)
+    assert consumer.ack_many([fourth, *rest]) == []
+    while deliveries := consumer.read_many(30, visibility_timeout=0.05, block=0.2):
+        assert deliveries.pop().count  # that one's lease ends
+        consumer.ack_many(deliveries)
+    assert len(observer.dead()) >= 1
+    assert operator.redrive(operator.dead()) >= 1
+    operator.configure(max_len=1000, ttl=3600)
+    assert operator.resize(2)[1] == 2
+    waiting = producer.write("waits", shard_key="tenant")
+    assert operator.cancel(waiting) == "removed"
+    operator.purge()
+    assert operator.stats().backlog == 0
+    producer.write("last", shard_key="tenant")
+    assert consumer.read(block=1).payload == "last"
+
+
+def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCaptureFixture) -> None:
+    with Client.from_url(users.url("consumer")) as client, Client.from_url(users.url("operator")) as admin:
+        queue = client.queue("jobs", streams=8)
+        queue.read_many(1)
+        admin.queue("jobs").configure(ttl=100)
+        queue.write("work", shard_key="tenant")
+        admin.queue("jobs").resize(2)
+        queue.read().ack()
+        queue.state.touch_at = queue.state.shrink_at = 0.0
+        queue.read_many(1)
+        assert len(admin.queue("jobs").stats().streams) == 2
+    assert "upkeep" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("user", "act"),
+    [
+        ("producer", "read"), ("producer", "purge"), ("producer", "resize"), ("autoscaler", "write"),
+        ("autoscaler", "read"), ("autoscaler", "stats"), ("observer", "write"), ("observer", "read"),
+        ("observer", "purge"),
+    ],
+)  # fmt: skip
+def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) -> None:
+    with Client.from_url(users.url("operator")) as admin, Client.from_url(users.url(user)) as client:
+        admin.queue("jobs", streams=4).write("work", shard_key="tenant")
+        queue = client.queue("jobs")
+        acts: dict[str, Callable[[], object]] = {
+            "read": queue.read, "purge": queue.purge, "stats": queue.stats, "resize": lambda: queue.resize(8),
+            "write": lambda: queue.write("no", shard_key="t"),
+        }  # fmt: skip
+        with pytest.raises(BackendError, match=r"denies this user|ACL"):
+            acts[act]()
+        stats = admin.queue("jobs").stats()
+        assert (stats.backlog, stats.in_flight, len(stats.streams)) == (1, 0, 4)
+
+
+EVERYBODY = [
+    ("FLUSHALL",), ("KEYS", "*"), ("MONITOR",), ("CONFIG", "SET", "maxmemory", "1"), ("SHUTDOWN",), ("ACL", "LIST"),
+    ("REPLICAOF", "NO", "ONE"), ("SLOWLOG", "GET"), ("SUBSCRIBE", "x"), ("MIGRATE", "h", "1", KEYS.meta, "0", "1"),
+    ("GET", "other"), ("XADD", "other", "*", "a", "b"), ("XADD", "shardq:{jobs2}:s0", "*", "a", "b"),
+    ("XLEN", "shardq:{job}:s0"), ("CLIENT", "KILL", "TYPE", "normal"), ("DEBUG", "SLEEP", "0"),
+]  # fmt: skip
+DENIED: dict[str, list[tuple[str, ...]]] = {
+    "producer": [
+        ("XRANGE", KEYS.stream(0), "-", "+"), ("XREAD", "STREAMS", KEYS.stream(0), "0"),
+        ("XDEL", KEYS.stream(0), "1-1"),
+        ("XTRIM", KEYS.stream(0), "MAXLEN", "0"), ("DEL", KEYS.meta), ("PEXPIRE", KEYS.meta, "1"), ("SCAN", "0"),
+        ("XREADGROUP", "GROUP", "shardq", "c", "STREAMS", KEYS.notifications, ">"), ("SCRIPT", "FLUSH"),
+        ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("XINFO", "STREAM", KEYS.stream(0)),
+        ("CONFIG", "GET", "*"),
+        ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)),
+        ("EVALSHA", load("ack").sha, "6", *KEYS.fixed[:6], "0", ""),
+    ],
+    "consumer": [
+        ("SCRIPT", "FLUSH"), ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("SCAN", "0"), ("CONFIG", "GET", "*"),
+        ("XINFO", "STREAM", KEYS.stream(0)), ("RENAME", KEYS.meta, KEYS.lens), ("FUNCTION", "LIST"),
+    ],
+    "autoscaler": [
+        ("XRANGE", KEYS.stream(0), "-", "+"), ("XLEN", KEYS.stream(0)), ("HSET", KEYS.meta, "n", "0"), ("SCAN", "0"),
+        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('XLEN', KEYS[1])", "1", KEYS.dead),
+        ("ZADD", KEYS.delayed, "1", "x"), ("SCRIPT", "LOAD", "return 1"),
+    ],
+    "observer": [
+        ("XADD", KEYS.dead, "*", "a", "b"), ("HSET", KEYS.meta, "n", "0"), ("DEL", KEYS.meta),
+        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('DEL', KEYS[1])", "1", KEYS.dead), ("SCAN", "0"),
+    ],
+    "operator": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("user", DENIED)
+def test_commands_outside_a_role_are_denied(server: Server, users: Users, user: str) -> None:
+    with Client.from_url(server.url) as client:
+        client.queue("jobs", streams=4).write("work", shard_key="tenant")
+    for name in ("ack", "len"):
+        server.run("SCRIPT", "LOAD", load(name).source)
+    for words in (*DENIED[user], *EVERYBODY):
+        with pytest.raises(redis.ResponseError) as caught:
+            users.run(user, *words)
+        told = str(caught.value).lower()
+        assert re.search("permission|acl|can't run", told), (words, told)
+
+
+def test_a_pattern_for_one_queue_covers_no_other(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        for name in ("job", "jobs2", "jobs/eu", "JOBS"):
+            with pytest.raises(BackendError):
+                client.queue(name).read()

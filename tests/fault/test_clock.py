@@ -1,0 +1,127 @@
+"""The server's clock jumps: by a program that is preloaded into it, and by moving all deadlines instead."""
+
+from __future__ import annotations
+
+import mmap
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardq import Client, LeaseLost, Queue
+from shardq.keys import QueueKeys
+from tests.servers import Server, ServerKind, available
+from tests.waiting import eventually
+
+HOUR = 3_600_000
+SOON = 5.0
+
+
+class Shimmed(Server):
+    """A server whose clock can be moved."""
+
+    def __init__(self, kind: ServerKind, folder: Path) -> None:
+        library, starter, self._offset = folder / "shim.so", folder / "server", folder / "offset"
+        source = Path(__file__).with_name("clockshim.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        self._offset.write_bytes(bytes(8))
+        starter.write_text(f'#!/bin/sh\nCLOCKSHIM={self._offset} LD_PRELOAD={library} exec {kind.binary} "$@"\n')
+        starter.chmod(0o755)
+        super().__init__(replace(kind, binary=str(starter)))
+
+    def jump(self, milliseconds: int) -> None:
+        """Move the clock, relative to the true time."""
+        with self._offset.open("r+b") as file, mmap.mmap(file.fileno(), 8) as page:
+            page[:] = milliseconds.to_bytes(8, "little", signed=True)
+
+
+@pytest.fixture(params=[kind.product for kind in available()])
+def movable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shimmed]:
+    """A server with a movable clock."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not there to build the clock shim")
+    (kind,) = (kind for kind in available() if kind.product == request.param)
+    with Shimmed(kind, tmp_path) as server:
+        before = server.run("TIME")[0]
+        server.jump(HOUR)
+        assert server.run("TIME")[0] - before >= 3600
+        server.jump(0)
+        yield server
+
+
+@pytest.fixture
+def queue(movable: Shimmed) -> Iterator[Queue]:
+    """A queue on it, whose client has seen the server's clock."""
+    with Client.from_url(movable.url) as client:
+        queue = client.queue("jobs", streams=4, visibility_timeout=1.0)
+        queue.write("-", shard_key="-")
+        queue.read().ack()
+        yield queue
+
+
+def test_a_forward_jump_ends_no_lease_early(movable: Shimmed, queue: Queue) -> None:
+    queue.write_many([(str(n), f"tenant-{n}") for n in range(20)])
+    held = queue.read_many(20, visibility_timeout=30)
+    movable.jump(HOUR)
+    for _ in range(3):
+        assert queue.read_many(50) == []
+    held[0].extend(30)
+    assert queue.ack_many(held) == []
+    assert queue.stats().acked == 21
+
+
+def test_after_a_forward_jump_work_goes_on_and_lost_leases_come_back_a_lease_time_later(
+    movable: Shimmed, queue: Queue
+) -> None:
+    lost = queue.write("lost", shard_key="tenant")
+    queue.read(visibility_timeout=1.0)
+    movable.jump(HOUR)
+    message_id = queue.write("new", shard_key="tenant")
+    assert queue.read().message_id == message_id
+    again = queue.read(block=SOON)
+    assert (again.message_id, again.count) == (lost, 2)
+
+
+def test_a_backward_jump_ends_no_lease_early_and_ids_still_rise(movable: Shimmed, queue: Queue) -> None:
+    first = queue.write("first", shard_key="tenant")
+    held = queue.read()
+    movable.jump(-HOUR)
+    second = queue.write("second", shard_key="tenant")
+    assert [int(each.split("-")[0]) for each in (first, second)] == sorted(
+        int(each.split("-")[0]) for each in (first, second)
+    )
+    assert queue.read().message_id == second
+    held.ack()
+    assert queue.read_many(1) == []
+
+
+def behind(queue: Queue, server: Server, milliseconds: int) -> None:
+    """As if the server's clock had jumped: all deadlines, and what the client saw of the clock, lie so far back."""
+    state: Any = queue.state
+    state.seen = replace(state.seen, ms=state.seen.ms - milliseconds)
+    leases = QueueKeys(queue.name).leases
+    with server.client() as plain:
+        for token, score in plain.zrange(leases, 0, -1, withscores=True):
+            if score < 9e15:
+                plain.zadd(leases, {token: score - milliseconds})
+
+
+def test_a_jump_that_is_only_seen_by_the_deadlines_ends_no_lease_early(server: Server, queue_name: str) -> None:
+    with Client.from_url(server.url) as client:
+        queue = client.queue(queue_name, streams=4, visibility_timeout=1.0)
+        queue.write("work", shard_key="tenant")
+        held = queue.read(visibility_timeout=30)
+        behind(queue, server, HOUR)
+        assert queue.read_many(1) == []
+        held.ack()
+        queue.write("lost", shard_key="tenant")
+        lost = queue.read()
+        behind(queue, server, HOUR)
+        assert queue.read_many(1) == []
+        eventually(lambda: queue.read_many(1), SOON)
+        with pytest.raises(LeaseLost):
+            lost.ack()

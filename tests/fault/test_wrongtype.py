@@ -1,0 +1,122 @@
+"""A key of the queue holds another type: the call is refused whole, and goes through once the key is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from shardq import BackendError, Client, Delivery, Message, ShardqError
+from shardq.keys import QueueKeys
+from tests.servers import Server
+
+STREAMS = 3
+NAMES = [*QueueKeys("-").fixed, *(f"s{number}" for number in range(STREAMS))]
+NAMES = [name.rpartition(":")[2] for name in NAMES]
+
+
+class Bench:
+    """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
+
+    def __init__(self, server: Server, client: Client, name: str) -> None:
+        self.queue = client.queue(name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600)
+        self.keys = QueueKeys(name)
+        self.plain = server.client()
+        queue = self.queue
+        queue.write_many([Message(str(n), f"tenant-{n % 7}") for n in range(20)])
+        queue.write_many([Message(f"later {n}", "tenant", delay=60) for n in range(3)])
+        queue.write("due", shard_key="tenant", delay=0.001)
+        first, second, *self.held = queue.read_many(8, visibility_timeout=60)
+        first.reject("poison")
+        second.nack(error="again")
+        queue.write("other", shard_key="tenant", dedup_key="known")
+        self.worn = queue.read(visibility_timeout=60)
+        self.worn.nack()
+        self.ended = queue.read_many(2, visibility_timeout=0.05)
+        self.letters = queue.dead()
+        while self.plain.zcount(self.keys.leases, "-inf", _server_ms(self.plain)) < len(self.ended):
+            pass  # until these leases have ended
+        self.waiting = queue.write("waits", shard_key="tenant")
+        self.plain.hset(self.keys.meta, "waiting", 9 * 10**14)  # as if readers were blocked: everybody notifies
+
+    def picture(self) -> dict[bytes, bytes]:
+        """All keys, byte for byte."""
+        run: Callable[..., Any] = self.plain.execute_command
+        return {key: run("DUMP", key) for key in run("KEYS", "*")}
+
+
+def _server_ms(plain: redis.Redis) -> int:
+    seconds, micros = plain.time()
+    return seconds * 1000 + micros // 1000
+
+
+CALLS: dict[str, Callable[[Bench], Any]] = {
+    "write": lambda bench: bench.queue.write("new", shard_key="tenant"),
+    "write delayed": lambda bench: bench.queue.write("new", shard_key="tenant", delay=1),
+    "write keyed": lambda bench: bench.queue.write("new", shard_key="tenant", dedup_key="new"),
+    "write many": lambda bench: bench.queue.write_many(
+        [Message("new", f"t{n}", delay=n % 2, dedup_key=f"k{n}") for n in range(9)]
+    ),
+    "read": lambda bench: bench.queue.read(),
+    "read many": lambda bench: bench.queue.read_many(50),
+    "ack": lambda bench: bench.held[0].ack(),
+    "ack many": lambda bench: bench.queue.ack_many(bench.held),
+    "nack": lambda bench: bench.held[0].nack(error="why"),
+    "nack delayed": lambda bench: bench.held[0].nack(delay=1),
+    "reject": lambda bench: bench.held[0].reject("why"),
+    "extend": lambda bench: bench.held[0].extend(1),
+    "cancel waiting": lambda bench: bench.queue.cancel(bench.waiting),
+    "cancel held": lambda bench: bench.queue.cancel(bench.held[0].message_id),
+    "redrive": lambda bench: bench.queue.redrive(bench.letters),
+    "resize": lambda bench: bench.queue.resize(2),
+    "configure": lambda bench: bench.queue.configure(max_len=10_000),
+    "purge": lambda bench: bench.queue.purge(),
+    "len": lambda bench: bench.queue.len(),
+    "stats": lambda bench: bench.queue.stats(),
+    "dead": lambda bench: bench.queue.dead(),
+}
+
+
+@pytest.fixture
+def bench(server: Server, queue_name: str) -> Iterator[Bench]:
+    """The bench, and its state as a picture to go back to."""
+    with Client.from_url(server.url, timeout=0.3) as client:
+        bench = Bench(server, client, queue_name)
+        yield bench
+        bench.plain.close()
+
+
+def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
+    """How the call failed, None if it did not."""
+    try:
+        call(bench)
+    except ShardqError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
+    """For each key: the call fails and all other keys are as before, or it does not need the key and succeeds."""
+    plain, begin, needed = bench.plain, bench.picture(), []
+    held: list[Delivery] = bench.held
+    for name in NAMES:
+        key = f"{bench.keys.prefix}{name}".encode()
+        plain.delete(key)
+        plain.set(key, "something else")
+        before = bench.picture()
+        error = failure(CALLS[call], bench)
+        if error is not None:
+            needed.append(name)
+            assert isinstance(error, BackendError), name
+            assert "another type" in str(error), name
+            after = bench.picture()
+            assert {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)} == set(), name
+        plain.flushall()
+        for each, content in begin.items():
+            plain.restore(each, 0, content)
+    assert needed, "no key matters to this call?"
+    CALLS[call](bench)
+    assert held

@@ -1,0 +1,153 @@
+"""A checker that never failed proves nothing: scripts with one seeded bug each, and the checker finds every one."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shardq import Client, Queue, scripts
+from tests.servers import Server, available
+from tests.soak.crew import drained
+from tests.soak.history import load, verdict
+from tests.soak.load import Habits, Log, consume, produce
+from tests.waiting import eventually
+
+HABITS = Habits(messages=120, batch=40, tenants=12, lease=0.2, delay=0.03, late=0.15, nack=0.1, extend=0.2)
+
+Mutate = Callable[[str, str, str], None]
+
+# what the bug is: the script, the right line, the wrong one, and what of it must be seen (any of these)
+MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
+    "ack accepts any token that was ever given out": (
+        "ack", "if not is_live(deadlines[i]) then", "if false then", {"acked twice", "late ack accepted"},
+    ),
+    "ack looks at the index, not at the deadline": (
+        "lib/held", "return deadline and (tonumber(deadline) > now or held_until > now)", "return deadline",
+        {"late ack accepted"},
+    ),
+    "read does not take back ended leases": ("lib/sweep", "if now >= hold then", "if false then", {"lost"}),
+    "read takes leases back before their end": (
+        "lib/sweep", "redis.call('ZRANGEBYSCORE', index, '-inf', now,",
+        "redis.call('ZRANGEBYSCORE', index, '-inf', now + 150,",
+        {"two leases at one time"},
+    ),
+    "a lease that ended is forgotten": (
+        "lib/sweep", "give_back(handle, turn_of(place, hand, streams))\n    end\n  end\nend\nlocal function promote",
+        "end\n  end\nend\nlocal function promote", {"lost"},
+    ),
+    "read hands out without moving the cursor": (
+        "lib/take", "cursor[turn] = entry[1]", "cursor[turn] = cursor[turn]", {"two leases at one time", "acked twice"},
+    ),
+    "read hands out the newest first": (
+        "lib/take", "for _, entry in ipairs(entries) do\n    cursor[turn] = entry[1]",
+        "for at = #entries, 1, -1 do\n    local entry = entries[at]\n    cursor[turn] = entries[#entries][1]",
+        {"out of order"},
+    ),
+    "extend accepts any token": (
+        "extend", "if not is_live(deadlines[i]) then", "if false then", {"two leases at one time"},
+    ),
+    "shrinking does not look whether the stream is empty": (
+        "shrink", "if redis.call('XLEN', key) > 0 or tonumber(redis.call('HGET', lens, top) or '0') > 0 then break end",
+        "", {"lost"},
+    ),
+    "write keeps a stream at 20 entries": (
+        "write", "redis.call('XADD', KEYS[9 + to], id,", "redis.call('XADD', KEYS[9 + to], 'MAXLEN', 20, id,", {"lost"},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def mutate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mutate]:
+    """Run with a copy of the scripts in which one text is another."""
+
+    def change(name: str, right: str, wrong: str) -> None:
+        folder = tmp_path / "lua"
+        shutil.copytree(str(scripts.root()), folder)
+        path = folder / f"{name}.lua"
+        source = path.read_text()
+        assert source.count(right) == 1, f"{name}.lua changed: this mutant must change with it"
+        path.write_text(source.replace(right, wrong))
+        monkeypatch.setattr(scripts, "root", lambda: folder)
+        scripts.load.cache_clear()
+
+    yield change
+    scripts.load.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    with Server(next(iter(available()), None)) as server:
+        yield server
+
+
+def rehearse(url: str, name: str, folder: Path, seed: int, patience: float) -> dict[str, list[str]]:
+    """A short load in threads, one of which reads and dies; what the checker says when it is drained or time is up."""
+    logs = folder / "logs"
+    logs.mkdir()
+    with Client.from_url(url, timeout=5) as client:
+        queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000)
+        stop = threading.Event()
+        habits = [(produce, "p0"), (produce, "p1"), (consume, "c0"), (consume, "c1"), (consume, "c2")]
+        threads = [
+            threading.Thread(target=role, args=(queue, Log(logs, who), HABITS, stop), daemon=True)
+            for role, who in habits
+        ]
+        queue.len()
+        threads[0].start()
+        eventually(lambda: queue.len() > 30)
+        queue.read_many(8, visibility_timeout=0.4)  # and dies
+        _oversleep(queue, Log(logs, "sleeper"))
+        for thread in threads[1:]:
+            thread.start()
+        _disturb(queue, threads[:2], random.Random(seed), patience)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return verdict(load(logs))
+
+
+def _oversleep(queue: Queue, log: Log) -> None:
+    """Ack only when the leases have ended, while nobody else is there to take them."""
+    deliveries = queue.read_many(3, visibility_timeout=0.1)
+    for n, delivery in enumerate(deliveries):
+        now = time.monotonic()
+        log.add(
+            "got", by="sleeper", n=n, id=delivery.message_id, value=delivery.payload, count=1, asked=now, at=now,
+            until=now + delivery.remaining, ends=now + 0.1, batch=n,
+        )  # fmt: skip
+    eventually(lambda: all(delivery.remaining < -0.05 for delivery in deliveries))
+    for n, delivery in enumerate(deliveries):
+        log.add("settling", by="sleeper", n=n, verb="ack", at=time.monotonic())
+        log.add("settled", by="sleeper", n=n, ok=not queue.ack_many([delivery]), at=time.monotonic())
+
+
+def _disturb(queue: Queue, producers: list[threading.Thread], rng: random.Random, patience: float) -> None:
+    def turn() -> bool:
+        queue.resize(rng.choice((1, 6, 12)))
+        return not any(each.is_alive() for each in producers) and drained(queue)
+
+    try:
+        eventually(turn, patience, every=0.05)
+    except AssertionError:
+        if patience > 5:
+            raise
+
+
+def test_the_right_scripts_pass(own_server: Server, tmp_path: Path, queue_name: str, seed: int) -> None:
+    assert rehearse(own_server.url, queue_name, tmp_path, seed, patience=30) == {}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize(("script", "right", "wrong", "seen"), MUTANTS.values(), ids=MUTANTS)
+def test_a_seeded_bug_is_found(
+    script: str, right: str, wrong: str, seen: set[str], own_server: Server, tmp_path: Path, queue_name: str, seed: int,
+    mutate: Mutate,
+) -> None:  # fmt: skip
+    mutate(script, right, wrong)
+    assert seen & rehearse(own_server.url, queue_name, tmp_path, seed, patience=1.2).keys()

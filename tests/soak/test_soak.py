@@ -1,0 +1,103 @@
+"""The big proof: processes of their own write and read, consumers are killed, the queue is resized, and every message
+is acked exactly once.
+
+`make test` runs a short form. The full one: SHARDQ_SOAK=200000 pytest tests/soak/test_soak.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardq import Client, Queue
+from shardq.keys import QueueKeys
+from tests.conftest import Record
+from tests.servers import Server, ServerKind
+from tests.soak.crew import Crew, drained
+from tests.soak.history import History, load, verdict
+from tests.soak.load import Habits
+from tests.waiting import eventually
+
+MESSAGES = int(os.environ.get("SHARDQ_SOAK") or 20_000)
+PROCESSES = 8
+LIMIT = 60 + MESSAGES / 300  # seconds; a bound for a machine that is busy with other things, not a measurement
+
+Act = Callable[[], object]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT * 2)
+def test_every_message_is_acked_once_while_consumers_die_and_the_queue_is_resized(
+    kind: ServerKind | None, tmp_path: Path, queue_name: str, seed: int, record_property: Record
+) -> None:
+    started = time.monotonic()
+    with Server(kind) as server, Client.from_url(server.url) as client:
+        queue = client.queue(queue_name, streams=16, streams_per_shard=3, max_deliveries=1000)
+        with Crew(server.url, queue_name, tmp_path, seed) as crew:
+            resizes = _run(crew, server, queue, random.Random(seed))
+            crew.dismiss()
+        found = load(tmp_path)
+        record_property("note", _summary(found, crew.killed, resizes, time.monotonic() - started))
+        assert verdict(found) == {}
+        assert len(found.ids) == MESSAGES
+        _check_books(queue, server)
+
+
+def _run(crew: Crew, server: Server, queue: Queue, rng: random.Random) -> int:
+    """Let them work until all is written and drained, and disturb them meanwhile; how often the queue was resized."""
+    queue.len()
+    queue.write("the first", shard_key="-")  # the queue exists before anybody resizes it
+    queue.read().ack()
+    resizes = 0
+    for _ in range(PROCESSES):
+        crew.produce(Habits(messages=MESSAGES // PROCESSES, pause=0.1))
+        crew.consume(Habits())
+    deadline = time.monotonic() + LIMIT
+
+    def resize() -> None:
+        nonlocal resizes
+        queue.resize(rng.choice((1, 2, 5, 16, 33, 64)))
+        resizes += 1
+
+    def turn() -> bool:
+        act: Act = rng.choice((resize, crew.kill_one, crew.kill_one, lambda: server.run("SCRIPT", "FLUSH")))
+        act()
+        return crew.written() and drained(queue)
+
+    eventually(turn, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
+    return resizes
+
+
+def _summary(found: History, killed: int, resizes: int, seconds: float) -> str:
+    again = sum(1 for lease in found.leases if lease.count > 1)
+    unknown = sum(1 for lease in found.leases if lease.settling is not None and lease.ok is None)
+    refused = sum(1 for lease in found.leases if lease.ok is False)
+    return (
+        f"soak: {len(found.ids):,} messages, {len(found.leases):,} deliveries ({again:,} again), {killed} consumers "
+        f"killed, {resizes} resizes, {refused:,} late acks refused, {unknown} outcomes unknown, {seconds:.0f} s"
+    )
+
+
+def _check_books(queue: Queue, server: Server) -> None:
+    """The server's own counters agree, and nothing is left behind but sentinels."""
+    stats = queue.stats()
+    assert (stats.written, stats.acked) == (MESSAGES + 1, MESSAGES + 1)
+    assert (stats.vanished, stats.expired, stats.dead, stats.buried) == (0, 0, 0, 0)
+    queue.resize(4)
+    eventually(lambda: not queue.read_many(1) and len(queue.stats().streams) == 4, what="higher streams dropped")
+    keys = QueueKeys(queue.name)
+    with server.client() as plain:
+        assert [plain.xlen(keys.stream(number)) for number in range(4)] == [0] * 4
+        sizes = {
+            "leases": plain.zcard(keys.leases), "returned": plain.zcard(keys.returned),
+            "delayed": plain.zcard(keys.delayed), "ready": plain.zcard(keys.ready),
+            "attempts": plain.hlen(keys.attempts), "moved": plain.hlen(keys.moved),
+            "cancelled": plain.scard(keys.cancelled),
+        }  # fmt: skip
+        assert set(sizes.values()) == {1}, sizes
+        assert {key.decode() for key in plain.keys("*")} == {*keys.fixed, *map(keys.stream, range(4))}
