@@ -166,7 +166,7 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
     return Table(
         "pickup",
         f"Write to read, {READERS} blocked readers in processes of their own, {place.settings.rate:g} messages/s each",
-        place.described(),
+        place.described("one open-loop run"),
         ("", "messages", *(word for share in SHARES for word in (share, "/ bare"))),
         rows,
         [Target("p99 against bare XADD, XREADGROUP BLOCK", worst, 1.5, True)],
@@ -202,7 +202,7 @@ def _lateness(place: Place) -> Table:
     return Table(
         "pickup-late",
         "How late a blocked reader had what came due: share of the messages within so many ms",
-        place.described(),
+        place.described("one open-loop run"),
         ("", "messages", *(f"{edge} ms" for edge in EDGES), "max"),
         rows,
         data=dict(found),

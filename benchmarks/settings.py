@@ -59,15 +59,16 @@ class Place:
         """The server's URL."""
         return self.server.url
 
-    def described(self) -> str:
+    def described(self, repeated: str = "") -> str:
         """Server, durability, machine and repetitions: what a figure means nothing without."""
         chosen = self.settings
         link = "TCP on loopback" if chosen.link == "tcp" else "unix socket"
         durability = "AOF everysec" if chosen.aof == "everysec" else "no AOF"
+        machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
+        repeated = repeated or f"{chosen.rounds} interleaved rounds"
         return (
-            f"{self.server.name}, {durability}, {link}; {os.cpu_count()} cores ({platform.machine()}), "
-            f"load {os.getloadavg()[0]:.1f}, "
-            f"Python {platform.python_version()}; {chosen.rounds} interleaved rounds, payloads of {chosen.payload:,} B"
+            f"{self.server.name}, {durability}, {link}; {machine}, Python {platform.python_version()}; "
+            f"{repeated}, payloads of {chosen.payload:,} B"
         )
 
 

@@ -34,7 +34,7 @@ def test_calls_go_on_after_a_failover(watched: tuple[Replicated, Sentinels]) -> 
         pair.wait_in_sync()
         pair.primary.kill9()
         second = queue.write(b"after", shard_key="a")
-        found = {}
+        found: dict[str, int] = {}
         while len(found) < 2:
             delivery = queue.read(block=20)
             found[delivery.message_id] = delivery.count

@@ -94,7 +94,7 @@ def test_a_signal_ends_the_demo_and_all_its_processes(number: signal.Signals) ->
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
-    assert [line for pid, line in started.items() if Path(f"/proc/{pid}").exists()] == []
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), what="all of them gone")
 
 
 def test_the_input_is_the_standard_library_and_what_is_installed() -> None:
