@@ -24,7 +24,7 @@
 -- ARGV[8] width: how many hints to return
 -- ARGV[9] prefer: stream to try first, '' for none
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
--- ARGV[11] numbers: stream numbers of the declared streams, "3,17,l"
+-- ARGV[11..] numbers: of the declared streams, 'l' for the legacy stream
 -- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {{"place:id:count", last error, {field, value, ...}}, ...}}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -35,7 +35,7 @@ local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8])
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
---- @include lib/stream_keys
+--- @include lib/legacy
 --- @include lib/split_handle
 --- @include lib/split_token
 --- @include lib/attempts_of
@@ -55,7 +55,9 @@ end
 local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
 if not state[1] then return {'NOQUEUE'} end
 local streams, offset = tonumber(state[2]), tonumber(state[3])
-local keys = stream_keys(ARGV[11], KEYS, 13)
+local keys = {}
+for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 2] end
+keys[tostring(LEGACY)] = keys['l']
 local from = offset
 waiting_until = tonumber(state[4])
 --- @include lib/sweep
@@ -65,27 +67,32 @@ sweep(ARGV[4], tonumber(state[5]))
 local owed = tonumber(state[6])
 --- @include lib/ring
 --- @include lib/grant
-local missed = false
+--- @include lib/hints
+local missed, served, spare = false, nil, {}
 if prefer ~= '' then take_preferred() end
 repeat
-  local turns = #tokens < count and ring(count - #tokens) or {}
-  load_lens(turns)
-  local share = math.max(1, math.floor((count - #tokens) / math.max(1, #turns)))
-  for _, turn in ipairs(turns) do
-    missed = not keys[turn] or examined > 2000
-    if missed or #tokens == count then break end
-    if not skipped(turn) then take(turn, math.min(share, count - #tokens)) end
-    if undelivered[turn] <= 0 then
-      if #tokens < count then check_types() end
-      redis.call('ZREM', ready, turn)
+  local wanted = count - #tokens
+  local turns = wanted > 0 and ring(count == 1 and 1 + width or wanted) or {}
+  if count > 1 then load_lens(turns) end
+  local share, over = math.floor(wanted / math.max(1, #turns)), wanted % math.max(1, #turns)
+  for i, turn in ipairs(turns) do
+    if #tokens == count then
+      spare[#spare + 1] = turn
+    else
+      missed = not keys[turn] or examined > 2000
+      if missed then break end
+      if not skipped(turn) then take(turn, math.max(1, share + (i <= over and 1 or 0))) end
+      if undelivered[turn] <= 0 then
+        if #tokens < count then check_types() end
+        redis.call('ZREM', ready, turn)
+      end
+      served, offset = turn, (turn + 1) % (LEGACY + 1)
     end
-    offset = (turn + 1) % (LEGACY + 1)
   end
 until missed or #turns == 0
 if #tokens == 0 and not missed then clear_notifications() end
 grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
-local hints = width > 0 and table.concat(ring(width), ',') or ''
 local wait = #tokens == 0 and soonest < NEVER and math.max(0, soonest - now) or -1
-return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints, rows}
+return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints(missed, served, spare), rows}

@@ -13,7 +13,7 @@ from shardq.model import Received
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, persist, refuse
 from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
-from shardq.ops.steps import Block, Call, Op, Refused, Sleep, Unanswered
+from shardq.ops.steps import Argument, Block, Call, Op, Refused, Sleep, Unanswered
 from shardq.replies import received
 from shardq.scripts import load
 
@@ -180,7 +180,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
         keys.attempts, keys.cancelled, keys.dead, keys.moved, *state.declared(numbers),
     )  # fmt: skip
-    args = (
+    args: tuple[Argument, ...] = (
         want.count,
         holder,
         round(want.visibility * 1000),
@@ -191,7 +191,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         0 if state.streams <= ALL_DECLARED else max(state.width, min(want.count, state.streams)),
         "" if want.prefer is None else str(want.prefer),
         config.legacy_group or "",
-        ",".join(numbers),
+        *numbers,
     )
     return Call(load("read"), declared, args)
 
