@@ -84,8 +84,8 @@ def test_of_many_streams_those_are_declared_that_come_next() -> None:
     server = Server(reply(hints=b"4,5,4096"), reply())
     drive(read(state, 1), server, clock)
     drive(read(state, 1, prefer=99), server, clock)
-    declared = [call.args[-1] for call in server.reads]
-    assert declared == ["17,3", "4,5,99"]
+    declared = [call.args[10:] for call in server.reads]
+    assert declared == [("17", "3"), ("4", "5", "99")]
 
 
 def test_a_miss_is_followed_by_another_look_at_once() -> None:
