@@ -94,5 +94,6 @@ if #tokens == 0 and not missed then clear_notifications() end
 grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
-local wait = #tokens == 0 and soonest < NEVER and math.max(0, soonest - now) or -1
+local soonest = #tokens == 0 and next_event() or NEVER
+local wait = soonest < NEVER and math.max(0, soonest - now) or -1
 return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints(missed, served, spare), rows}

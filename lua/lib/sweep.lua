@@ -1,7 +1,6 @@
 -- Ended leases and due messages become deliverable again, at most 200 of each in one call.
 -- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
 --- @include lib/never
-local soonest = NEVER
 local function head(index)
   return tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
 end
@@ -30,24 +29,23 @@ local function promote()
     give_back(handle, turn_of(split_handle(handle), hand, streams))
   end
 end
+local function any_due(index)
+  return redis.call('ZCOUNT', index, '-inf', now) > 0
+end
+local paused_until = 0
 local function sweep(expected, hold)
-  local ends, due = head(leases), head(delayed)
-  if math.min(ends, due) <= now then check_types() end
-  if ends <= now and expected ~= '' then
+  local ended, came_due = any_due(leases), any_due(delayed)
+  if ended or came_due then check_types() end
+  if ended and expected ~= '' then
     if now > tonumber(expected) then
       hold = now + visibility
       redis.call('HSET', meta, 'hold', hold)
     end
-    if now >= hold then
-      reap()
-      ends = head(leases)
-    else
-      ends = hold
-    end
+    if now >= hold then reap() else paused_until = hold end
   end
-  if due <= now then
-    promote()
-    due = head(delayed)
-  end
-  soonest = math.min(ends, due)
+  if came_due then promote() end
+end
+-- When the next lease ends or the next message is due.
+local function next_event()
+  return math.min(math.max(head(leases), paused_until), head(delayed))
 end
