@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,6 +17,10 @@ from tests.servers import Cluster, Server, ServerKind, available
 _KINDS: list[ServerKind | None] = [*available()] or [None]  # without any, starting one says what to install
 
 Record = Callable[[str, object], None]
+
+# A run that a shell put into the background ignores SIGINT, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=_KINDS, ids=lambda kind: kind.product if kind else "none")

@@ -64,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = INTERRUPTED
     except (ShardqError, UsageError, Nothing, OSError) as error:
         code = _explained(error, url)
+        if isinstance(error, OSError):
+            _forget_stdout()  # it may be what failed; Python would flush it once more and end with 120
     finally:
         shell.close()
     return code
