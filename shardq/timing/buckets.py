@@ -12,13 +12,16 @@ lock. A dict is so by itself, since entries hash and compare by identity, withou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from shardq.timing.entry import Entry
 
+CLOSED: Final = -(1 << 62)
+"""The `end` of a bucket that takes no entries: before every tick."""
+
 
 class Bucket(Protocol):
-    """What a wheel needs: a container of entries for the ticks from `start` up to `end`. An `end` of -1 closes it."""
+    """What a wheel needs: a container of entries for the ticks from `start` to before `end`; CLOSED ends it."""
 
     start: int
     end: int
@@ -52,7 +55,7 @@ class Opened(dict[int, Bucket]):
         self.kind = kind
 
     def __missing__(self, number: int) -> Bucket:
-        bucket = self[number] = self.kind(number * self.tick, -1)
+        bucket = self[number] = self.kind(number * self.tick, CLOSED)
         return bucket
 
 
@@ -61,7 +64,7 @@ class DictBucket(dict[Entry, bool]):
 
     __slots__ = ("end", "start")
 
-    def __init__(self, start: int = 0, end: int = -1, /) -> None:
+    def __init__(self, start: int = 0, end: int = CLOSED, /) -> None:
         self.start = start
         self.end = end
 

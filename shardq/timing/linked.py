@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import cast
 
-from shardq.timing.buckets import Bucket
+from shardq.timing.buckets import CLOSED, Bucket
 from shardq.timing.entry import Entry
 
 
@@ -39,7 +39,7 @@ class LinkedBucket:
 
     __slots__ = ("_length", "_sentinel", "end", "lock", "start")
 
-    def __init__(self, start: int = 0, end: int = -1, /) -> None:
+    def __init__(self, start: int = 0, end: int = CLOSED, /) -> None:
         self.start = start
         self.end = end
         self.lock = Lock()

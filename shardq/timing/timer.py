@@ -92,7 +92,7 @@ class Timer:
     def _insert(self, entry: Entry, delay: float) -> None:
         now = self._monotonic() - self._zero
         try:
-            due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else int(now * self._rate + _GRAIN)
+            due = int(now * self._rate + _GRAIN) if delay <= 0 else ceil((now + delay) * self._rate - _GRAIN)
         except (TypeError, ValueError, OverflowError):
             raise ConfigError(f"a delay must be a finite number of seconds, not {shown(delay)}") from None
         if self._wheel.insert(entry, due):

@@ -64,13 +64,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import chain
 from threading import Lock
 from typing import Final
 
 from shardq.errors import ConfigError
 from shardq.keys import shown
-from shardq.timing.buckets import Bucket, DictBucket, Opened, Wheel
+from shardq.timing.buckets import CLOSED, Bucket, DictBucket, Opened, Wheel
 from shardq.timing.entry import Entry
 
 DEFAULT_SIZE: Final = 256
@@ -85,7 +84,7 @@ class TimingWheel:
             raise ConfigError(f"a wheel needs an int of at least 2 buckets, not {shown(size)}")
         self.now = now
         self._kind = kind
-        self._closed = self._recent = kind(0, -1)
+        self._closed = self._recent = kind(0, CLOSED)
         self._wheels = [Wheel(1, size, now, self._closed)]
         self._queue: list[tuple[int, int, Bucket]] = []  # expiration, level; no two buckets have both in common
         self._due: list[Bucket] = []  # inserted when already due
@@ -128,7 +127,7 @@ class TimingWheel:
 
     def _overdue(self) -> Bucket:
         if not self._due:
-            self._due.append(self._kind(0, -1))
+            self._due.append(self._kind(0, CLOSED))
         return self._due[0]
 
     def _open(self, due: int) -> tuple[Bucket, bool]:
@@ -160,7 +159,7 @@ class TimingWheel:
     def _close_next(self) -> tuple[int, Bucket]:
         """Take the next bucket to expire out of the delay queue and its wheel; its level, and the bucket."""
         start, level, bucket = heappop(self._queue)
-        bucket.end = -1  # first, so that an insert that comes too late notices
+        bucket.end = CLOSED  # first, so that an insert that comes too late notices
         wheel = self._wheels[level]
         wheel.buckets[wheel.place(start)] = self._closed
         if self._recent is bucket:
@@ -214,7 +213,7 @@ class TimingWheel:
     def next_expiration(self) -> int | None:
         """The tick at which to call `advance` next, None if there is nothing to wait for."""
         with self._lock:
-            if self._due or self._running:
+            if any([*self._running, *self._due]):
                 return self.now
             while self._queue and not self._queue[0][2]:
                 self._retire_next()
@@ -243,9 +242,11 @@ class TimingWheel:
     def clear(self) -> list[Entry]:
         """Take everything out; in the order in which it would have run."""
         with self._lock:
-            buckets = [*self._running, *self._due]
+            due = [*self._running, *self._due]
             self._due.clear()
-            while self._queue:
-                buckets.append(self._close_next()[1])
-        left = [entry for entry in chain.from_iterable(map(list, buckets)) if entry.leave()]
-        return sorted(left, key=lambda entry: entry.due)  # stable, and equal ones share a bucket
+            later = [self._close_next()[1] for _ in range(len(self._queue))]
+        return [*_left(due), *sorted(_left(later), key=lambda entry: entry.due)]  # stable; equal ones share a bucket
+
+
+def _left(buckets: list[Bucket]) -> list[Entry]:
+    return [entry for bucket in buckets for entry in list(bucket) if entry.leave()]
