@@ -125,8 +125,8 @@ def test_an_entry_that_is_moved_while_it_is_cancelled_is_found(leave: Callable[[
 
 def test_insert_and_cancel_take_no_lock(wheel: TimingWheel) -> None:
     """Into buckets that are open, also those that a cascade opened: they work while somebody holds the lock."""
-    runs(wheel, 16)
     wheel.insert(Entry(nothing), 18)
+    runs(wheel, 16)
     wheel.insert(Entry(nothing), 25)
     with wheel._lock:
         for due in (18, 25, 26, 18):
@@ -137,7 +137,9 @@ def test_insert_and_cancel_take_no_lock(wheel: TimingWheel) -> None:
 
 def test_buckets_are_not_kept(wheel: TimingWheel) -> None:
     """A bucket that was large stays large, so it goes when it has been run; a closed one is all that remains."""
-    runs(wheel, 16)
+    wheel.insert(Entry(nothing, ("a",)), 17)
+    wheel.insert(Entry(nothing, ("b",)), 17)
+    runs(wheel, 17)
     gc.collect()
     ours = [each for each in gc.get_referrers(Hooked) if type(each) is Hooked]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -17,13 +16,7 @@ KINDS: list[type[Bucket]] = [DictBucket, LinkedBucket]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-@pytest.fixture(autouse=True)
-def restless() -> Iterator[None]:
-    """Let threads take turns after a few bytecodes instead of after 5 ms."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(usual)
+pytestmark = pytest.mark.usefixtures("restless")
 
 
 def together(work: Callable[[int], None], threads: int) -> None:
