@@ -1,0 +1,207 @@
+"""The purgatory: operations that wait for a condition or for a timeout, watched under keys.
+
+An operation is tried when something happens under one of its keys (`check`). It completes when its condition holds,
+when somebody completes it, or when its timer rings: exactly once, whichever is first, on whatever thread::
+
+    class Fetch(Operation):
+        def ready(self): return log.size >= self.wanted
+        def on_complete(self): self.respond()
+
+    purgatory = Purgatory(timer)
+    purgatory.watch(Fetch(...), keys=["partition-1", "partition-2"], timeout=0.5)
+    purgatory.check("partition-1")      # when something was appended to it
+
+**Nothing is kept of a completed operation.** It leaves the timer and all of its watch lists at once, since a watch list
+is a dict, from which it goes in O(1). Kafka cannot do that with the linked lists of its watchers, so it estimates how
+many completed operations are left in them and purges by a scan. Measured (`benchmarks/timing.py`), the scan costs more
+than removing, and holds up to a thousand operations with all that they refer to (KAFKA-19763: out of memory).
+
+**Exactly once**: the table of pending operations decides. Taking an operation out of it is atomic, and who took it out
+completes it. Hence `len` is exact too.
+
+**No lost wake-up**: an operation is tried, then watched, then tried again; so an event between the first try and the
+watching is seen by the second. One thread tries it at a time; one that finds it busy leaves word, and it is tried
+again.
+
+**No lock is held while an operation's own code runs**, so that may check other keys, complete other operations and take
+locks of its own (KAFKA-3994 was a deadlock of this kind).
+
+Source: Kafka's "Purgatory Redesign Proposal" (Matsuda, 2015) and `DelayedOperationPurgatory`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable
+from threading import Lock
+from typing import Final
+
+from shardq.errors import ConfigError
+from shardq.timing.entry import Entry
+from shardq.timing.timer import Timer
+
+log = logging.getLogger("shardq")
+
+_NOT_WATCHED: Final = "an operation can be watched by one purgatory, once at a time"
+
+
+class Operation(Entry):
+    """What waits. Subclasses say when it is `ready`, and what is to happen then."""
+
+    __slots__ = ("_again", "_purgatory", "_trying")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._purgatory: Purgatory | None = None
+        self._trying = Lock()
+        self._again = False
+
+    def ready(self) -> bool:
+        """Whether the condition holds. Never called by two threads at once; not called again after True."""
+        return False
+
+    def on_complete(self) -> None:
+        """Called once, whether by the condition, by force or by the timeout."""
+
+    def on_expire(self) -> None:
+        """Called after `on_complete` if it was the timeout."""
+
+    def complete(self) -> bool:
+        """Complete by force; whether this call did it. False too if no purgatory watches the operation."""
+        purgatory = self._purgatory
+        return purgatory is not None and purgatory._complete(self)
+
+    def cancel(self) -> bool:
+        """Leave the purgatory uncompleted; whether this call did it."""
+        purgatory = self._purgatory
+        return purgatory is not None and purgatory._take_out(self)
+
+    def _look(self) -> tuple[bool, Exception | None]:
+        """Whether it is ready, or why that cannot be told. The caller has acquired `_trying`."""
+        try:
+            self._again = False
+            return self.ready(), None
+        except Exception as error:  # noqa: BLE001 (raised by the caller, unless it is to look again)
+            return False, error
+        finally:
+            self._trying.release()
+
+    def fire(self) -> None:
+        """The timer's call: the timeout is over."""
+        if self.complete():
+            self.on_expire()
+
+
+class Purgatory:
+    """Operations by the keys they are watched under. Safe across threads; not from finalizers and signal handlers."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._pending: dict[Operation, tuple[Hashable, ...]] = {}
+        self._watchers: dict[Hashable, dict[Operation, None]] = {}
+        self._lock = Lock()  # of the watch lists
+
+    def watch(self, operation: Operation, keys: Iterable[Hashable], timeout: float | None) -> bool:
+        """Try `operation`; if it is not ready, watch it for `timeout` seconds (None: for ever). Whether it is complete.
+
+        An error of its own code comes out here, and the operation is not watched then.
+        """
+        if operation._purgatory is not None:
+            raise ConfigError(_NOT_WATCHED)
+        operation._purgatory = self
+        self._pending[operation] = tuple(keys)
+        try:
+            if self._try(operation):
+                return True
+            self._add_watcher(operation)
+            if self._try(operation):
+                return True
+            if timeout is not None:
+                self._timer.insert(operation, timeout)
+        except BaseException:
+            self._take_out(operation)
+            raise
+        if operation in self._pending:
+            return False
+        operation.leave()  # completed just before it came into the timer
+        return True
+
+    def check(self, key: Hashable, limit: int | None = None) -> int:
+        """Try the operations watched under `key`, the longest waiting first; how many completed by that.
+
+        At most `limit` of them are. The error of one is logged, and the others are tried. Hold no lock that their code
+        could want.
+        """
+        done = 0
+        for operation in self._watched_under(key):
+            if done == limit:
+                break
+            try:
+                done += self._try(operation)
+            except Exception:
+                log.exception("an operation failed when it was tried")
+        return done
+
+    def cancel_for_key(self, key: Hashable) -> list[Operation]:
+        """Take out every operation watched under `key`, uncompleted; those operations."""
+        return [operation for operation in self._watched_under(key) if self._take_out(operation)]
+
+    def __len__(self) -> int:
+        """How many operations wait."""
+        return len(self._pending)
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def watched(self) -> int:
+        """How many places in watch lists are taken: one per waiting operation and key."""
+        with self._lock:
+            return sum(map(len, self._watchers.values()))
+
+    def _watched_under(self, key: Hashable) -> tuple[Operation, ...]:
+        with self._lock:
+            return tuple(self._watchers.get(key, ()))
+
+    def _try(self, operation: Operation) -> bool:
+        """Complete `operation` if it is ready; whether this call did it."""
+        while operation in self._pending:
+            if not operation._trying.acquire(blocking=False):
+                operation._again = True  # somebody's look may be older than what made us come: it must look again ...
+                if operation._trying.locked():
+                    return False
+                continue  # ... unless it was finished before it could see that
+            ready, failure = operation._look()
+            if ready:
+                return self._complete(operation)
+            if not operation._again:
+                if failure:
+                    raise failure
+                return False
+        return False
+
+    def _complete(self, operation: Operation) -> bool:
+        if not self._take_out(operation):
+            return False
+        operation.on_complete()
+        return True
+
+    def _take_out(self, operation: Operation) -> bool:
+        """Forget `operation`; True for the one caller that did."""
+        keys = self._pending.pop(operation, None)
+        if keys is None:
+            return False
+        operation._purgatory = None
+        operation.leave()
+        with self._lock:
+            for key in keys:
+                watchers = self._watchers.get(key)
+                if watchers is not None and watchers.pop(operation, operation) is None and not watchers:
+                    del self._watchers[key]
+        return True
+
+    def _add_watcher(self, operation: Operation) -> None:
+        with self._lock:
+            keys = self._pending.get(operation, ())  # () if it was completed by force meanwhile: then nobody cleans up
+            for key in keys:
+                self._watchers.setdefault(key, {})[operation] = None
