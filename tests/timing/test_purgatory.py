@@ -284,7 +284,7 @@ def test_no_lock_is_held_while_an_operation_runs(purgatory: Purgatory, timer: Ti
 
 @pytest.mark.parametrize("ready", [True, False])
 def test_who_finds_it_busy_leaves_word(purgatory: Purgatory, ready: bool) -> None:
-    """One thread is in the middle of a try when the event comes on another: neither waits, and it is tried once more."""
+    """One thread is in the middle of a try when the event comes on another: neither waits; it is tried once more."""
     inside, go_on = threading.Event(), threading.Event()
 
     class Slow(Wait):
