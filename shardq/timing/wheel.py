@@ -56,7 +56,8 @@ Threads
   entry out, the clock or insert, goes on with it.
 - `cancel` may also be called by a finalizer or a signal handler. `insert` may not: it could wait for its own thread.
 - `advance` is for one thread at a time, and its result is to be used up before the next.
-- `len`, `next_expiration` and `close` may be called by any thread. `len` is exact: one atomic sum while no entry moves.
+- `len`, `next_expiration` and `close` may be called by any thread. `len` is exact, whatever the others do: one sum in C,
+  under the GIL, while no entry moves. (Without a GIL, or with linked lists, it is when they pause.)
 """
 
 from __future__ import annotations
@@ -235,12 +236,7 @@ class TimingWheel:
             return sum(map(len, self._buckets()))
 
     def _buckets(self) -> list[Bucket]:
-        """All buckets, the next to run first."""
-        return [
-            *self._running,
-            *self._due,
-            *(bucket for _, _, bucket in sorted(self._queue, key=lambda item: item[:2])),
-        ]
+        return [*self._running, *self._due, *(bucket for _, _, bucket in self._queue)]
 
     def close(self) -> list[Entry]:
         """Take everything out, in the order in which it would have run; from now on `insert` raises ClosedError.
