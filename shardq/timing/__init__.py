@@ -7,7 +7,7 @@ let a thread or an event loop move it; `purgatory` holds operations that wait fo
 from __future__ import annotations
 
 from shardq.timing.buckets import Bucket, DictBucket
-from shardq.timing.entry import Entry
+from shardq.timing.entry import Callback, Entry
 from shardq.timing.linked import LinkedBucket
 from shardq.timing.loop_timer import LoopTimer
 from shardq.timing.purgatory import Operation, Purgatory
@@ -16,6 +16,7 @@ from shardq.timing.wheel import TimingWheel
 
 __all__ = [
     "Bucket",
+    "Callback",
     "DictBucket",
     "Entry",
     "LinkedBucket",

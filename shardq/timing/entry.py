@@ -15,52 +15,65 @@ class Home(Protocol):
 
 
 class Entry:
-    """A callback that is due at a tick, and its own handle. Subclasses may override `fire`; never `__eq__`, `__hash__`.
+    """What is due at a tick; its own handle. Subclasses say what happens then (`fire`), and leave `__eq__` alone.
 
     `home` is the bucket that holds the entry, None before and after. Whoever takes the entry out of its bucket decides
     between running and cancelling it; there is no other state that could disagree.
     """
 
-    __slots__ = ("args", "callback", "due", "home")
+    __slots__ = ("due", "home")
 
-    def __init__(self, callback: Callable[..., object] | None = None, args: tuple[Any, ...] = ()) -> None:
-        self.callback: Any = callback
-        self.args = args
+    def __init__(self) -> None:
         self.due = 0
         self.home: Home | None = None
 
     def fire(self) -> None:
         """Run. The timer calls this once, after it took the entry out of its bucket."""
-        args = self.args
-        if args:
-            self.callback(*args)
-        else:  # in CPython a call without a star is a third of the work
-            self.callback()
+        raise NotImplementedError
+
+    def leave(self) -> bool:
+        """Whether this call took the entry out before it ran; it can be inserted again.
+
+        Any thread, callback, finalizer or signal handler may call it: it takes no lock (but in linked buckets).
+        """
+        while (home := self.home) is not None:
+            if home.pop(self, False):
+                self.home = None
+                return True
+            if self.home is home:  # not moved to another bucket meanwhile: taken out to run, or by another call of this
+                break
+        return False
 
     def cancel(self) -> bool:
-        """Whether this call kept the entry from running; False if it ran, runs, or was cancelled.
+        """Whether this call kept the entry from running; False if it ran, runs, or was cancelled."""
+        return self.leave()
 
-        Any thread, callback, finalizer or signal handler may call it: it takes no lock (but in linked buckets). What a
-        cancelled entry referred to is released at once.
-        """
+    @property
+    def pending(self) -> bool:
+        """Whether the entry waits to run."""
+        return self.home is not None
+
+
+class Callback(Entry):
+    """An entry that calls `callback(*args)`: what `Timer.call_later` returns."""
+
+    __slots__ = ("args", "callback")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...] = ()) -> None:
+        super().__init__()
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+
+    def fire(self) -> None:
+        """Call."""
+        if self.callback is not None:
+            self.callback(*self.args)
+
+    def cancel(self) -> bool:
+        """Whether this call kept the callback from being called; then callback and arguments are released at once."""
         home = self.home
         if home is not None and (home.pop(self, False) or self.leave()):
             self.home = self.callback = None
             self.args = ()
             return True
         return False
-
-    def leave(self) -> bool:
-        """As `cancel`, but the entry keeps its callback and can be inserted again."""
-        while (home := self.home) is not None:
-            if home.pop(self, False):
-                self.home = None
-                return True
-            if self.home is home:  # not moved to another bucket meanwhile: taken out to run, or by another cancel
-                break
-        return False
-
-    @property
-    def pending(self) -> bool:
-        """Whether the entry waits to run."""
-        return self.home is not None

@@ -50,11 +50,12 @@ class Operation(Entry):
 
     __slots__ = ("_again", "_purgatory", "_trying")
 
+    _again: bool  # set by whoever finds somebody else trying
+
     def __init__(self) -> None:
-        super().__init__()
+        self.home = None
         self._purgatory: Purgatory | None = None
         self._trying = Lock()
-        self._again = False
 
     def ready(self) -> bool:
         """Whether the condition holds. Never called by two threads at once; not called again after True."""
@@ -69,22 +70,15 @@ class Operation(Entry):
     def complete(self) -> bool:
         """Complete by force; whether this call did it. False too if no purgatory watches the operation."""
         purgatory = self._purgatory
-        return purgatory is not None and purgatory._complete(self)
+        if purgatory is None or not purgatory._take_out(self):
+            return False
+        self.on_complete()
+        return True
 
     def cancel(self) -> bool:
         """Leave the purgatory uncompleted; whether this call did it."""
         purgatory = self._purgatory
         return purgatory is not None and purgatory._take_out(self)
-
-    def _look(self) -> tuple[bool, Exception | None]:
-        """Whether it is ready, or why that cannot be told. The caller has acquired `_trying`."""
-        try:
-            self._again = False
-            return self.ready(), None
-        except Exception as error:  # noqa: BLE001 (raised by the caller, unless it is to look again)
-            return False, error
-        finally:
-            self._trying.release()
 
     def fire(self) -> None:
         """The timer's call: the timeout is over."""
@@ -109,11 +103,11 @@ class Purgatory:
         if operation._purgatory is not None:
             raise ConfigError(_NOT_WATCHED)
         operation._purgatory = self
-        self._pending[operation] = tuple(keys)
+        self._pending[operation] = keys = tuple(keys)
         try:
-            if self._try(operation):
+            if operation.ready() and operation.complete():  # nobody else can try it yet
                 return True
-            self._add_watcher(operation)
+            self._add_watcher(operation, keys)
             if self._try(operation):
                 return True
             if timeout is not None:
@@ -166,25 +160,26 @@ class Purgatory:
     def _try(self, operation: Operation) -> bool:
         """Complete `operation` if it is ready; whether this call did it."""
         while operation in self._pending:
-            if not operation._trying.acquire(blocking=False):
+            if not operation._trying.acquire(False):
                 operation._again = True  # somebody's look may be older than what made us come: it must look again ...
                 if operation._trying.locked():
                     return False
                 continue  # ... unless it was finished before it could see that
-            ready, failure = operation._look()
+            ready, failure = False, None
+            try:
+                operation._again = False
+                ready = operation.ready()
+            except Exception as error:  # noqa: BLE001 (raised below, unless it is to look again)
+                failure = error
+            finally:
+                operation._trying.release()
             if ready:
-                return self._complete(operation)
+                return operation.complete()
             if not operation._again:
                 if failure:
                     raise failure
                 return False
         return False
-
-    def _complete(self, operation: Operation) -> bool:
-        if not self._take_out(operation):
-            return False
-        operation.on_complete()
-        return True
 
     def _take_out(self, operation: Operation) -> bool:
         """Forget `operation`; True for the one caller that did."""
@@ -196,12 +191,17 @@ class Purgatory:
         with self._lock:
             for key in keys:
                 watchers = self._watchers.get(key)
-                if watchers is not None and watchers.pop(operation, operation) is None and not watchers:
+                if watchers is not None and watchers.pop(operation, True) is None and not watchers:
                     del self._watchers[key]
         return True
 
-    def _add_watcher(self, operation: Operation) -> None:
+    def _add_watcher(self, operation: Operation, keys: tuple[Hashable, ...]) -> None:
         with self._lock:
-            keys = self._pending.get(operation, ())  # () if it was completed by force meanwhile: then nobody cleans up
+            if operation not in self._pending:
+                return  # completed by force meanwhile: nobody would take it out again
             for key in keys:
-                self._watchers.setdefault(key, {})[operation] = None
+                watchers = self._watchers.get(key)
+                if watchers is None:
+                    self._watchers[key] = {operation: None}
+                else:
+                    watchers[operation] = None

@@ -21,10 +21,10 @@ from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
 from shardq.clock import Clock, SystemClock
-from shardq.errors import ClosedError, ConfigError
+from shardq.errors import ConfigError
 from shardq.keys import shown
 from shardq.timing.buckets import Bucket, DictBucket
-from shardq.timing.entry import Entry
+from shardq.timing.entry import Callback, Entry
 from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 
 log = logging.getLogger("shardq")
@@ -33,7 +33,20 @@ LONGEST_WAIT: Final = 60.0
 """Seconds: a thread's wait does not count the time that the machine slept, so it is cut into pieces."""
 
 _GRAIN: Final = 1e-6  # of a tick: 1 ns at 1 ms. Sums of floats miss whole ticks by less, and no clock is finer.
+_FAILED: Final = "a callback of the timer failed"
+_BAD_DELAY: Final = (TypeError, ValueError, OverflowError)
 _new = object.__new__  # half the cost of a class with __init__, in the one place where it counts
+
+
+def _refusal(delay: object) -> ConfigError:
+    return ConfigError(f"a delay must be a finite number of seconds, not {shown(delay)}")
+
+
+def _run(entry: Entry) -> None:
+    try:
+        entry.fire()
+    except Exception:
+        log.exception(_FAILED)
 
 
 class Settings(TypedDict, total=False):
@@ -72,59 +85,54 @@ class Timer:
         self._zero = self._monotonic()  # ticks count from here, which keeps the numbers small
         self._wheel = TimingWheel(self._size, kind=self._kind)
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Entry:
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` in `delay` seconds, at once if that is not above 0. The entry can be cancelled."""
-        entry = _new(Entry)
+        entry = _new(Callback)
         entry.callback = callback
         entry.args = args
-        self._insert(entry, delay)
+        try:  # `insert` written out for the usual case: its calls would be a fifth of the whole
+            now = self._monotonic() - self._zero
+            due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
+        except _BAD_DELAY:
+            raise _refusal(delay) from None
+        if self._wheel.insert(entry, due):
+            self._wake()
         return entry
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Entry:
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` when the clock's `monotonic` is `when`."""
         return self.call_later(when - self._monotonic(), callback, *args)
 
     def insert(self, entry: Entry, delay: float) -> None:
         """Have `entry` fire in `delay` seconds; if it is pending, then instead of when it was to."""
-        entry.leave()
-        self._insert(entry, delay)
-
-    def _insert(self, entry: Entry, delay: float) -> None:
-        now = self._monotonic() - self._zero
+        if entry.home is not None:
+            entry.leave()
         try:
-            due = int(now * self._rate + _GRAIN) if delay <= 0 else ceil((now + delay) * self._rate - _GRAIN)
-        except (TypeError, ValueError, OverflowError):
-            raise ConfigError(f"a delay must be a finite number of seconds, not {shown(delay)}") from None
+            due = self._due(self._monotonic() - self._zero, delay)
+        except _BAD_DELAY:
+            raise _refusal(delay) from None
         if self._wheel.insert(entry, due):
             self._wake()
-        if self._closed and entry.cancel():
-            raise ClosedError("the timer is closed: make a new one")
+
+    def _due(self, now: float, delay: float) -> int:
+        return int(now * self._rate + _GRAIN) if delay <= 0 else ceil((now + delay) * self._rate - _GRAIN)
 
     def run_due(self) -> float | None:
         """Run what is due, in order; seconds until the next look, None if nothing is pending."""
         execute = self._execute
         for entry in self._wheel.advance(int((self._monotonic() - self._zero) * self._rate + _GRAIN)):
-            if execute is None:
-                self._run(entry)
-            else:
-                self._hand_on(execute, entry)
+            try:
+                if execute is None:
+                    entry.fire()
+                else:
+                    execute(_run, entry)
+            except Exception:
+                log.exception(_FAILED)
         return self._pause()
 
     def _pause(self) -> float | None:
         next_tick = self._wheel.next_expiration()
         return None if next_tick is None else max(0.0, self._zero + next_tick * self.tick - self._monotonic())
-
-    def _run(self, entry: Entry) -> None:
-        try:
-            entry.fire()
-        except Exception:
-            log.exception("a callback of the timer failed")
-
-    def _hand_on(self, execute: Callable[..., object], entry: Entry) -> None:
-        try:
-            execute(self._run, entry)
-        except Exception:
-            log.exception("a callback of the timer could not be handed on")
 
     def _wake(self) -> None:
         """Something is due sooner than what the clock waits for."""
@@ -139,7 +147,7 @@ class Timer:
     def close(self) -> list[Entry]:
         """Stop for good; the entries that were pending, in order. They will not run."""
         self._closed = True
-        return self._wheel.clear()
+        return self._wheel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -190,7 +198,7 @@ class ThreadTimer(Timer):
             try:
                 pause = self.run_due()
             except BaseException:  # a callback that wants to end its thread must not end everybody's timers
-                log.exception("a callback of the timer failed")
+                log.exception(_FAILED)
                 continue
             if not self._closed:
                 self._wait(self._alarm, None if pause is None else min(pause, LONGEST_WAIT))

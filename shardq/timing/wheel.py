@@ -56,7 +56,8 @@ Threads
   entry out, the clock or insert, goes on with it.
 - `cancel` may also be called by a finalizer or a signal handler. `insert` may not: it could wait for its own thread.
 - `advance` is for one thread at a time, and its result is to be used up before the next.
-- `len`, `next_expiration` and `clear` may be called by any thread. `len` is exact: one atomic sum while no entry moves.
+- `len`, `next_expiration` and `close` may be called by any thread. `len` is exact, whatever the others do: one sum in
+  C, under the GIL, while no entry moves. (Without a GIL, or with linked lists, it is when they pause.)
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ from heapq import heappop, heappush
 from threading import Lock
 from typing import Final
 
-from shardq.errors import ConfigError
+from shardq.errors import ClosedError, ConfigError
 from shardq.keys import shown
 from shardq.timing.buckets import CLOSED, Bucket, DictBucket, Opened, Wheel
 from shardq.timing.entry import Entry
@@ -90,6 +91,7 @@ class TimingWheel:
         self._due: list[Bucket] = []  # inserted when already due
         self._running: deque[Bucket] = deque()  # fallen due, and not run to the end yet
         self._lock = Lock()
+        self._over = False
 
     def insert(self, entry: Entry, due: int) -> bool:
         """Hold `entry`, which no wheel holds now, until the tick `due`; whether that made `next_expiration` earlier."""
@@ -117,6 +119,8 @@ class TimingWheel:
 
     def _insert_locked(self, entry: Entry) -> bool:
         with self._lock:
+            if self._over:
+                raise ClosedError("the timer is closed: make a new one")
             if entry.due <= self.now:
                 bucket, sooner = self._overdue(), True
             else:
@@ -232,16 +236,15 @@ class TimingWheel:
             return sum(map(len, self._buckets()))
 
     def _buckets(self) -> list[Bucket]:
-        """All buckets, the next to run first."""
-        return [
-            *self._running,
-            *self._due,
-            *(bucket for _, _, bucket in sorted(self._queue, key=lambda item: item[:2])),
-        ]
+        return [*self._running, *self._due, *(bucket for _, _, bucket in self._queue)]
 
-    def clear(self) -> list[Entry]:
-        """Take everything out; in the order in which it would have run."""
+    def close(self) -> list[Entry]:
+        """Take everything out, in the order in which it would have run; from now on `insert` raises ClosedError.
+
+        No bucket is open then, so an insert that comes in between is noticed by the same second look as always.
+        """
         with self._lock:
+            self._over = True
             due = [*self._running, *self._due]
             self._due.clear()
             later = [self._close_next()[1] for _ in range(len(self._queue))]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardq.timing import DictBucket, Entry, TimingWheel
+from shardq.timing import Callback, DictBucket, Entry, TimingWheel
+from tests.timing.names import names
 
 
 def nothing() -> None:
@@ -46,13 +47,13 @@ def at(moment: str, hook: Callable[[], object]) -> None:
 def wheel() -> TimingWheel:
     """With an open bucket at 2 and one at 16 to 19."""
     made = TimingWheel(4, kind=Hooked)
-    made.insert(Entry(nothing, ("two",)), 2)
-    made.insert(Entry(nothing, ("sixteen",)), 16)
+    made.insert(Callback(nothing, ("two",)), 2)
+    made.insert(Callback(nothing, ("sixteen",)), 16)
     return made
 
 
 def runs(wheel: TimingWheel, until: int) -> list[object]:
-    return [each.args[0] for each in wheel.advance(until)]
+    return names(wheel.advance(until))
 
 
 @pytest.mark.parametrize("moment", ["before_store", "after_store"])
@@ -60,7 +61,7 @@ def test_the_clock_overtakes_an_insert(wheel: TimingWheel, moment: str) -> None:
     """It closes and drains the bucket between the choice of it and the second look: the entry runs, once."""
     seen: list[object] = []
     at(moment, lambda: seen.extend(runs(wheel, 5)))
-    wheel.insert(Entry(nothing, ("late",)), 2)
+    wheel.insert(Callback(nothing, ("late",)), 2)
 
     assert seen == (["two", "late"] if moment == "after_store" else ["two"])
     seen += runs(wheel, 6)
@@ -72,7 +73,7 @@ def test_the_clock_overtakes_an_insert(wheel: TimingWheel, moment: str) -> None:
 def test_a_cascade_overtakes_an_insert(wheel: TimingWheel, moment: str) -> None:
     """The bucket went to the wheel below, with the entry or without: it runs at its tick."""
     at(moment, lambda: runs(wheel, 17))
-    wheel.insert(Entry(nothing, ("late",)), 18)
+    wheel.insert(Callback(nothing, ("late",)), 18)
 
     assert len(wheel) == 1
     assert runs(wheel, 17) == []
@@ -83,10 +84,10 @@ def test_an_insert_overtakes_the_retirement_of_an_empty_bucket() -> None:
     """Found empty, filled, closed: it is opened again with what came."""
     wheel = TimingWheel(4, kind=Hooked)
     for due in (2, 20):
-        gone = Entry(nothing)
+        gone = Callback(nothing)
         wheel.insert(gone, due)
         gone.cancel()
-    at("after_look", lambda: wheel.insert(Entry(nothing, ("quick",)), 2))
+    at("after_look", lambda: wheel.insert(Callback(nothing, ("quick",)), 2))
 
     assert wheel.next_expiration() == 2
     assert runs(wheel, 2) == ["quick"]
@@ -96,7 +97,7 @@ def test_an_insert_overtakes_the_retirement_of_an_empty_bucket() -> None:
 @pytest.mark.parametrize("moment", ["before_store", "after_store"])
 def test_a_cancel_in_the_middle_of_a_move(wheel: TimingWheel, moment: str) -> None:
     """Before the entry is in its new bucket, or in both: cancelled is cancelled."""
-    own = Entry(nothing, ("own",))
+    own = Callback(nothing, ("own",))
     wheel.insert(own, 17)
     first = next(iter(wheel._queue[1][2]))
     first.cancel()  # so that `own` is the first to be moved
@@ -107,10 +108,10 @@ def test_a_cancel_in_the_middle_of_a_move(wheel: TimingWheel, moment: str) -> No
     assert (won, own.pending, own.cancel(), len(wheel)) == ([True], False, False, 0)
 
 
-@pytest.mark.parametrize("leave", [Entry.cancel, Entry.leave])
+@pytest.mark.parametrize("leave", [Callback.cancel, Entry.leave])
 def test_an_entry_that_is_moved_while_it_is_cancelled_is_found(leave: Callable[[Entry], bool]) -> None:
     """The cancel looks into the old bucket just when the move is over: it looks into the new one."""
-    entry, new = Entry(nothing), DictBucket()
+    entry, new = Callback(nothing), DictBucket()
 
     class Old:
         def pop(self, entry: Entry, missing: bool, /) -> bool:
@@ -125,20 +126,20 @@ def test_an_entry_that_is_moved_while_it_is_cancelled_is_found(leave: Callable[[
 
 def test_insert_and_cancel_take_no_lock(wheel: TimingWheel) -> None:
     """Into buckets that are open, also those that a cascade opened: they work while somebody holds the lock."""
-    wheel.insert(Entry(nothing), 18)
+    wheel.insert(Callback(nothing), 18)
     runs(wheel, 16)
-    wheel.insert(Entry(nothing), 25)
+    wheel.insert(Callback(nothing), 25)
     with wheel._lock:
         for due in (18, 25, 26, 18):
-            entry = Entry(nothing)
+            entry = Callback(nothing)
             wheel.insert(entry, due)
             assert entry.cancel()
 
 
 def test_buckets_are_not_kept(wheel: TimingWheel) -> None:
     """A bucket that was large stays large, so it goes when it has been run; a closed one is all that remains."""
-    wheel.insert(Entry(nothing, ("a",)), 17)
-    wheel.insert(Entry(nothing, ("b",)), 17)
+    wheel.insert(Callback(nothing, ("a",)), 17)
+    wheel.insert(Callback(nothing, ("b",)), 17)
     runs(wheel, 17)
     gc.collect()
     ours = [each for each in gc.get_referrers(Hooked) if type(each) is Hooked]

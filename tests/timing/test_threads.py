@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from shardq.timing import Bucket, DictBucket, Entry, LinkedBucket, ThreadTimer, TimingWheel
+from shardq.timing import Bucket, Callback, DictBucket, Entry, LinkedBucket, ThreadTimer, TimingWheel
+from tests.timing.names import name, names
 from tests.waiting import eventually
 
 KINDS: list[type[Bucket]] = [DictBucket, LinkedBucket]
@@ -51,12 +52,12 @@ def test_adders_and_cancellers_race_the_clock(kind: type[Bucket], rng: Random) -
         while not stop.is_set():
             for entry in wheel.advance(wheel.now + 1):
                 assert entry.due <= wheel.now
-                ran[entry.args[0]] += 1
+                ran[name(entry)] += 1
 
     def work(number: int) -> None:
         random, mine = Random(seeds[number]), []
         for at in range(each):
-            entry = Entry(print, (number * each + at,))
+            entry = Callback(print, (number * each + at,))
             wheel.insert(entry, wheel.now + random.randrange(-2, 90))
             mine.append(entry)
             if random.random() < 0.5:
@@ -78,30 +79,29 @@ def test_adders_and_cancellers_race_the_clock(kind: type[Bucket], rng: Random) -
     assert (len(wheel), wheel.next_expiration()) == (0, None)
 
 
+def cancel_all(start: threading.Barrier, entries: list[Callback], won: list[int]) -> None:
+    start.wait()
+    won += [at for at, entry in enumerate(entries) if entry.cancel()]
+
+
 @each_kind
 def test_a_cancel_and_the_clock_never_both_win(kind: type[Bucket]) -> None:
     """Four threads cancel the same entries just when they cascade and fall due: one winner for each."""
     rounds, per_round = 60, 50
     for _ in range(rounds):
         wheel, start = TimingWheel(3, kind=kind), threading.Barrier(5)
-        entries = [Entry(print, (number,)) for number in range(per_round)]
+        entries = [Callback(print, (number,)) for number in range(per_round)]
         for number, entry in enumerate(entries):
             wheel.insert(entry, 27 + number % 5)
         winners: Counter[int] = Counter()
         wins: list[list[int]] = [[] for _ in range(5)]
 
-        def cancel(
-            number: int, start: threading.Barrier = start, entries: list[Entry] = entries, wins: list[list[int]] = wins
-        ) -> None:
-            start.wait()
-            wins[number] += [at for at, entry in enumerate(entries) if entry.cancel()]
-
-        threads = [threading.Thread(target=cancel, args=(number,)) for number in range(4)]
+        threads = [threading.Thread(target=cancel_all, args=(start, entries, wins[number])) for number in range(4)]
         for thread in threads:
             thread.start()
         start.wait()
         for now in range(40):
-            wins[4] += [entries.index(entry) for entry in wheel.advance(now)]
+            wins[4] += names(wheel.advance(now))
         for thread in threads:
             thread.join()
         for won in wins:
@@ -124,7 +124,7 @@ def test_the_count_is_exact_at_any_moment() -> None:
             while not stop.is_set():
                 list(wheel.advance(wheel.now + 1))
         else:
-            entries = [Entry(print) for _ in range(100)]
+            entries = [Callback(print) for _ in range(100)]
             for entry in entries:
                 wheel.insert(entry, 10**9)
             ready.wait()

@@ -14,8 +14,9 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.errors import ClosedError, ConfigError
 from shardq.testing import ManualClock
-from shardq.timing import Entry, LoopTimer, ThreadTimer, Timer
+from shardq.timing import Callback, Entry, LoopTimer, ThreadTimer, Timer
 from shardq.timing.timer import LONGEST_WAIT
+from tests.timing.names import names
 from tests.waiting import eventually
 
 
@@ -114,7 +115,7 @@ def test_whole_ticks_are_met_whatever_floats_make_of_them(start: float, delay: f
 def test_an_entry_inserted_again_replaces_itself(timer: Timer, clock: ManualClock) -> None:
     """Whether it is pending or has run, it runs at the new time only, with its callback."""
     seen: list[float] = []
-    entry = Entry(lambda: seen.append(clock.monotonic()))
+    entry = Callback(lambda: seen.append(clock.monotonic()))
     timer.insert(entry, 1)
     timer.insert(entry, 3)
     assert len(timer) == 1
@@ -210,7 +211,7 @@ def test_close_returns_what_was_pending(timer: Timer, clock: ManualClock) -> Non
     timer.run_due()
     left = timer.close()
 
-    assert [entry.args[0] for entry in left] == [2, 3]
+    assert names(left) == [2, 3]
     assert not any(entry.pending for entry in left)
     with pytest.raises(ClosedError):
         timer.call_later(1, seen.append, 4)

@@ -12,26 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.errors import ConfigError
-from shardq.timing import Bucket, DictBucket, Entry, LinkedBucket, TimingWheel
+from shardq.errors import ClosedError, ConfigError
+from shardq.timing import Bucket, Callback, DictBucket, Entry, LinkedBucket, TimingWheel
 from shardq.timing.buckets import CLOSED
+from tests.timing.names import name, names
 
 KINDS: list[type[Bucket]] = [DictBucket, LinkedBucket]
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-def entry(name: object = None) -> Entry:
-    return Entry(lambda: None, (name,))
+def entry(name: object = None) -> Callback:
+    return Callback(lambda: None, (name,))
 
 
-def names(entries: object) -> list[object]:
-    return [each.args[0] for each in entries]  # type: ignore[attr-defined]
-
-
-def fill(wheel: TimingWheel, dues: dict[str, int]) -> dict[str, Entry]:
-    entries = {name: entry(name) for name in dues}
-    for name, due in dues.items():
-        wheel.insert(entries[name], due)
+def fill(wheel: TimingWheel, dues: dict[str, int]) -> dict[str, Callback]:
+    entries = {each: entry(each) for each in dues}
+    for each, due in dues.items():
+        wheel.insert(entries[each], due)
     return entries
 
 
@@ -192,7 +189,7 @@ def test_entries_may_be_inserted_while_others_are_handed_over(kind: type[Bucket]
     seen = []
     for due in wheel.advance(3):
         seen += names([due])
-        wheel.insert(entry(f"{due.args[0]}+"), 3)
+        wheel.insert(entry(f"{name(due)}+"), 3)
 
     assert seen == ["a", "b"]
     assert wheel.next_expiration() == 3
@@ -274,19 +271,23 @@ def test_insert_says_when_the_next_look_is_earlier(kind: type[Bucket]) -> None:
 
 
 @each_kind
-def test_clear_takes_everything_out_in_order(kind: type[Bucket]) -> None:
-    """What was handed over is not among it; the rest is, callbacks included, and the wheel goes on working."""
+def test_close_takes_everything_out_in_order(kind: type[Bucket]) -> None:
+    """What was handed over is not among it; the rest is, and can go into another wheel; nothing new comes in."""
     wheel = TimingWheel(3, kind=kind)
     fill(wheel, {"late": 100, "a": 2, "b": 2, "c": 4, "d": 13})
     next(wheel.advance(2))
     wheel.insert(entry("now"), 1)
 
-    left = wheel.clear()
+    left = wheel.close()
     assert names(left) == ["b", "now", "c", "d", "late"]
     assert not any(each.cancel() for each in left)
     assert (len(wheel), wheel.next_expiration()) == (0, None)
-    wheel.insert(left[0], 5)
-    assert names(wheel.advance(5)) == ["b"]
+    for due in (1, 5, 100):
+        with pytest.raises(ClosedError):
+            wheel.insert(entry(), due)
+    other = TimingWheel(3, kind=kind)
+    other.insert(left[0], 5)
+    assert names(other.advance(5)) == ["b"]
 
 
 @each_kind
@@ -298,7 +299,7 @@ def test_a_cancelled_entry_holds_nothing(kind: type[Bucket]) -> None:
 
     wheel, payload = TimingWheel(kind=kind), Payload()
     held = weakref.ref(payload)
-    own = Entry(lambda: None, (payload,))
+    own = Callback(lambda: None, (payload,))
     wheel.insert(own, 1000)
     del payload
     gc.disable()
@@ -321,9 +322,9 @@ def test_no_entry_is_left_for_the_garbage_collector(kind: type[Bucket]) -> None:
     before = alive()
     try:
         for due in range(1, 200):
-            wheel.insert(Entry(print), due)
-            Entry(print).cancel()
-            gone = Entry(print)
+            wheel.insert(Callback(print), due)
+            Callback(print).cancel()
+            gone = Callback(print)
             wheel.insert(gone, due)
             gone.cancel()
         del gone
@@ -416,8 +417,8 @@ class Both:
         now = self.oracle.now = self.wheel.now + by
         born = len(self.entries)
         for each in self.wheel.advance(now):
-            assert each.args[0] == self.oracle.pop()
-            self.run(each.args[0])
+            assert name(each) == self.oracle.pop()
+            self.run(name(each))
         late = list(
             iter(self.oracle.pop, None)
         )  # what was inserted meanwhile, for now or before, waits for the next call
@@ -464,4 +465,4 @@ def test_the_wheel_does_what_a_heap_does(
         assert (wheel.next_expiration() is None) == (not oracle.alive)
 
     expected = [number for _, _, number in sorted(oracle.heap) if number in oracle.alive]
-    assert names(wheel.clear()) == expected
+    assert names(wheel.close()) == expected
