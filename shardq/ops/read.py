@@ -19,6 +19,7 @@ from shardq.scripts import load
 
 MAX_COUNT = 1000
 ALL_DECLARED = 8
+RECOVER_PAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +150,20 @@ def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any
         yield Sleep(pause_after(tries))
 
 
-def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
+def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     """Give back the leases of a look whose reply was lost."""
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
     )  # fmt: skip
-    call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
-    return (yield from persist(lambda _: call, until, state.clock))
+    last, page = "", RECOVER_PAGE
+    while True:
+        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last))
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == last else RECOVER_PAGE
+        last = reply.decode()
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
