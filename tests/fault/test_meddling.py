@@ -32,3 +32,24 @@ def test_a_stream_that_was_emptied_by_hand_and_shrunk_away_stops_no_reader(
     assert queue.read().payload == "next"
     stats = queue.stats()
     assert (stats.backlog, stats.in_flight, stats.vanished) == (0, 1, 4 * streams)
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_readers_go_on_though_thousands_of_streams_were_emptied_by_hand(
+    server: Server, queue_name: str, count: int
+) -> None:
+    """More than one call may look at, and more than one HSET of Lua's can note."""
+    with Client.from_url(server.url) as client, server.client() as plain:
+        queue = client.queue(queue_name, streams=2500, streams_per_shard=4)
+        queue.write_many([("lost", f"tenant-{n}") for n in range(3000)])
+        assert sum(1 for length in queue.stats().streams if length) > 2000
+        with plain.pipeline(transaction=False) as pipe:
+            for number in range(2500):
+                pipe.xtrim(queue.state.keys.stream(number), maxlen=0)
+            pipe.execute()
+        queue.state.width = 2500  # as of a reader that missed often
+        assert queue.read_many(count) == []
+        stats = queue.stats()
+        assert (stats.backlog, stats.vanished, sum(stats.streams)) == (0, 3000, 0)
+        queue.write("next", shard_key="t")
+        assert queue.read().payload == "next"
