@@ -172,12 +172,12 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     until = state.until(timeout)
     yield from opened(state, until)
     keys = state.keys
-    body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
+    body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
         keys.moved, keys.leases,
     )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
+    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
     maybe_done = False
 
     def make(repeated: bool) -> Call:
