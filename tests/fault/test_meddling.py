@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from shardq import Client, Empty
+from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.servers import Server
 from tests.waiting import eventually
@@ -53,3 +54,32 @@ def test_readers_go_on_though_thousands_of_streams_were_emptied_by_hand(
         assert (stats.backlog, stats.vanished, sum(stats.streams)) == (0, 3000, 0)
         queue.write("next", shard_key="t")
         assert queue.read().payload == "next"
+
+
+def test_a_message_is_cancelled_in_flight_though_others_wrote_to_its_stream(
+    server: Server, open_client: Open, queue_name: str
+) -> None:
+    """Their entries are numbered from 0, so the number alone does not tell what was handed out before."""
+    queue = open_client(server.url).queue(queue_name, streams=1)
+    ids = queue.write_many([(str(n), "t") for n in range(3)])
+    with server.client() as plain:
+        _foreign(plain, queue.state.keys.stream(0))
+        deliveries = queue.read_many(9)
+        assert len(deliveries) == 4
+        assert queue.cancel(ids[1]) == "in flight"
+        assert [each.message_id for each in queue.ack_many(deliveries)] == [ids[1]]
+        assert take(plain, queue.state.keys).problems() == []
+
+
+def _foreign(plain: redis.Redis, stream: str, count: int = 1) -> None:
+    """Entries of somebody else, in a millisecond of their own."""
+    last = plain.xinfo_stream(stream)["last-generated-id"]
+    ms = int(last.partition(b"-")[0])
+    for n in range(count):
+        plain.xadd(stream, {"odd": str(n)}, id=f"{ms + 1}-{n}")
+    eventually(lambda: _server_ms(plain) > ms + 1)
+
+
+def _server_ms(plain: redis.Redis) -> int:
+    seconds, micros = plain.time()
+    return int(seconds) * 1000 + int(micros) // 1000
