@@ -112,6 +112,40 @@ def test_purging_counts_what_is_there_though_others_added_and_deleted(
         assert len(queue.read_many(9)) == 2
 
 
+RUBBISH: list[dict[str | bytes, str | bytes]] = [
+    {"k": "1"},
+    {"k": "t", "b": "x"},
+    {"k": "t", "long": "x", "m": " c" + "9" * 400},
+    {"k": "t", "b": "x", "m": " ifoo c5 t99999999999999999999"},
+    {"k": "t", "b": "x", "m": " i" + "9" * 30 + "-1-1 c-1 x"},
+    {b"k": b"\xff", b"\xff": b"\xff", b"m": b"\xff", b"h": b"\xff"},
+    {f"field {n}": str(n) for n in range(200)},
+]
+
+
+@pytest.mark.parametrize("fields", RUBBISH, ids=lambda fields: str(len(fields)))
+def test_any_entry_can_be_delivered_rejected_listed_redriven_and_acked(
+    server: Server, open_client: Open, queue_name: str, fields: dict[str | bytes, str | bytes]
+) -> None:
+    queue = open_client(server.url).queue(queue_name, streams=1)
+    with server.client() as plain:
+        queue.write("before", shard_key="t")
+        plain.xadd(queue.state.keys.stream(0), fields, id=f"{_server_ms(plain) + 1}-0")
+        plain.xadd(queue.state.keys.dead, fields)
+        first, second = queue.read_many(9)
+        second.nack(error="once")
+        (again,) = queue.read_many(9)
+        again.reject("rubbish")
+        first.reject("rubbish")
+        letters = queue.dead()
+        assert [letter.reason for letter in letters] == ["", "rubbish", "rubbish"]
+        assert queue.redrive(letters) == 2
+        found = queue.read_many(9)
+        assert {each.message_id for each in found} == {first.message_id, second.message_id}
+        assert queue.ack_many(found) == []
+        assert (queue.len(), take(plain, queue.state.keys).problems()) == (0, [])
+
+
 def _foreign(plain: redis.Redis, stream: str, count: int = 1) -> None:
     """Entries of somebody else, in a millisecond of their own."""
     last = plain.xinfo_stream(stream)["last-generated-id"]
