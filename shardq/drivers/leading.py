@@ -22,6 +22,9 @@ from shardq.timing import Purgatory, Timer
 SOON: Final = 0.001
 LATER: Final = 0.05
 
+CLOSED: Final = (AttributeError, TypeError, ValueError)
+"""What redis-py stumbles into when another thread closes the connection meanwhile."""
+
 
 class Sender(Protocol):
     """What is needed of the driver."""
@@ -52,7 +55,7 @@ class Line:
                 if not self._connection.can_read(seconds):
                     return False
                 self.answers.append(answer(self._connection))
-        except LOST as error:
+        except (*LOST, *CLOSED) as error:
             self.drop()
             raise unanswered(error) from error
         except BaseException:
