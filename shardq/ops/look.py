@@ -13,7 +13,7 @@ from shardq.ops.persist import persist
 from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Asked, Want
-from shardq.replies import received
+from shardq.replies import deliveries
 from shardq.scripts import load
 
 ALL_DECLARED = 8
@@ -68,8 +68,7 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
     now_ms = int(reply[1])
     state.seen = ServerTime(now_ms, granted)
     state.hints = _hints(reply[4])
-    deadline = believed_until(granted, look.visibility)
-    rows = [received(row, look.holder, now_ms, deadline) for row in reply[5]]
+    rows = deliveries(reply, look.holder, believed_until(granted, look.visibility))
     moved = reply[2].decode() != state.epoch
     if moved:
         state.epoch = ""
@@ -104,7 +103,7 @@ def _hints(raw: bytes) -> tuple[str, ...]:
 def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
     """Which streams to declare: all when they are few, else those that are likely to be next."""
     if state.streams <= declare:
-        numbers = [str(i) for i in range(state.streams)]
+        numbers = list(dict.fromkeys([*map(str, range(state.streams)), *state.hints]))  # a hint may be news of a resize
     else:
         numbers = list(dict.fromkeys(state.hints[: max(state.width, want.count)]))
         if want.prefer is not None and str(want.prefer) not in numbers:

@@ -15,18 +15,17 @@ from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
 
 NOW = 1_700_000_000_000
-BODY = [b"k", b"t", b"m", b"b", b"h", b"", b"p", b"x"]
 NEVER = float("inf")
 
 
 def row(number: int) -> list[Any]:
     """A message, as `read.lua` tells it."""
-    return [b"2:1700000000000-%d:1" % number, b"", BODY]
+    return [b"1700000000000-%d" % number, [b"k", b"t", b"b", b"x"]]
 
 
 def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, epoch: bytes = b"1", now: int = NOW) -> list[Any]:
     """What `read.lua` answers."""
-    return [kind, now, epoch, wait, b"", list(rows)]
+    return [kind, now, epoch, wait, b"", [b"2", list(rows)] if rows else [], []]
 
 
 class Room:
