@@ -181,7 +181,9 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
     queue.read_many(1)
     cut = proxy.cut_after_request(load("read").sha.encode(), skip=1)  # the first look finds nothing
     with ThreadPoolExecutor(2) as pool, Client.from_url(server.url) as other:
-        reading = [pool.submit(queue.read, block=2 * SOON) for _ in range(2)]
+        reading = [pool.submit(queue.read, block=2 * SOON)]
+        eventually(lambda: waiting(queue) == 1 and server.info("clients")["blocked_clients"] == 1)
+        reading.append(pool.submit(queue.read, block=2 * SOON))
         eventually(lambda: waiting(queue) == 2)
         others = other.queue(queue_name)
         ids = [others.write(n, shard_key="t") for n in range(2)]
