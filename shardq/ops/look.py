@@ -17,6 +17,7 @@ from shardq.replies import deliveries
 from shardq.scripts import load
 
 ALL_DECLARED = 8
+RECOVER_PAGE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +81,20 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
     return Seen(rows, int(reply[3]), miss, moved)
 
 
-def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
+def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     """Give back the leases of a look whose reply was lost."""
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
     )  # fmt: skip
-    call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
-    return (yield from persist(lambda _: call, until, state.clock))
+    last, page = "", RECOVER_PAGE
+    while True:
+        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last))
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == last else RECOVER_PAGE
+        last = reply.decode()
 
 
 def given_back(state: QueueState, rows: Iterable[Received], asked: Asked, until: float) -> Op[None]:
