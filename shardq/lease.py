@@ -23,6 +23,11 @@ def place_of(token: str) -> str:
     return token.partition(":")[0]
 
 
+def holder_of(token: str) -> str:
+    """The nonce of the read that was granted this lease."""
+    return token.rpartition(":")[2]
+
+
 def believed_until(sent: float, visibility_timeout: float) -> float:
     """The local time until which the holder may act, for a lease asked for at *sent*.
 

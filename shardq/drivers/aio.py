@@ -117,7 +117,8 @@ class AsyncDriver:
         if asking:
             commands = (("ASKING",), *commands)
         try:
-            connection = await pool.get_connection()
+            async with asyncio.timeout(limit):  # a server that hangs takes connections, and never greets
+                connection = await pool.get_connection()
         except LOST as error:
             raise unconnected(error) from error
         except ResponseError as error:

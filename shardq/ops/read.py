@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS
-from shardq.lease import believed_until, new_holder
+from shardq.lease import believed_until, holder_of, new_holder
 from shardq.model import Received
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, persist, refuse
@@ -19,6 +20,8 @@ from shardq.scripts import load
 
 MAX_COUNT = 1000
 ALL_DECLARED = 8
+SEEN_LATER = 10_000
+"""ms that another read's look at the server's clock may be later than the one in question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,13 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
     )  # fmt: skip
     call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
     return (yield from persist(lambda _: call, until, state.clock))
+
+
+def unread(state: QueueState, rows: Sequence[Received], visibility: float, timeout: float | None = None) -> Op[Any]:
+    """Give back, uncounted, all that one read just brought; nothing of it may have been begun or settled."""
+    ends = (state.seen.ms if state.seen is not None else 0) + round(visibility * 1000)
+    asked = Asked(holder_of(rows[0].token), max(0, ends - SEEN_LATER), round(visibility * 1000))
+    return (yield from recovered(state, asked, state.until(timeout)))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:

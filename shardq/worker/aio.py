@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, Unpack, cast
 from shardq.client_async import AsyncDelivery, AsyncQueue
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
-from shardq.ops.read import MAX_COUNT
+from shardq.ops.read import MAX_COUNT, unread
 from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.keeper import Keeper
@@ -31,8 +31,8 @@ from shardq.worker.trouble import (
 from shardq.worker_state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 
 log = logging.getLogger("shardq")
-BLOCK = 60.0
-"""Seconds that one read waits; `stop` cancels it."""
+BLOCK = 2.0
+"""Seconds that one read waits, or tries to; `stop` cancels it."""
 
 Handler: TypeAlias = Callable[[AsyncDelivery], Awaitable[object]]
 
@@ -177,6 +177,9 @@ class AsyncWorker:
             if self._state.life == AWAY and self._state.redis_answers():
                 self._reads.over()
             self._state.max_deliveries = self._jobs.state.config.max_deliveries
+            if found and self._state.life not in (RUNNING, AWAY):
+                await self._unread(found)
+                found = ()
         except FATAL as error:
             self._fail(error)
         except BackendError as error:
@@ -189,6 +192,12 @@ class AsyncWorker:
         self._reading = None
         self._state.arrived(found)
         self._later()
+
+    async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
+        """Give back, uncounted, what came after the stop."""
+        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
+        rows = [delivery.received for delivery in found]
+        await self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled

@@ -63,7 +63,8 @@ class Keeper:
     def close(self) -> None:
         """End, and wait for it as long as one extension may take."""
         self._over.set()
-        self._thread.join(PATIENCE)
+        if self._thread.ident is not None:
+            self._thread.join(PATIENCE)
 
     def _keep(self) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
-from shardq.ops.read import MAX_COUNT
+from shardq.ops.read import MAX_COUNT, unread
 from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.children import Children
@@ -65,7 +65,7 @@ class Worker:
     ) -> None:
         self._plan = Plan(**settings)
         self._jobs = _checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs._client.codecs) if run_in == "processes" else None
+        self._children = Children(handle, jobs._client.codecs, jobs.state.clock) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
@@ -212,7 +212,7 @@ class Worker:
 
     def _run(self, job: Job) -> Outcome:
         delivery = job.delivery
-        if self._plan.time_limit is not None:
+        if self._plan.time_limit is not None and self._children is None:
             job.started = self._clock.monotonic()
         try:
             if enabled():
@@ -253,7 +253,19 @@ class Worker:
             with self._lock:
                 state.redis_answers()
         state.max_deliveries = self._jobs.state.config.max_deliveries
+        if found and self._stopped.is_set() and self._unread(found):
+            found = []
         return lambda: state.arrived(found)
+
+    def _unread(self, found: Sequence[Delivery]) -> bool:
+        """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
+        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
+        rows = [delivery.received for delivery in found]
+        try:
+            self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
+        except BackendError:
+            return False
+        return True
 
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state

@@ -50,7 +50,8 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff) -> Ou
     if not isinstance(error, (Nack, Reject)) and not delivery.lost:
         log.warning(
             "message %s failed, delivery %d, again in %.1f s: %s",
-            delivery.message_id, delivery.count, outcome.delay, outcome.text, exc_info=error,
+            delivery.message_id, delivery.count, outcome.delay, outcome.text,
+            exc_info=None if getattr(error, "untraced", False) else error,
         )  # fmt: skip
     return outcome
 

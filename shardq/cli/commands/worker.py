@@ -133,7 +133,7 @@ def _end_with_parent() -> None:
     """Stop when the parent is gone, which is when stdin ends."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
