@@ -17,6 +17,7 @@ local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
 local most, removed = tonumber(ARGV[1]), 0
 --- @include lib/stream_keys
 --- @include lib/split_handle
+--- @include lib/attributes
 --- @include lib/check
 check({meta, lens, attempts, moved}, {ready, delayed, returned}, {later})
 for i = 9, #KEYS do redis.call('XLEN', KEYS[i]) end
@@ -25,14 +26,14 @@ keys['d'] = later
 local function remove(handle)
   local place, id = split_handle(handle)
   local body = redis.call('XRANGE', keys[place], id, id)[1]
-  local origin = body and string.match(body[2][4] or '', ' i(%S+)')
+  local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('XDEL', keys[place], id)
   redis.call('HDEL', attempts, handle)
   removed = removed + 1
 end
 for _, number in ipairs(order) do
-  local turn = number == 'l' and tostring(LEGACY) or number
+  local turn = number == 'l' and LEGACY or number
   local gone = 0
   for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, most)) do
     redis.call('ZREM', returned, handle)

@@ -31,9 +31,10 @@ for at = 2, #ARGV, 3 do
     local fields, body = letter[2], {}
     n, count = n + 1, count + 1
     local id = string.format('%.0f-%.0f', ms, n)
-    for i = 9, #fields do body[#body + 1] = fields[i] end
+    for i = 9, 12 do body[#body + 1] = fields[i] end
     -- attributes: deadline and due time are over; the id that the writer was given and the deliveries so far stay
-    body[4] = string.sub(body[4], 1, 1) .. ' i' .. fields[2] .. ' c' .. fields[6]
+    body[5], body[6] = 'm', ' i' .. fields[2] .. ' c' .. fields[6]
+    for i = fields[13] == 'm' and 15 or 13, #fields do body[#body + 1] = fields[i] end
     redis.call('XADD', later, id, unpack(body))
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)

@@ -13,11 +13,6 @@ def new_holder() -> str:
     return secrets.token_urlsafe(16)
 
 
-def token_of(head: str, holder: str) -> str:
-    """The lease token "place:id:count:holder", exactly as the scripts keep it in the index of leases."""
-    return f"{head}:{holder}"
-
-
 def place_of(token: str) -> str:
     """Where the body of the leased message lies: a stream number, `d` or `l`."""
     return token.partition(":")[0]

@@ -15,7 +15,7 @@ from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, persist, refuse
 from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
 from shardq.ops.steps import Argument, Block, Call, Op, Refused, Sleep, Unanswered
-from shardq.replies import received
+from shardq.replies import deliveries
 from shardq.scripts import load
 
 MAX_COUNT = 1000
@@ -119,7 +119,7 @@ def _attempt(
         hints = _hints(reply[4])
         state.hints = hints
         deadline = believed_until(sent, want.visibility)
-        rows = [received(row, holder, now_ms, deadline) for row in reply[5]]
+        rows = deliveries(reply, holder, deadline)
         if reply[2].decode() != state.epoch:
             state.epoch = ""
             if not rows:  # else the next call looks it up: what is in hand must not be lost to trouble here
@@ -128,6 +128,8 @@ def _attempt(
             state.hit()
             return rows, int(reply[3])
         state.missed(len(numbers))
+        if state.clock.monotonic() >= until:
+            return [], 0  # others are always faster, or something else writes to the queue's keys
 
 
 def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any]:
@@ -174,7 +176,7 @@ def _hints(raw: bytes) -> tuple[str, ...]:
 def _numbers(state: QueueState, want: Want, hints: tuple[str, ...]) -> list[str]:
     """Which streams to declare: all when they are few, else those that are likely to be next."""
     if state.streams <= ALL_DECLARED:
-        numbers = [str(i) for i in range(state.streams)]
+        numbers = list(dict.fromkeys([*map(str, range(state.streams)), *hints]))  # a hint may be news of a resize
     else:
         numbers = list(dict.fromkeys(hints[: max(state.width, want.count)]))
         if want.prefer is not None and str(want.prefer) not in numbers:

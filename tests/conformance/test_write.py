@@ -134,4 +134,4 @@ def test_a_message_is_in_one_stream_with_plain_fields(queue: Queue, world: World
     entry, _, place = message_id.rpartition("-")
     [(stored, fields)] = world.raw.xrange(queue.state.keys.stream(int(place)))
     assert stored.decode() == entry
-    assert fields == {b"k": b"t", b"m": b"b", b"h": b"\x81\xa1a\xa11", b"p": b"body"}
+    assert fields == {b"k": b"t", b"b": b"body", b"h": b"\x81\xa1a\xa11"}

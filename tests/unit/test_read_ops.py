@@ -12,13 +12,12 @@ from shardq.ops.steps import Block, Call, Refused, Step, Unanswered
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
-BODY = [b"k", b"t", b"m", b"b", b"h", b"", b"p", b"x"]
-ROW = [b"2:1700000000000-7:1", b"", BODY]
+ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
 
 
 def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, hints: bytes = b"", epoch: bytes = b"1") -> list[Any]:
     """What `read.lua` answers."""
-    return [kind, 1_700_000_000_000, epoch, wait, hints, list(rows)]
+    return [kind, 1_700_000_000_000, epoch, wait, hints, [b"2", list(rows)] if rows else [], []]
 
 
 class Server:
