@@ -66,7 +66,7 @@ class AsyncWorker:
         if self._loop is not None or self._state.life != RUNNING:
             raise ConfigError("an AsyncWorker runs once: make a new one")
         self._loop = asyncio.get_running_loop()
-        with stopping(self.stop, lambda: None):
+        with stopping(self.stop, lambda: None, self._plan.signals):
             self._keeper.start()
             if self._stop_asked:
                 self._stop()
@@ -129,10 +129,17 @@ class AsyncWorker:
         """Advance once what happens in this turn of the loop has happened."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._advance)
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        try:
+            self._advance()
+        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+            self._failure = self._failure or error
+            self._over.set()
 
     def _advance(self) -> None:
-        self._scheduled = False
         state, loop = self._state, asyncio.get_running_loop()
         while (action := state.next()) is not None:
             if isinstance(action, Job):

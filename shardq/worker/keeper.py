@@ -69,10 +69,17 @@ class Keeper:
     def _keep(self) -> None:
         try:
             while not self._over.is_set():
-                self._over.wait(self._round())
+                self._over.wait(self._guarded_round())
         finally:
             if self._client:
                 self._client.close()
+
+    def _guarded_round(self) -> float:
+        try:
+            return self._round()
+        except Exception:  # without this thread every lease would be lost
+            log.exception("keeping the leases of queue %r failed and will be tried again", self._queue.keys.name)
+            return PULSE / 10
 
     def _round(self) -> float:
         """Do what is due; seconds until the next round."""

@@ -87,7 +87,7 @@ class Worker:
         """
         if self._threads or self._state.life != RUNNING:
             raise ConfigError("a Worker runs once: make a new one")
-        with stopping(self.stop, self._kill_children):
+        with stopping(self.stop, self._kill_children, self._plan.signals):
             try:
                 if self._children:
                     self._children.check()
@@ -158,14 +158,26 @@ class Worker:
             self._waking = True
             self._idle.pop().release()
         elif self._threads < self._plan.concurrency + 2:  # one that reads, one that settles
+            thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads for this process: those that there are go on
+                if not self._threads:
+                    raise
+                return
             self._threads += 1
             self._waking = True
-            threading.Thread(target=self._work, name=f"shardq-worker-{self._threads}", daemon=True).start()
 
     def _release_all(self) -> None:
         for parked in self._idle:
             parked.release()
         self._idle.clear()
+
+    def _live(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+            self._orders.put(error)
 
     def _work(self) -> None:
         lock, state = self._lock, self._state

@@ -177,3 +177,23 @@ def test_no_more_is_taken_than_can_start_unless_asked_for(
     gate.open.set()
     eventually(lambda: jobs.stats().acked == 20)
     assert {each.count for each in gate.inside} == {1}
+
+
+def test_a_backoff_that_fails_does_not_end_the_worker(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(count: int, _: object) -> float:
+        if count > 0:
+            raise RuntimeError("a policy with a mistake")
+        return -1.0
+
+    def handle(delivery: DeliveryView) -> None:
+        if delivery.payload == "bad":
+            raise ValueError("boom")
+
+    jobs.write("bad", shard_key="t")
+    begin(handle, backoff=broken)
+    eventually(lambda: jobs.stats().delayed == 1)
+    jobs.write("good", shard_key="t")
+    eventually(lambda: jobs.stats().acked >= 1)
+    assert "the default one is used" in caplog.text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -195,6 +197,38 @@ def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -
         thread.join(20)
         assert not thread.is_alive()
         assert failure
+
+
+@pytest.mark.parametrize("signals", [True, False])
+def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs: Queue, signals: bool) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    within: list[object] = []
+
+    def handle(_: DeliveryView) -> None:
+        within.append(signal.getsignal(signal.SIGTERM))
+        worker.stop()
+
+    jobs.write("m", shard_key="t")
+    worker = Worker(jobs, handle, signals=signals)
+    worker.run()
+    assert (within[0] is not before) is signals
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, jobs: Queue, number: int) -> None:
+    gate = Gate()
+    jobs.write("m", shard_key="t")
+    async with AsyncClient.from_url(url) as client:
+        task = asyncio.create_task(AsyncWorker(client.queue("jobs"), gate.asynchronous).run())
+        while not gate.inside:  # noqa: ASYNC110 (bounded by the test's timeout)
+            await asyncio.sleep(0.005)
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        gate.open.set()
+        await asyncio.wait_for(task, 10)
+    assert jobs.stats().acked == 1
 
 
 def plain(_: Any) -> None:
