@@ -56,6 +56,7 @@ class AsyncWorker:
         self._reading: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._watched = _Watched(self)
@@ -158,7 +159,7 @@ class AsyncWorker:
         try:
             if delivery.lost:  # told before its first step
                 raise asyncio.CancelledError
-            if enabled():
+            if self._traced:
                 with delivery.processing():
                     await self._handle(delivery)
             else:
@@ -183,6 +184,7 @@ class AsyncWorker:
             )
             if self._state.life == AWAY and self._state.redis_answers():
                 self._reads.over()
+            self._traced = enabled()  # once per batch: asking costs as much as running a handler
             self._state.max_deliveries = self._jobs.state.config.max_deliveries
             if found and self._state.life not in (RUNNING, AWAY):
                 await self._unread(found)

@@ -76,6 +76,7 @@ class Worker:
         self._idle: list[threading.Lock] = []
         self._threads = 0
         self._waking = False
+        self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._keeper = Keeper(jobs._client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
@@ -227,7 +228,7 @@ class Worker:
         if self._plan.time_limit is not None and self._children is None:
             job.started = self._clock.monotonic()
         try:
-            if enabled():
+            if self._traced:
                 with cast("Delivery", delivery).processing():
                     result = self._call(job, delivery)
             else:
@@ -264,6 +265,7 @@ class Worker:
             self._reads.over()
             with self._lock:
                 state.redis_answers()
+        self._traced = enabled()  # once per batch: asking costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
         if found and self._stopped.is_set() and self._unread(found):
             found = []
