@@ -104,10 +104,11 @@ OTHERS = (
         "never", "lost: it was popped",
     ),
     Contender(
-        "dramatiq", "dramatiq_jobs", ("dramatiq", f"{JOBS}.dramatiq_jobs", "--processes", "1", "--threads", "8"),
+        "dramatiq", "dramatiq_jobs", ("dramatiq", f"{JOBS}.dramatiq_jobs", "--processes", "1", "--threads", "1"),
         _dramatiq, ("dramatiq[redis]==2.2.1", REDIS, HIREDIS),
-        "its default of 8 threads, default middleware, no results", "one by one",
-        "after the job", "again when its worker was silent for 60 s",
+        "1 thread and a prefetch of 100: four times as fast as its defaults (8 threads, 16), whose pauses are long",
+        "one by one",
+        "after the job", "again when its worker was silent for 60 s", {"dramatiq_queue_prefetch": "100"},
     ),
     Contender(
         "arq", "arq_jobs", ("arq", f"{JOBS}.arq_jobs.Settings", "--custom-log-dict", f"{JOBS}.quiet.LOGGING"), _arq,

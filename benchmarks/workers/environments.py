@@ -34,7 +34,7 @@ def _make(folder: Path, packages: list[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     print(f"making an environment for {', '.join(packages)}", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin/python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", *packages]
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *packages]
     done = subprocess.run(pip, check=False, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         raise Missing((done.stderr.strip().splitlines() or ["pip said nothing"])[-1])

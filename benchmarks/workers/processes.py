@@ -87,10 +87,12 @@ class Enqueuer:
 
     def enqueue(self, number: int, payload: str) -> dict[str, float]:
         """Seconds by the clock and of CPU that it took."""
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(f"{number} {payload}\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        orders, answers = self._process.stdin, self._process.stdout
+        assert orders is not None
+        assert answers is not None
+        orders.write(f"{number} {payload}\n")
+        orders.flush()
+        line = answers.readline()
         if not line:
             raise RuntimeError("the process that enqueues ended; it says why above")
         told: dict[str, float] = json.loads(line)

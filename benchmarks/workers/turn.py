@@ -101,14 +101,20 @@ def _measured(bench: Bench, settings: Settings) -> Turn:
 
 def _drained(bench: Bench, number: int, seconds: float) -> tuple[int, float]:
     """How many jobs were settled, and how many in a second, from the first that were seen to be."""
-    started, deadline = 0.0, time.monotonic() + PATIENCE
-    first = number
-    while True:
-        now, left = time.monotonic(), bench.left()
-        if not started and left < number:
-            started, first = now, left
-        if started and (not left or now - started > seconds):
-            return number - left, (first - left) / (now - started)
-        if now > deadline:
+    began = last = time.monotonic()
+    deadline, left = began + PATIENCE, number
+    while left == number:  # waking up is not measured
+        if last > deadline:
             raise AssertionError(f"{bench.contender.name}: nothing ran within {PATIENCE:g} s")
-        time.sleep(LOOK)
+        began, left, last = last, _look(bench), time.monotonic()
+    if not left:
+        return number, number / (last - began)
+    began, first = last, left
+    while left and last - began < seconds:
+        left, last = _look(bench), time.monotonic()
+    return number - left, (first - left) / (last - began)
+
+
+def _look(bench: Bench) -> int:
+    time.sleep(LOOK)
+    return bench.left()

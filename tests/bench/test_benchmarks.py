@@ -16,7 +16,10 @@ from tests.servers import Server
 TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10")
 
 
-@pytest.mark.parametrize("name", program.NAMES)
+OF_THEIR_OWN = {"timing", "worker"}  # tests/timing/test_benchmark.py, test_worker.py
+
+
+@pytest.mark.parametrize("name", sorted({*program.NAMES} - OF_THEIR_OWN))
 @pytest.mark.parametrize("aof", ["off", "everysec"])
 def test_each_benchmark_runs_and_keeps_its_numbers(name: str, aof: str, tmp_path: Path) -> None:
     tables = program.run([name, *TINY, "--aof", aof, "--link", "unix", "--json", str(tmp_path)])
