@@ -37,9 +37,9 @@ def lateness(size: Size) -> list[Table]:
     row = (f"{size.late:,}", *late, f"{told['early']:.0f}", f"{told['woken']:.0f}")
     columns = ("timers", "late: p50", "p99", "max", "early", "wake-ups when idle")
     targets = [
-        Target("W7 ms late, p99 (a tick and 2 ms)", told["p99"], 3, True),
-        Target("W7 early", told["early"], 0, True),
-        Target("W7 wake-ups when idle", told["woken"], 0, True),
+        Target("W7 late, p99 (a tick and 2 ms)", told["p99"], 3, True, " ms"),
+        Target("W7 early", told["early"], 0, True, ""),
+        Target("W7 wake-ups when idle", told["woken"], 0, True, ""),
     ]
     context = f"ticks of 1 ms, {size.seconds:g} s; {place()}"
     title = "How late a timer of a thread is"

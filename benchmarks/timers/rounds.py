@@ -29,7 +29,8 @@ class Size:
 
 def place() -> str:
     """The machine."""
-    return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
+    return f"{machine}, Python {platform.python_version()}"
 
 
 QUICK = Size(requests=100_000, rounds=3, seconds=0.5, rates=(25_000, 100_000, 200_000), late=200)

@@ -84,6 +84,16 @@ def test_a_page_is_filled_in_between_its_marks(tmp_path: Path) -> None:
     assert page.read_text() == text
 
 
+def test_a_part_of_a_page_is_filled_in(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- benchmarks: one -->\nold\n<!-- end -->\n<!-- benchmarks: two -->\nold\n<!-- end -->\n")
+    publish(page, lambda words: [Table(words[0], words[0], "here", ("what",), [("new",)])], ["two"])
+    first, second = page.read_text().split("<!-- end -->\n")[:2]
+    assert first == "<!-- benchmarks: one -->\nold\n"
+    assert "new" in second
+    assert "old" not in second
+
+
 def test_targets_know_both_sides() -> None:
     assert str(Target("a", 3, 3)).startswith("reached")
     assert str(Target("a", 2.9, 3)).startswith("MISSED")
