@@ -52,7 +52,8 @@ def draw(table: Table, folder: Path, kind: str = "svg") -> Path | None:
     with mpl.rc_context(STYLE):
         figure, axes = pyplot.subplots(1, panels, figsize=(8, height), squeeze=False)
         fill(list(axes[0]), table)
-        figure.suptitle(table.title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+        space = "\n" if panels == 3 else ""  # for a legend of all panels
+        figure.suptitle(table.title + space, x=0.01, ha="left", fontsize=10, fontweight="bold")
         figure.supxlabel("\n".join(wrap(table.context, 130)), x=0.01, ha="left", fontsize=7, color=GREYS[0])
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{table.name}.{kind}"
@@ -168,24 +169,17 @@ LINES: dict[str, tuple[str, str]] = {
 
 
 def _timers(panels: list[Any], table: Table) -> None:
-    """The seed's charts: the rate that was reached by the rate asked for; CPU and memory by the rate reached."""
-    reached, cpu, memory = panels
-    most = 0.0
-    for name, points in table.data["found"].items():
-        colour, line = LINES[name]
-        asked, got = [each["target"] / 1000 for each in points], [each["rate"] / 1000 for each in points]
-        most = max(most, *asked)
-        reached.plot(asked, got, line, marker="o", color=colour, label=name)
-        cpu.plot(got, [each["cpu"] * 100 for each in points], line, marker="o", color=colour)
-        memory.plot(got, [each["peak"] for each in points], line, marker="o", color=colour)
-    reached.plot([0, most], [0, most], ":", color=GREYS[2], linewidth=1)
-    reached.set(xlabel="asked for, thousand requests/s", ylabel="reached, thousand requests/s")
-    cpu.set(xlabel="reached, thousand requests/s", ylabel="CPU, %")
-    memory.set(xlabel="reached, thousand requests/s", ylabel="peak of memory, MB")
-    for axes in panels:
+    """The seed's charts: the rate that was reached, CPU and memory by the rate asked for."""
+    fields = (("rate", 1e-3, "reached, thousand requests/s"), ("cpu", 100, "CPU, %"), ("peak", 1, "memory, MB"))
+    for axes, (field, unit, label) in zip(panels, fields, strict=True):
+        for name, points in table.data["found"].items():
+            colour, line = LINES[name]
+            asked, values = [each["target"] / 1e3 for each in points], [each[field] * unit for each in points]
+            axes.plot(asked, values, line, marker="o", color=colour, label=name)
+        axes.set(xlabel="asked for, thousand/s", ylabel=label, xlim=(0, None), ylim=(0, None))
         axes.grid()
-        axes.set(xlim=(0, None), ylim=(0, None))
-    reached.legend(loc="upper left", fontsize=7)
+    lines = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(*lines, loc="upper left", bbox_to_anchor=(0, 0.94), ncols=len(LINES), fontsize=8)
 
 
 def _requests(panels: list[Any], table: Table) -> None:
@@ -206,8 +200,8 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "worker": (2, 3.4, _workers),
     "timing-replay": (2, 2.5, _requests),
     "timing-purgatory": (2, 2.5, _requests),
-    "timing-rates-low": (3, 3.2, _timers),
-    "timing-rates-high": (3, 3.2, _timers),
+    "timing-rates-low": (3, 3.0, _timers),
+    "timing-rates-high": (3, 3.0, _timers),
 }
 """By the name of a table: how many panels, how many inches high, and who draws them."""
 
