@@ -79,19 +79,26 @@ def forget(url: str) -> None:
         client.close()
 
 
-OURS = (
-    Contender(
-        "shardq, by hand", "shardq_jobs", ("python", "-m", f"{JOBS}.shardq_jobs"), _shardq, (),
-        "read_many(100), the jobs one by one, ack_many", "100 per write_many",
-        "after the job", "again when its lease ends (default 30 s)",
-    ),
-    Contender(
-        "shardq, by hand, single writes", "shardq_jobs", ("python", "-m", f"{JOBS}.shardq_jobs"), _shardq, (),
-        "the same, each job written by a call of its own", "one by one",
-        "after the job", "again when its lease ends (default 30 s)", {"BENCH_WRITE": "single"},
-    ),
-)  # fmt: skip
+def _our(name: str, how: str, why: str, enqueues: str, variables: dict[str, str]) -> Contender:
+    return Contender(
+        name, "shardq_jobs", ("python", "-m", f"{JOBS}.shardq_jobs", how), _shardq, (), why, enqueues,
+        "after the job", "again when its lease ends (default 30 s)", variables,
+    )  # fmt: skip
 
+
+_SINGLE, _MANY = ("one by one", {"BENCH_WRITE": "single"}), ("100 per write_many", {"BENCH_WRITE": "many"})
+
+OURS = (
+    _our(
+        "shardq.Worker",
+        "threads",
+        "its default of 64 threads; 500 read ahead, since a job takes less than a round trip (default 0)",
+        *_MANY,
+    ),
+    _our("shardq.Worker, single writes", "threads", "the same, each job written by a call of its own", *_SINGLE),
+    _our("shardq.AsyncWorker", "asyncio", "the same with 64 tasks of asyncio, without uvloop", *_MANY),
+    _our("shardq, by hand", "hand", "a loop: read_many(100), the jobs one by one, ack_many", *_MANY),
+)
 _CELERY = ("celery", "-A", f"{JOBS}.celery_jobs", "worker", "-l", "WARNING", "--pool", "solo")
 _CELERY_QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 _CELERY_WHY = "solo pool (threads and processes only add hand-overs to a no-op), prefetch multiplier 32, no results"

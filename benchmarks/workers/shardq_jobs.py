@@ -1,13 +1,17 @@
-"""shardq: `python -m benchmarks.workers.shardq_jobs`, a loop by hand: a read, its jobs, an ack."""
+"""shardq: `python -m benchmarks.workers.shardq_jobs threads`, `asyncio` or `hand`: a loop of a read, its jobs, an ack."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 
 from benchmarks.workers.counting import URL, work
-from shardq import Client
+from shardq import AsyncClient, AsyncDelivery, Client, Delivery
+from shardq.worker import AsyncWorker, Worker
 
 TOGETHER = 100
+AHEAD = 500
 queue = Client.from_url(URL).queue("jobs")
 
 
@@ -27,7 +31,7 @@ def enqueue(payloads: list[str]) -> None:
         queue.write_many([(payload, tenant(at + number)) for number, payload in enumerate(some)])
 
 
-def main() -> None:
+def by_hand() -> None:
     while True:
         found = queue.read_many(TOGETHER, block=1)
         for delivery in found:
@@ -36,5 +40,27 @@ def main() -> None:
             queue.ack_many(found)
 
 
+def in_threads() -> None:
+    def handle(delivery: Delivery) -> None:
+        work(delivery.payload)
+
+    Worker(queue, handle, read_ahead=AHEAD).run()
+
+
+async def in_tasks() -> None:
+    async def handle(delivery: AsyncDelivery) -> None:
+        work(delivery.payload)
+
+    async with AsyncClient.from_url(URL) as client:
+        await AsyncWorker(client.queue("jobs"), handle, read_ahead=AHEAD).run()
+
+
+def main(how: str) -> None:
+    if how == "asyncio":
+        asyncio.run(in_tasks())
+    else:
+        {"threads": in_threads, "hand": by_hand}[how]()
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
