@@ -1,5 +1,7 @@
 """What every job does: nothing, but for being counted. A job whose payload is MARK tells the count to the server.
 
+One whose payload begins with EACH notes on the server that it ran: that says which ones were lost.
+
 Runs in the environment of each contender, so it needs nothing but redis-py.
 """
 
@@ -8,10 +10,14 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from functools import cache
+from typing import Any
 
 URL = os.environ.get("BENCH_URL", "")
 MARK = "mark"
 RAN = "bench:ran"
+EACH = "each-"
+SEEN = "bench:seen"
 
 _calls = itertools.count()  # `next` is atomic, `+= 1` is not
 _lock = threading.Lock()
@@ -22,14 +28,21 @@ def work(payload: str) -> None:
     """The job."""
     if payload == MARK:
         _tell()
+    elif payload.startswith(EACH):
+        _server().sadd(SEEN, payload)
     else:
         next(_calls)
 
 
 def _tell() -> None:
     global _told
+    with _lock:
+        _server().set(RAN, next(_calls) - _told)
+        _told += 1
+
+
+@cache
+def _server() -> Any:
     import redis
 
-    with _lock, redis.Redis.from_url(URL) as server:
-        server.set(RAN, next(_calls) - _told)
-        _told += 1
+    return redis.Redis.from_url(URL)

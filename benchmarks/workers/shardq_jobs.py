@@ -1,4 +1,4 @@
-"""shardq: `python -m benchmarks.workers.shardq_jobs threads`, `asyncio` or `hand`: a loop of a read, its jobs, an ack."""
+"""shardq: `python -m benchmarks.workers.shardq_jobs threads`, `asyncio`, or `hand`: read, run, ack, by a loop."""
 
 from __future__ import annotations
 
