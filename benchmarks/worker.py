@@ -15,7 +15,8 @@ from statistics import median
 
 from benchmarks.report import Table, Target, times, us
 from benchmarks.settings import Place, Settings, place
-from benchmarks.workers.contenders import OTHERS, OURS, Contender
+from benchmarks.workers import killed
+from benchmarks.workers.contenders import OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import Missing, programs
 from benchmarks.workers.turn import Turn, turn
 
@@ -29,7 +30,7 @@ def run(place: Place) -> list[Table]:
     return compare(place, (*OURS, *OTHERS))
 
 
-def compare(place: Place, asked: Sequence[Contender]) -> list[Table]:
+def compare(place: Place, asked: Sequence[Contender], patience: float = killed.PATIENCE) -> list[Table]:
     """The tables of those asked for, without those whose packages cannot be fetched; it says which."""
     if sys.platform != "linux":
         raise SystemExit("benchmarks.worker measures CPU time through /proc: run it on Linux")
@@ -42,7 +43,9 @@ def compare(place: Place, asked: Sequence[Contender]) -> list[Table]:
         except Missing as error:
             missing[contender.name] = str(error)
     turns = _take_turns(present, chosen)
-    return [_rates(Place(place.server, chosen), turns, missing), _settings(place, present)]
+    jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables != SINGLE]
+    kills = killed.table(once, place.described("one run"), jobs, patience)
+    return [_rates(Place(place.server, chosen), turns, missing), kills, _settings(place, present)]
 
 
 def _take_turns(contenders: Sequence[Contender], chosen: Settings) -> Turns:
@@ -110,14 +113,14 @@ def _row(name: str, own: Sequence[Turn], fastest: Sequence[Turn] | None) -> tupl
 
 def _settings(place: Place, contenders: Sequence[Contender]) -> Table:
     rows: list[tuple[str, ...]] = [
-        (each.name, each.packages[0] if each.packages else "", each.why, each.enqueues, each.acked, each.killed)
+        (each.name, each.packages[0] if each.packages else "", each.why, each.enqueues, each.acked)
         for each in contenders
     ]
     return Table(
         "worker-settings",
-        "Their settings and what they promise, by their documentation",
+        "Their settings",
         "hiredis everywhere, payloads as JSON or pickle, as each does by itself",
-        ("worker", "version", "setting", "enqueues", "acknowledged", "a job whose worker is killed"),
+        ("worker", "version", "setting", "enqueues", "acknowledged"),
         rows,
         data={each.name: each.why for each in contenders},
     )

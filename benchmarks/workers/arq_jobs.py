@@ -18,7 +18,7 @@ TOGETHER = 100
 
 async def work(_: Any, payload: str) -> None:
     """The job."""
-    counting.work(payload)
+    await counting.work_async(payload)
 
 
 class Settings:

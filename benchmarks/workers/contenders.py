@@ -86,7 +86,7 @@ def _our(name: str, how: str, why: str, enqueues: str, variables: dict[str, str]
     )  # fmt: skip
 
 
-_SINGLE, _MANY = ("one by one", {"BENCH_WRITE": "single"}), ("100 per write_many", {"BENCH_WRITE": "many"})
+SINGLE, _MANY = {"BENCH_WRITE": "single"}, ("100 per write_many", {"BENCH_WRITE": "many"})
 
 OURS = (
     _our(
@@ -95,7 +95,13 @@ OURS = (
         "its default of 64 threads; 500 read ahead, since a job takes less than a round trip (default 0)",
         *_MANY,
     ),
-    _our("shardq.Worker, single writes", "threads", "the same, each job written by a call of its own", *_SINGLE),
+    _our(
+        "shardq.Worker, single writes",
+        "threads",
+        "the same, each job written by a call of its own",
+        "one by one",
+        SINGLE,
+    ),
     _our("shardq.AsyncWorker", "asyncio", "the same with 64 tasks of asyncio, without uvloop", *_MANY),
     _our("shardq, by hand", "hand", "a loop: read_many(100), the jobs one by one, ack_many", *_MANY),
 )

@@ -6,13 +6,14 @@ import asyncio
 import os
 import sys
 
-from benchmarks.workers.counting import URL, work
+from benchmarks.workers.counting import URL, work, work_async
 from shardq import AsyncClient, AsyncDelivery, Client, Delivery
 from shardq.worker import AsyncWorker, Worker
 
 TOGETHER = 100
 AHEAD = 500
-queue = Client.from_url(URL).queue("jobs")
+LEASE = float(os.environ.get("BENCH_LEASE", "30"))
+queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)
 
 
 def tenant(number: int) -> str:
@@ -49,7 +50,7 @@ def in_threads() -> None:
 
 async def in_tasks() -> None:
     async def handle(delivery: AsyncDelivery) -> None:
-        work(delivery.payload)
+        await work_async(delivery.payload)
 
     async with AsyncClient.from_url(URL) as client:
         await AsyncWorker(client.queue("jobs"), handle, read_ahead=AHEAD).run()

@@ -15,7 +15,7 @@ broker = RedisStreamBroker(counting.URL, max_connection_pool_size=2 * TOGETHER)
 
 async def work(payload: str) -> None:
     """The job."""
-    counting.work(payload)
+    await counting.work_async(payload)
 
 
 job = broker.task(work)

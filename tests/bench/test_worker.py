@@ -14,7 +14,7 @@ from redis import Redis
 
 from benchmarks import worker
 from benchmarks.settings import Place, Settings, place
-from benchmarks.workers import environments
+from benchmarks.workers import environments, killed
 from benchmarks.workers import turn as measuring
 from benchmarks.workers.contenders import OTHERS, OURS
 from benchmarks.workers.processes import Enqueuer, Worker
@@ -33,17 +33,19 @@ def here() -> Iterator[Place]:
 
 
 def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
-    rates, settings = worker.compare(here, OURS)
-    for table in (rates, settings):
-        assert [row[0] for row in table.rows] == [each.name for each in OURS]
+    rates, kills, settings = worker.compare(here, OURS, patience=0.1)
+    for table in (rates, settings, kills):
         assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert [row[0] for row in rates.rows] == [row[0] for row in settings.rows] == [each.name for each in OURS]
+    assert len(kills.rows) == len(OURS) - 1
+    assert all(0 < case["before"] <= case["ran"] <= 200 for case in kills.data.values())
     assert all(turn["work"] > 0 and turn["enqueue"] > 0 for own in rates.data.values() for turn in own)
 
 
 def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip refuses without asking anybody
-    rates, _ = worker.compare(here, [OURS[0], OTHERS[0]])
+    rates, _, _ = worker.compare(here, [OURS[0], OTHERS[0]], patience=0.1)
     assert rates.rows[-1][0] == OTHERS[0].name
     assert rates.rows[-1][1].startswith("left out: ")
     assert "no matching distribution" in rates.rows[-1][1].lower()
@@ -69,6 +71,14 @@ def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.
                 bench.check_ran(2)
             with pytest.raises(AssertionError, match="one of 4 jobs is missing"):
                 bench.check_ran(4)
+
+
+def test_the_jobs_of_a_killed_worker_are_counted_until_all_have_run() -> None:
+    slow = OURS[-1]  # one job at a time
+    brief = replace(slow, variables={**slow.variables, "BENCH_LEASE": "0.3"})
+    (case,) = killed.killed([brief], jobs=200, patience=20)
+    assert 50 <= case.before < case.ran == 200
+    assert 0.2 < case.took < 20
 
 
 def test_a_paused_worker_takes_nothing_and_costs_nothing(server: Server) -> None:
