@@ -107,7 +107,7 @@ OURS = (
 )
 _CELERY = ("celery", "-A", f"{JOBS}.celery_jobs", "worker", "-l", "WARNING", "--pool", "solo")
 _CELERY_QUIET = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-_CELERY_WHY = "solo pool (threads and processes only add hand-overs to a no-op), prefetch multiplier 32, no results"
+_CELERY_WHY = "solo pool (threads were slower, for no-ops), prefetch multiplier 32, no results"
 
 OTHERS = (
     Contender(

@@ -22,7 +22,7 @@ from benchmarks.workers.counting import EACH, SEEN
 from benchmarks.workers.processes import Enqueuer, Worker
 from benchmarks.workers.turn import Bench
 
-MOST = 2000
+MOST = 1000
 PATIENCE = 75.0
 LOOK = 0.05
 

@@ -63,7 +63,7 @@ def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.
     monkeypatch.setattr(measuring, "PATIENCE", 0.3)
     with Worker(contender, server.url) as running, Enqueuer(contender, server.url) as enqueuer:
         enqueuer.enqueue(3, "x")
-        eventually(lambda: contender.left(None, server.url) == 0)
+        eventually(lambda: contender.left(None, server.url) == 0, 40)
         with Redis.from_url(server.url) as connection:
             bench = Bench(contender, server.url, connection, running, enqueuer)
             bench.check_ran(3)
@@ -85,14 +85,14 @@ def test_a_paused_worker_takes_nothing_and_costs_nothing(server: Server) -> None
     contender = OURS[0]
     with Worker(contender, server.url) as running, Enqueuer(contender, server.url) as enqueuer:
         enqueuer.enqueue(1, "x")
-        eventually(lambda: contender.left(None, server.url) == 0)
+        eventually(lambda: contender.left(None, server.url) == 0, 40)
         spent = running.cpu()
         assert spent > 0
         running.signal(signal.SIGSTOP)
         enqueuer.enqueue(5, "x")
         assert contender.left(None, server.url) == 5
         running.signal(signal.SIGCONT)
-        eventually(lambda: contender.left(None, server.url) == 0)
+        eventually(lambda: contender.left(None, server.url) == 0, 40)
         assert running.cpu() >= spent
     with pytest.raises(ProcessLookupError):
         os.killpg(running._process.pid, 0)
