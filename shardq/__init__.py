@@ -33,6 +33,8 @@ from shardq.errors import (
     ShardqError,
 )
 from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
+from shardq.outcome import Nack, Reject
+from shardq.worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,7 @@ __all__ = [
     "AsyncClient",
     "AsyncDelivery",
     "AsyncQueue",
+    "AsyncWorker",
     "BackendError",
     "BackendTimeout",
     "Client",
@@ -54,6 +57,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "Nack",
     "OutOfMemory",
     "OutcomeUnknown",
     "PartlyWritten",
@@ -62,6 +66,8 @@ __all__ = [
     "QueueFull",
     "QueueMissing",
     "QueueStats",
+    "Reject",
     "ServerUnfit",
     "ShardqError",
+    "Worker",
 ]

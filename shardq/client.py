@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 from shardq.delivery import DeliveryView
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, warn
+from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, checked_each, extended, messages_of, warn
 from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
 from shardq.ops.opening import inspected
@@ -202,13 +202,35 @@ class Queue:
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def nack_many(
-        self, deliveries: Sequence[Delivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[Delivery]:
-        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned."""
-        seconds("delay", delay, 0, MAX_BLOCK)
+        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned.
+
+        *delay* and *error* are one for all, or a sequence with one for each.
+        """
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         received = [delivery.received for delivery in deliveries]
         with self._telemetry.settling("nack", received):
             results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def reject_many(
+        self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Move many deliveries to the dead letters in few round trips; those whose lease was lost are returned.
+
+        *reason* is one for all, or a sequence with one for each.
+        """
+        checked_each("reason", reason, len(deliveries))
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("reject", received):
+            results = self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

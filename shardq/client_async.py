@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 from shardq.delivery import DeliveryView
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, warn
+from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, checked_each, extended, messages_of, warn
 from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
 from shardq.ops.look import recovered
@@ -197,13 +197,29 @@ class AsyncQueue:
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def nack_many(
-        self, deliveries: Sequence[AsyncDelivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[AsyncDelivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[AsyncDelivery]:
         """As `Queue.nack_many`."""
-        seconds("delay", delay, 0, MAX_BLOCK)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         received = [delivery.received for delivery in deliveries]
         with self._telemetry.settling("nack", received):
             results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def reject_many(
+        self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.reject_many`."""
+        checked_each("reason", reason, len(deliveries))
+        received = [delivery.received for delivery in deliveries]
+        with self._telemetry.settling("reject", received):
+            results = await self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from shardq.replies import deliveries
 from shardq.scripts import load
 
 ALL_DECLARED = 8
+RECOVER_PAGE = 2000
+SEEN_LATER = 10_000
+"""ms that another read's look at the server's clock may be later than the one in question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +83,33 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
     return Seen(rows, int(reply[3]), miss, moved)
 
 
-def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
+def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     """Give back the leases of a look whose reply was lost."""
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
     )  # fmt: skip
-    call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
-    return (yield from persist(lambda _: call, until, state.clock))
+    last, page = "", RECOVER_PAGE
+    while True:
+        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last))
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == last else RECOVER_PAGE
+        last = reply.decode()
 
 
 def given_back(state: QueueState, rows: Iterable[Received], asked: Asked, until: float) -> Op[None]:
     """Give back, uncounted, what the look *asked* was granted for nobody. A whole token names one of its leases."""
     for row in rows:
         yield from recovered(state, replace(asked, holder=row.token), until)
+
+
+def unread(state: QueueState, rows: Sequence[Received], visibility: float, timeout: float | None = None) -> Op[None]:
+    """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
+    lasts = round(visibility * 1000)
+    shown = state.seen.ms if state.seen is not None else 0
+    yield from given_back(state, rows, Asked("", max(0, shown + lasts - SEEN_LATER), lasts), state.until(timeout))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:

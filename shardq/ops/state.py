@@ -55,6 +55,7 @@ class QueueState:
     epoch: str = ""
     streams: int = 0
     wanted: int = 0
+    legacy: str = ""
     hints: tuple[str, ...] = ()
     width: int = NARROW
     seen: ServerTime | None = None
@@ -66,6 +67,10 @@ class QueueState:
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """Until a legacy stream is known, its key is one that nobody writes to."""
+        self.legacy = f"{self.keys.prefix}legacy"
 
     def until(self, timeout: float | None = None) -> float:
         """The local time at which a call that starts now gives up; ConfigError for a bad *timeout*."""
@@ -123,5 +128,5 @@ class QueueState:
 
     def _name(self, number: str) -> str:
         if number == "l":
-            return self.config.legacy_stream or ""
+            return self.legacy
         return self._names.setdefault(number, self.keys.stream(int(number)))

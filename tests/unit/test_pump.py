@@ -152,7 +152,7 @@ def test_what_nobody_is_left_to_take_is_given_back_by_its_tokens(room: Room) -> 
         if isinstance(step, Armed):
             waiter.cancel()
             return [7, [b"0", b"0"], None, reply(row(1), row(2))]
-        return 1
+        return b""
 
     done = drive(pump(room.state), leave, room.clock)
     recovers = [step for step in done.steps if isinstance(step, Call)]
@@ -232,7 +232,7 @@ def test_a_lost_reply_is_given_back_by_the_pump_where_nobody_is_left(room: Room)
         if isinstance(step, Armed):
             waiter.cancel()
             return Unanswered("reset", sent=True)
-        return 1
+        return b""
 
     assert kinds(drive(pump(room.state), answer, room.clock)) == ["armed", "sleep", "recover"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError
+from shardq.ops.look import RECOVER_PAGE
 from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Asked
@@ -100,7 +101,7 @@ def test_a_waiter_first_gives_back_what_a_look_was_granted_whose_reply_was_lost(
     done = drive(read(state_of(clock), 1, block=5), answer, clock)
     assert done.calls == ["read", "recover", "read"]
     assert next(step.args for step in done.steps if isinstance(step, Call) and step.script.name == "recover") == (
-        "lost", 5, 6,
+        "lost", 5, 6, RECOVER_PAGE, "",
     )  # fmt: skip
 
 
