@@ -17,7 +17,8 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
-from shardq.ops.read import MAX_COUNT, unread
+from shardq.ops.look import unread
+from shardq.ops.read import MAX_COUNT
 from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.children import Children
