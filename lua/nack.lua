@@ -32,6 +32,7 @@ local now = server_ms()
 --- @include lib/give_back
 --- @include lib/bury
 --- @include lib/held
+--- @include lib/deadlines_of
 --- @include lib/check
 local state = redis.call('HMGET', meta, 'streams', 'waiting')
 local streams = tonumber(state[1])

@@ -17,12 +17,14 @@ from shardq.errors import ClosedError, Empty
 from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, checked_each, extended, messages_of, warn
 from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
 from shardq.ops import admin, settle
+from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose
-from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
+from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.waiting import Asked
 from shardq.ops.write import write, write_many
 from shardq.telemetry import Telemetry
 

@@ -38,7 +38,7 @@ class Herd:
         self._due: list[tuple[float, int]] = []  # when to start another one, of which number
         self._deaths = 0
         self._code = OK
-        self._stopping = False
+        self._signals = 0
 
     def run(self) -> int:
         """Until a signal came and all have ended; the exit code."""
@@ -46,7 +46,7 @@ class Herd:
         try:
             for number in range(1, self._count + 1):
                 self._start(number)
-            while self._members or (self._due and not self._stopping):
+            while self._members or (self._due and not self._signals):
                 self._wait()
         finally:
             for number, handler in before.items():
@@ -55,10 +55,10 @@ class Herd:
 
     def _wait(self) -> None:
         """Wait for the next end of a process, or until it is time to start one."""
-        left = max(0.0, min(self._due)[0] - self._clock.monotonic()) if self._due and not self._stopping else None
+        left = max(0.0, min(self._due)[0] - self._clock.monotonic()) if self._due and not self._signals else None
         with contextlib.suppress(queue.Empty):
             self._buried(*self._ended.get(timeout=left))
-        if self._due and not self._stopping and min(self._due)[0] <= self._clock.monotonic():
+        if self._due and not self._signals and min(self._due)[0] <= self._clock.monotonic():
             self._due.remove(due := min(self._due))
             self._start(due[1])
 
@@ -69,7 +69,7 @@ class Herd:
         )
         self._members[process] = number
         began = self._clock.monotonic()
-        if self._stopping:  # the signal came in between
+        if self._signals:  # the signal came in between
             process.send_signal(signal.SIGTERM)
 
         def watch() -> None:
@@ -83,10 +83,10 @@ class Herd:
         if process.stdin:
             process.stdin.close()
         code = process.returncode
-        if code == OK:
-            return
+        if code == OK or (self._signals == 1 and code in (-signal.SIGTERM, -signal.SIGINT)):
+            return  # killed by the signal itself: it was only starting, and held nothing
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        if self._stopping:
+        if self._signals:
             self._code = max(self._code, code if code > 0 else FAILED)
             remark(f"worker process {process.pid} {how}")
         elif code == USAGE:
@@ -103,7 +103,7 @@ class Herd:
         self._stop(number)
 
     def _stop(self, number: int) -> None:
-        self._stopping = True
+        self._signals += 1
         if not self._members:
             sys.exit(self._code)
         for process in list(self._members):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
-from typing import Any, Literal, TypeAlias
+from operator import itemgetter
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
 from shardq.lease import place_of
@@ -16,6 +18,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.scripts import load
 
+T = TypeVar("T")
 CHUNK = 500
 MAX_ERROR = 500
 
@@ -42,16 +45,41 @@ LOST = frozenset({Settled.LOST, Settled.CANCELLED})
 
 def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
     """Forget these messages."""
+    until = state.until(timeout)
+    yield from opened(state, until)
+    leases = {delivery.token: _lease(delivery) for delivery in deliveries}
+    found: dict[str, Settled] = {}
+    for part in _parts(sorted(leases.values(), key=_PLACE)):
+        reply = yield from persist(lambda repeated, part=part: _ack(state, part, repeated), until, state.clock)  # type: ignore[misc]
+        found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
+    if len(leases) == len(deliveries):
+        return [found[delivery.token] for delivery in deliveries]
+    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]  # twice in one call: lost to the first
 
-    def call(part: Sequence[Received], repeated: bool) -> Call:
-        numbers, keys = _bodies(state, part)
-        args: list[Argument] = [int(repeated), numbers]
-        for delivery in part:
-            args += (delivery.token, delivery.origin)
-        fixed = (state.keys.meta, state.keys.leases, state.keys.attempts, state.keys.cancelled, state.keys.moved)
-        return Call(load("ack"), (*fixed, state.keys.later, *keys), tuple(args))
 
-    return (yield from _settled(state, deliveries, call, timeout))
+_Lease: TypeAlias = tuple[str, str, Received]
+_PLACE = itemgetter(0)
+
+
+def _lease(delivery: Received) -> _Lease:
+    place, entry, _ = delivery.token.split(":", 2)
+    return place, entry, delivery
+
+
+def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
+    """One call; *part* is sorted by place."""
+    places = Counter(map(_PLACE, part))
+    known = [f"{place}:{entry}" for place, entry, delivery in part if delivery.count > 1 or place in "dl"]
+    sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
+    args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
+    args += [delivery.token for _, _, delivery in part]
+    args += [entry for _, entry, _ in part]
+    args += known
+    args += [delivery.origin for _, _, delivery in part if delivery.origin]
+    keys = state.keys
+    fixed = (keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later)
+    places.pop("d", None)
+    return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
 
 
 def nack(
@@ -131,7 +159,7 @@ def _settled(
     return results
 
 
-def _parts(deliveries: Sequence[Received]) -> Iterator[Sequence[Received]]:
+def _parts(deliveries: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(deliveries), CHUNK):
         yield deliveries[start : start + CHUNK]
 
@@ -158,12 +186,12 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     until = state.until(timeout)
     yield from opened(state, until)
     keys = state.keys
-    body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
+    body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved, keys.leases,
+        keys.moved,
     )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
+    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
     maybe_done = False
 
     def make(repeated: bool) -> Call:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, Unpack, cast
 from shardq.client_async import AsyncDelivery, AsyncQueue
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
 from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
@@ -31,8 +32,8 @@ from shardq.worker.trouble import (
 from shardq.worker_state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 
 log = logging.getLogger("shardq")
-BLOCK = 60.0
-"""Seconds that one read waits; `stop` cancels it."""
+BLOCK = 2.0
+"""Seconds that one read waits, or tries to; `stop` cancels it."""
 
 Handler: TypeAlias = Callable[[AsyncDelivery], Awaitable[object]]
 
@@ -56,6 +57,7 @@ class AsyncWorker:
         self._reading: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._watched = _Watched(self)
@@ -66,7 +68,7 @@ class AsyncWorker:
         if self._loop is not None or self._state.life != RUNNING:
             raise ConfigError("an AsyncWorker runs once: make a new one")
         self._loop = asyncio.get_running_loop()
-        with stopping(self.stop, lambda: None):
+        with stopping(self.stop, lambda: None, self._plan.signals):
             self._keeper.start()
             if self._stop_asked:
                 self._stop()
@@ -129,10 +131,17 @@ class AsyncWorker:
         """Advance once what happens in this turn of the loop has happened."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._advance)
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        try:
+            self._advance()
+        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+            self._failure = self._failure or error
+            self._over.set()
 
     def _advance(self) -> None:
-        self._scheduled = False
         state, loop = self._state, asyncio.get_running_loop()
         while (action := state.next()) is not None:
             if isinstance(action, Job):
@@ -151,7 +160,7 @@ class AsyncWorker:
         try:
             if delivery.lost:  # told before its first step
                 raise asyncio.CancelledError
-            if enabled():
+            if self._traced:
                 with delivery.processing():
                     await self._handle(delivery)
             else:
@@ -176,7 +185,11 @@ class AsyncWorker:
             )
             if self._state.life == AWAY and self._state.redis_answers():
                 self._reads.over()
+            self._traced = enabled()  # once per batch: asking costs as much as running a handler
             self._state.max_deliveries = self._jobs.state.config.max_deliveries
+            if found and self._state.life not in (RUNNING, AWAY):
+                await self._unread(found)
+                found = ()
         except FATAL as error:
             self._fail(error)
         except BackendError as error:
@@ -189,6 +202,12 @@ class AsyncWorker:
         self._reading = None
         self._state.arrived(found)
         self._later()
+
+    async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
+        """Give back, uncounted, what came after the stop."""
+        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
+        rows = [delivery.received for delivery in found]
+        await self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled

@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from shardq.clock import SystemClock
+from shardq.clock import Clock, SystemClock
 from shardq.codec import Codecs
 from shardq.delivery import DeliveryView
 from shardq.errors import ConfigError, ShardqError
@@ -30,10 +30,14 @@ from shardq.outcome import HandlerFailed, Nack, Reject, described
 from shardq.worker_state import Job
 
 MAX_TRACE = 4000
+START_PATIENCE = 60.0
+"""Seconds that a child may take to import the handler."""
 
 
 class ProcessDied(ShardqError):
     """The child process of a handler ended before the handler did."""
+
+    untraced = True  # where this process waited for it says nothing
 
 
 class Answer(msgspec.Struct, array_like=True):
@@ -65,15 +69,16 @@ class Child:
         self._ready = False
 
     def wait_ready(self) -> None:
-        """Wait until it has imported the handler; ProcessDied if it cannot."""
+        """Wait until it has imported the handler; ProcessDied if it cannot, or not in time."""
         try:
+            if not self._ready and not self.pipe.poll(START_PATIENCE):
+                self.kill()
             self._ready = self._ready or self._answer().kind == "ready"
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
     def ask(self, received: Received) -> Answer:
         """Have it handle one message; ProcessDied if it ends meanwhile."""
-        self.wait_ready()
         try:
             self.pipe.send_bytes(msgspec.msgpack.encode(received))
             return self._answer()
@@ -107,8 +112,8 @@ class Child:
 class Children:
     """The children of one worker: started when first needed, used again, replaced when they die."""
 
-    def __init__(self, handle: Callable[..., object], codecs: Codecs) -> None:
-        self._handle, self._codecs = handle, codecs
+    def __init__(self, handle: Callable[..., object], codecs: Codecs, clock: Clock) -> None:
+        self._handle, self._codecs, self._clock = handle, codecs, clock
         self._lock = threading.Lock()
         self._resting: list[Child] = []
         self._all: set[Child] = set()
@@ -136,6 +141,8 @@ class Children:
         if job.delivery.lost:  # the one who told it found no child to kill
             child.kill()
         try:
+            child.wait_ready()
+            job.started = self._clock.monotonic()  # its time does not run while a process starts
             answer = child.ask(job.delivery.received)
         except ProcessDied:
             self._forget(child)
@@ -199,7 +206,7 @@ def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> Non
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
-            received = msgspec.msgpack.decode(pipe.recv_bytes(), type=Received)
+            received = Received(**msgspec.msgpack.decode(pipe.recv_bytes()))  # msgspec knows no union of str and bytes
             answer = _handled(handle, DeliveryView(received, codecs, SystemClock()))
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):

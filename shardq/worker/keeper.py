@@ -63,15 +63,23 @@ class Keeper:
     def close(self) -> None:
         """End, and wait for it as long as one extension may take."""
         self._over.set()
-        self._thread.join(PATIENCE)
+        if self._thread.ident is not None:
+            self._thread.join(PATIENCE)
 
     def _keep(self) -> None:
         try:
             while not self._over.is_set():
-                self._over.wait(self._round())
+                self._over.wait(self._guarded_round())
         finally:
             if self._client:
                 self._client.close()
+
+    def _guarded_round(self) -> float:
+        try:
+            return self._round()
+        except Exception:  # without this thread every lease would be lost
+            log.exception("keeping the leases of queue %r failed and will be tried again", self._queue.keys.name)
+            return PULSE / 10
 
     def _round(self) -> float:
         """Do what is due; seconds until the next round."""

@@ -13,13 +13,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], object], leave: Callable[[], object]) -> Iterator[None]:
+def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bool = True) -> Iterator[None]:
     """Within: the first signal calls *stop*, the second one *leave* and then ends the process at once.
 
     At once means without cleaning up, whatever handlers hold or do: the exit code is 128 + the signal's number, as
-    shells have it. Only the main thread can have signals; elsewhere nothing changes. The earlier handlers come back.
+    shells have it. Only the main thread can have signals; elsewhere, or if not *wanted*, nothing changes. The earlier
+    handlers come back.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
     asked: list[int] = []

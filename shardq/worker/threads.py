@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
 from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
@@ -65,7 +66,7 @@ class Worker:
     ) -> None:
         self._plan = Plan(**settings)
         self._jobs = _checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs._client.codecs) if run_in == "processes" else None
+        self._children = Children(handle, jobs._client.codecs, jobs.state.clock) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
@@ -76,6 +77,7 @@ class Worker:
         self._idle: list[threading.Lock] = []
         self._threads = 0
         self._waking = False
+        self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._keeper = Keeper(jobs._client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
@@ -87,7 +89,7 @@ class Worker:
         """
         if self._threads or self._state.life != RUNNING:
             raise ConfigError("a Worker runs once: make a new one")
-        with stopping(self.stop, self._kill_children):
+        with stopping(self.stop, self._kill_children, self._plan.signals):
             try:
                 if self._children:
                     self._children.check()
@@ -158,14 +160,26 @@ class Worker:
             self._waking = True
             self._idle.pop().release()
         elif self._threads < self._plan.concurrency + 2:  # one that reads, one that settles
+            thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads for this process: those that there are go on
+                if not self._threads:
+                    raise
+                return
             self._threads += 1
             self._waking = True
-            threading.Thread(target=self._work, name=f"shardq-worker-{self._threads}", daemon=True).start()
 
     def _release_all(self) -> None:
         for parked in self._idle:
             parked.release()
         self._idle.clear()
+
+    def _live(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+            self._orders.put(error)
 
     def _work(self) -> None:
         lock, state = self._lock, self._state
@@ -212,10 +226,10 @@ class Worker:
 
     def _run(self, job: Job) -> Outcome:
         delivery = job.delivery
-        if self._plan.time_limit is not None:
+        if self._plan.time_limit is not None and self._children is None:
             job.started = self._clock.monotonic()
         try:
-            if enabled():
+            if self._traced:
                 with cast("Delivery", delivery).processing():
                     result = self._call(job, delivery)
             else:
@@ -252,8 +266,21 @@ class Worker:
             self._reads.over()
             with self._lock:
                 state.redis_answers()
+        self._traced = enabled()  # once per batch: asking costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
+        if found and self._stopped.is_set() and self._unread(found):
+            found = []
         return lambda: state.arrived(found)
+
+    def _unread(self, found: Sequence[Delivery]) -> bool:
+        """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
+        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
+        rows = [delivery.received for delivery in found]
+        try:
+            self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
+        except BackendError:
+            return False
+        return True
 
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state

@@ -9,7 +9,9 @@ from random import Random
 from shardq.backoff import Backoff, Exponential
 from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ClosedError, ConfigError, ServerUnfit
-from shardq.outcome import Nack, Outcome, Reject, outcome_of
+from shardq.model import seconds
+from shardq.outcome import LONGEST, Nack, Outcome, Reject, outcome_of
+from shardq.worker.plan import RETRY
 from shardq.worker_state import Job
 
 log = logging.getLogger("shardq")
@@ -44,13 +46,23 @@ class Trouble:
             self._failures = 0
 
 
+def delay_of(backoff: Backoff, count: int) -> float:
+    """Seconds until the next try, by the user's policy; by our own where that fails."""
+    try:
+        return seconds("the backoff's delay", backoff(count, RANDOM), 0, LONGEST)
+    except Exception:
+        log.exception("the worker's backoff failed; the default one is used")
+        return RETRY(count, RANDOM)
+
+
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff) -> Outcome:
     """What the failure of a handler comes to; logged, without the payload."""
-    outcome = outcome_of(error, lambda: backoff(delivery.count, RANDOM))
+    outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
     if not isinstance(error, (Nack, Reject)) and not delivery.lost:
         log.warning(
             "message %s failed, delivery %d, again in %.1f s: %s",
-            delivery.message_id, delivery.count, outcome.delay, outcome.text, exc_info=error,
+            delivery.message_id, delivery.count, outcome.delay, outcome.text,
+            exc_info=None if getattr(error, "untraced", False) else error,
         )  # fmt: skip
     return outcome
 
@@ -58,7 +70,7 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff) -> Ou
 def overran(job: Job, limit: float, backoff: Backoff) -> Outcome:
     """What it comes to that a handler took too long."""
     delivery = job.delivery
-    outcome = Outcome("nack", backoff(delivery.count, RANDOM), f"TimeLimit: it ran for more than {limit:g} s")
+    outcome = Outcome("nack", delay_of(backoff, delivery.count), f"TimeLimit: it ran for more than {limit:g} s")
     log.warning(
         "message %s ran for more than %g s, delivery %d, again in %.1f s",
         delivery.message_id, limit, delivery.count, outcome.delay,

@@ -150,7 +150,7 @@ def test_a_redriven_message_forgets_its_deadline(queue: Queue, world: World) -> 
     queue.write(1, shard_key="t", deadline=600)
     queue.read().reject("no")
     queue.redrive(queue.dead())
-    assert world.raw.xrange(queue.state.keys.later)[0][1][b"m"].startswith(b"m i")
+    assert world.raw.xrange(queue.state.keys.later)[0][1][b"m"].startswith(b" i")
 
 
 def test_redriving_twice_moves_once(queue: Queue) -> None:

@@ -135,7 +135,7 @@ DENIED: dict[str, list[tuple[str, ...]]] = {
         ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("XINFO", "STREAM", KEYS.stream(0)),
         ("CONFIG", "GET", "*"),
         ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)),
-        ("EVALSHA", load("ack").sha, "6", *KEYS.fixed[:6], "0", ""),
+        ("EVALSHA", load("ack").sha, "6", *KEYS.fixed[:6], "0", "0*1", "1", "0", "0:1-1:1:n", "1-1"),
     ],
     "consumer": [
         ("SCRIPT", "FLUSH"), ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("SCAN", "0"), ("CONFIG", "GET", "*"),

@@ -19,9 +19,10 @@ from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.client_async import AsyncClient
+from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.plan import PlanSettings
-from shardq.worker.signals import stopping
+from shardq.worker.signals import SIGNALS
 
 ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
 async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
@@ -66,14 +67,15 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Work until a signal comes."""
+    for each in SIGNALS:  # until the worker has its own handlers it holds nothing: there is nothing to drain
+        signal.signal(each, lambda *_: sys.exit(OK))
     handle = imported(args.handler)
     if args.processes > 1:
         return Herd(shell.url, shell.timeout, lambda n: _words(args, n), args.processes).run()
     if args.herded:
         _end_with_parent()
     queue = shell.queue(args.queue)
-    if not _awaited(queue):
-        return OK
+    _await(queue)
     settings: PlanSettings = {
         "concurrency": args.concurrency,
         "read_ahead": args.read_ahead,
@@ -114,26 +116,30 @@ async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], sett
         await AsyncWorker(client.queue(name), handle, **settings).run()
 
 
-def _awaited(queue: Queue) -> bool:
+def _await(queue: Queue) -> None:
     """Wait until the queue is there: whoever writes first creates it, with the settings that it should have."""
-    told, ended = False, threading.Event()
-    stop: list[bool] = []
-    with stopping(lambda: stop.append(True), lambda: None):
-        while not stop:
-            if queue.stats().streams:
-                return True
-            if not told:
-                remark(f"there is no queue {queue.name!r} yet; its first write creates it")
-                told = True
-            ended.wait(LOOK)
-    return False
+    pause, told = threading.Event(), ""
+    while problem := _missing(queue):
+        if problem != told:
+            remark(problem)
+            told = problem
+        pause.wait(LOOK)
+
+
+def _missing(queue: Queue) -> str:
+    """Why there is nothing to work on yet; '' if there is."""
+    try:
+        known = queue.stats().streams
+    except (BackendTimeout, OutcomeUnknown):
+        return "there is no answer from Redis yet; waiting for it"
+    return "" if known else f"there is no queue {queue.name!r} yet; its first write creates it"
 
 
 def _end_with_parent() -> None:
     """Stop when the parent is gone, which is when stdin ends."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(1):
+        while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
