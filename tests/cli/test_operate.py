@@ -85,16 +85,16 @@ def test_settings_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     changed = cli("configure", "jobs", "visibility_timeout=1.5", "max_deliveries=7", "ttl=3600", "--yes")
     assert (changed.code, facts(changed.out)["visibility_timeout"]) == (0, "1.5")
     assert cli("configure", "jobs", "ttl=none", "--yes", "--json").objects[0]["ttl"] is None
-    assert queue.configure().max_deliveries == 7
+    assert queue.settings().max_deliveries == 7
 
 
 @pytest.mark.parametrize("change", ["streams=3", "nonsense=1", "max_len=x", "ttl=x", "max_deliveries=1", "ttl"])
 def test_a_bad_setting_changes_nothing(cli: Command, queue: Queue, change: str) -> None:
-    before = queue.configure()
+    before = queue.settings()
     told = cli("configure", "jobs", change, "--yes")
     assert told.code == 2
     assert "Traceback" not in told.err
-    assert queue.configure() == before
+    assert queue.settings() == before
 
 
 def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue) -> None:

@@ -324,7 +324,7 @@ def test_a_setting_is_changed_once(queue: Queue, other: Queue, lose: Cutter) -> 
     cut = lose("configure")
     assert queue.configure(max_deliveries=9).max_deliveries == 9
     assert struck(cut)
-    assert other.configure().max_deliveries == 9
+    assert other.settings().max_deliveries == 9
 
 
 def test_an_expiry_is_set_on_all_keys(server: Server, queue: Queue, lose: Cutter) -> None:

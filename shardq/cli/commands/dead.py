@@ -10,7 +10,7 @@ from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
-from shardq.model import DeadLetter
+from shardq.delivery import DeadLetter
 from shardq.ops.read import MAX_COUNT
 
 ABOUT = """Oldest first. A message dies when it was delivered max_deliveries times or when its handler
@@ -68,7 +68,7 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
             printable(each.reason),
             "" if each.last_error == each.reason else printable(each.last_error),
         ]
-        rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body)] if payload else row)
+        rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body, each.fields)] if payload else row)
     draw(headers, rows, right=frozenset({"deliveries"}))
 
 
@@ -83,5 +83,5 @@ def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
         "written_at": letter.written_at,
         "died_at": letter.died_at,
         "headers": dict(letter.headers),
-        **payload_fields(shell.client.codecs, letter.tag, letter.body),
+        **payload_fields(shell.client.codecs, letter.tag, letter.body, letter.fields),
     }

@@ -47,6 +47,7 @@ def register(commands: Commands) -> None:
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Print deliveries, then ack them or give them back."""
     queue, _ = shell.existing(args.queue)
+    limit = queue.settings().max_deliveries
     show = _Shown(args, shell)
     held: list[Delivery] = []
     code = OK
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
                     held.remove(delivery)
     finally:
         for delivery in held:
-            _give_back(delivery, queue.state.config.max_deliveries)
+            _give_back(delivery, limit)
     return code if show.count else NOTHING
 
 
