@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from shardq.cli.exits import NOTHING, OK
+from shardq.cli.exits import OK, Nothing
 from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import draw
@@ -45,7 +45,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         _draw(shell, letters, numbers.time, payload=args.payload)
     if len(letters) < numbers.dead and len(letters) == args.count:
         remark(f"{numbers.dead - len(letters):,} more; --count shows more")
-    return OK if letters else NOTHING
+    if not letters:
+        raise Nothing(f"queue {args.queue!r} has no dead letters")
+    return OK
 
 
 def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool) -> None:
@@ -69,7 +71,7 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
             "" if each.last_error == each.reason else printable(each.last_error),
         ]
         rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body, each.fields)] if payload else row)
-    draw(headers, rows, right=frozenset({"deliveries"}))
+    draw(headers, rows, right=frozenset({"deliveries"}), folded=frozenset({"reason", "last error", "payload"}))
 
 
 def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
