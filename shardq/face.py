@@ -85,6 +85,9 @@ class Face:
         trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
         how many seconds a blocked reader waits at most before it looks for itself. ConfigError for a bad one.
         """
+        if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
+            known = ", ".join(sorted(ClientSettings.__annotations__))
+            raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
         return cls(Target.parse(url), **settings)
 
     def __repr__(self) -> str:
@@ -145,7 +148,7 @@ def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Mess
 def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
     """What deliveries of *queue* hold; ConfigError for anything else, also for deliveries of other queues."""
     if not isinstance(deliveries, Sequence):
-        raise ConfigError(f"deliveries must be a list of Delivery, not {type(deliveries).__name__}")
+        raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
     for each in deliveries:
         if not isinstance(each, DeliveryView):
             raise ConfigError(f"deliveries must be what read or read_many returned, not {type(each).__name__}")
@@ -167,7 +170,7 @@ def _iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
     try:
         iter(items)
     except TypeError:
-        raise ConfigError(f"{name} must be a list of {kind}, not {type(items).__name__}") from None
+        raise ConfigError(f"{name} must be a list of {kind}; this is of type {type(items).__name__}") from None
     return items
 
 
