@@ -27,12 +27,14 @@ from shardq.face import (
 )
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
 from shardq.ops import admin, settle
+from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
-from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
+from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.waiting import Asked
 from shardq.ops.write import write, write_many
 from shardq.telemetry import Telemetry
 

@@ -11,6 +11,9 @@ from shardq.ops.steps import Refused, Unanswered
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
 """What redis-py raises when a connection does not work. Some are refusals in disguise; `failure` tells them apart."""
 
+DEMOTED = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
+"""Answers of a node that is no master any more: what leads to it is of no use."""
+
 # redis-py cuts the code off these answers.
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.NoScriptError, "NOSCRIPT"),

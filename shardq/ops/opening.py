@@ -46,6 +46,7 @@ def remember(state: QueueState, meta: dict[str, str], *, created: bool) -> None:
     known = state.streams > 0
     state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
     state.config = QueueConfig.from_settings(meta, state.wanted)
+    state.legacy = state.config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
     state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
     state.epoch = meta["epoch"]
     if created and known:

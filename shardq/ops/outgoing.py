@@ -13,6 +13,7 @@ from shardq.ops.state import QueueState
 from shardq.sharding import shard
 
 CHUNK_MESSAGES = 250
+CHUNK_CHOICES = 8000
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
@@ -88,13 +89,14 @@ def checked_dedup_key(key: str | None) -> str:
     return key
 
 
-def chunks(messages: Sequence[Outgoing]) -> list[list[Outgoing]]:
-    """Split so that no script runs long and no call grows large."""
+def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
+    """Split so that no script runs long and no call grows large; each message has so many *choices* of a stream."""
+    most = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
         weight = len(message.body) + len(message.headers) + 64
-        if not parts or len(parts[-1]) >= CHUNK_MESSAGES or size + weight > CHUNK_BYTES:
+        if not parts or len(parts[-1]) >= most or size + weight > CHUNK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(message)

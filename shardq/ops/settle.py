@@ -68,7 +68,7 @@ def _lease(delivery: Received) -> _Lease:
 def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     """One call; *part* is sorted by place."""
     places = Counter(map(_PLACE, part))
-    known = [f"{place}:{entry}" for place, entry, delivery in part if delivery.count > 1 or place == "d"]
+    known = [f"{place}:{entry}" for place, entry, delivery in part if delivery.count > 1 or place in "dl"]
     sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
     args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
     args += [delivery.token for _, _, delivery in part]
@@ -172,12 +172,12 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     until = state.until(timeout)
     yield from opened(state, until)
     keys = state.keys
-    body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
+    body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved, keys.leases,
+        keys.moved,
     )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
+    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
     maybe_done = False
 
     def make(repeated: bool) -> Call:

@@ -46,7 +46,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages):
+    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
         if results and _hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from shardq import Client, Empty
+from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.servers import Server
 from tests.waiting import eventually
@@ -32,3 +33,53 @@ def test_a_stream_that_was_emptied_by_hand_and_shrunk_away_stops_no_reader(
     assert queue.read().payload == "next"
     stats = queue.stats()
     assert (stats.backlog, stats.in_flight, stats.vanished) == (0, 1, 4 * streams)
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_readers_go_on_though_thousands_of_streams_were_emptied_by_hand(
+    server: Server, queue_name: str, count: int
+) -> None:
+    """More than one call may look at, and more than one HSET of Lua's can note."""
+    with Client.from_url(server.url) as client, server.client() as plain:
+        queue = client.queue(queue_name, streams=2500, streams_per_shard=4)
+        queue.write_many([("lost", f"tenant-{n}") for n in range(3000)])
+        assert sum(1 for length in queue.stats().streams if length) > 2000
+        with plain.pipeline(transaction=False) as pipe:
+            for number in range(2500):
+                pipe.xtrim(queue.state.keys.stream(number), maxlen=0)
+            pipe.execute()
+        queue.state.width = 2500  # as of a reader that missed often
+        assert queue.read_many(count) == []
+        stats = queue.stats()
+        assert (stats.backlog, stats.vanished, sum(stats.streams)) == (0, 3000, 0)
+        queue.write("next", shard_key="t")
+        assert queue.read().payload == "next"
+
+
+def test_a_message_is_cancelled_in_flight_though_others_wrote_to_its_stream(
+    server: Server, open_client: Open, queue_name: str
+) -> None:
+    """Their entries are numbered from 0, so the number alone does not tell what was handed out before."""
+    queue = open_client(server.url).queue(queue_name, streams=1)
+    ids = queue.write_many([(str(n), "t") for n in range(3)])
+    with server.client() as plain:
+        _foreign(plain, queue.state.keys.stream(0))
+        deliveries = queue.read_many(9)
+        assert len(deliveries) == 4
+        assert queue.cancel(ids[1]) == "in flight"
+        assert [each.message_id for each in queue.ack_many(deliveries)] == [ids[1]]
+        assert take(plain, queue.state.keys).problems() == []
+
+
+def _foreign(plain: redis.Redis, stream: str, count: int = 1) -> None:
+    """Entries of somebody else, in a millisecond of their own."""
+    last = plain.xinfo_stream(stream)["last-generated-id"]
+    ms = int(last.partition(b"-")[0])
+    for n in range(count):
+        plain.xadd(stream, {"odd": str(n)}, id=f"{ms + 1}-{n}")
+    eventually(lambda: _server_ms(plain) > ms + 1)
+
+
+def _server_ms(plain: redis.Redis) -> int:
+    seconds, micros = plain.time()
+    return int(seconds) * 1000 + int(micros) // 1000

@@ -78,6 +78,12 @@ def test_a_chunk_is_bounded_in_bytes_too() -> None:
     assert chunks([]) == []
 
 
+@pytest.mark.parametrize(("choices", "most"), [(1, 250), (32, 250), (64, 125), (4096, 1), (10**6, 1)])
+def test_messages_of_wide_shards_come_in_smaller_chunks(choices: int, most: int) -> None:
+    """What a script costs grows with the streams that it may choose from."""
+    assert max(len(part) for part in chunks(SMALL, choices)) == most
+
+
 def test_a_message_larger_than_a_chunk_goes_alone() -> None:
     huge = Outgoing("t", "b", bytes(CHUNK_BYTES + 1))
     assert [len(part) for part in chunks([ONE, huge, ONE])] == [1, 1, 1]
