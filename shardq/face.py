@@ -84,6 +84,8 @@ class Face:
         Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep
         trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
         how many seconds a blocked reader waits at most before it looks for itself. ConfigError for a bad one.
+
+        A call's own `timeout` ends its tries; one try on a server that hangs lasts as long as the client's, up to 5 s.
         """
         if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
             known = ", ".join(sorted(ClientSettings.__annotations__))
