@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types layers lua docs examples soak bench wheel servers clean
+.PHONY: help setup demo test check fmt lint types layers lua docs diagrams examples soak bench wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -63,6 +63,9 @@ lua: setup ## the house's rules for Lua, and luacheck where it is on PATH
 
 docs: setup ## run the code blocks of README.md and docs/
 	@$(PY) -m pytest -q tests/house/test_docs.py
+
+diagrams: setup ## draw the diagrams of docs/worker.md from the worker's tables
+	@$(PY) -m tests.house.diagrams
 
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py

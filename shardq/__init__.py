@@ -34,6 +34,8 @@ from shardq.errors import (
     ShardqError,
 )
 from shardq.model import Message, QueueConfig, QueueStats
+from shardq.outcome import Nack, Reject
+from shardq.worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
 
@@ -41,6 +43,7 @@ __all__ = [
     "AsyncClient",
     "AsyncDelivery",
     "AsyncQueue",
+    "AsyncWorker",
     "BackendError",
     "BackendTimeout",
     "Client",
@@ -55,6 +58,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "Nack",
     "OutOfMemory",
     "OutcomeUnknown",
     "PartlyWritten",
@@ -63,6 +67,8 @@ __all__ = [
     "QueueFull",
     "QueueMissing",
     "QueueStats",
+    "Reject",
     "ServerUnfit",
     "ShardqError",
+    "Worker",
 ]

@@ -17,6 +17,7 @@ from shardq.face import (
     ClientSettings,
     Face,
     checked_block,
+    checked_each,
     extended,
     letters_of,
     messages_of,
@@ -212,13 +213,35 @@ class Queue:
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def nack_many(
-        self, deliveries: Sequence[Delivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[Delivery]:
-        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned."""
-        seconds("delay", delay, 0, MAX_BLOCK)
+        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned.
+
+        *delay* and *error* are one for all, or a sequence with one for each.
+        """
         received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def reject_many(
+        self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Move many deliveries to the dead letters in few round trips; those whose lease was lost are returned.
+
+        *reason* is one for all, or a sequence with one for each.
+        """
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

@@ -19,6 +19,7 @@ from shardq.face import (
     ClientSettings,
     Face,
     checked_block,
+    checked_each,
     extended,
     letters_of,
     messages_of,
@@ -207,13 +208,29 @@ class AsyncQueue:
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def nack_many(
-        self, deliveries: Sequence[AsyncDelivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[AsyncDelivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[AsyncDelivery]:
         """As `Queue.nack_many`."""
-        seconds("delay", delay, 0, MAX_BLOCK)
         received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def reject_many(
+        self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.reject_many`."""
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = await self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:

@@ -14,12 +14,16 @@ from shardq.model import Received
 class DeliveryView:
     """The readable half of `Delivery` and `AsyncDelivery`."""
 
-    __slots__ = ("_clock", "_codecs", "received")
+    __slots__ = ("_clock", "_codecs", "lost", "received")
+
+    lost: bool
+    """Whether the worker that runs the handler knows that the message is not yours any more: stop, nobody wants it."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
+        self.lost = False
 
     @property
     def payload(self) -> Any:

@@ -92,6 +92,24 @@ class Face:
             raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
         return cls(Target.parse(url), **settings)
 
+    @classmethod
+    def beside(cls, other: Face, *, timeout: float | None = None) -> Self:
+        """A client of this class for the server of *other*, with its settings (or another *timeout*).
+
+        They share no connection. For a thread beside an event loop, say. Close it before *other*.
+        """
+        mine = cls(
+            other._target,
+            timeout=other.timeout if timeout is None else timeout,
+            durability=str(other.durability),
+            max_connections=other.max_connections,
+            max_payload=other.max_payload,
+            wait_slice=other.wait_slice,
+            clock=other.clock,
+        )
+        mine.codecs = other.codecs
+        return mine
+
     def __repr__(self) -> str:
         """Where it connects to; no password."""
         return f"{type(self).__name__}({self._target})"
@@ -192,3 +210,13 @@ def checked_block(block: float, visibility: float | None) -> None:
     seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)
+
+
+def checked_each(name: str, value: object, count: int) -> None:
+    """ConfigError unless *value* is one delay or text for all of *count* deliveries, or one for each."""
+    many = isinstance(value, (list, tuple))
+    if many and len(value) != count:  # type: ignore[arg-type]
+        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
+    if name == "delay":
+        for each in value if many else (value,):  # type: ignore[attr-defined]
+            seconds(name, each, 0, MAX_BLOCK)

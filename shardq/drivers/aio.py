@@ -90,7 +90,7 @@ class AsyncDriver:
         address = None if self._topology is None else self._topology.owner(slot(step.key))
         pool = self._pool(address, True)
         try:
-            connection = await _connected(pool)
+            connection = await _connected(pool, self._timeout)
         except Unanswered:
             if self._topology is not None and address is not None:
                 self._topology.lost(slot(step.key), address)
@@ -142,7 +142,7 @@ class AsyncDriver:
         """One round trip on one connection: an answer per command. A connection that failed is never used again."""
         if asking:
             commands = (("ASKING",), *commands)
-        connection = await _connected(pool)
+        connection = await _connected(pool, self._timeout)
         clean = cancelled = False
         try:
             # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
@@ -200,9 +200,10 @@ class AsyncDriver:
         )
 
 
-async def _connected(pool: Pool) -> Any:
+async def _connected(pool: Pool, limit: float) -> Any:
     try:
-        return await pool.get_connection()
+        async with asyncio.timeout(limit):  # a server that hangs takes connections, and never greets
+            return await pool.get_connection()
     except LOST as error:
         raise unconnected(error) from error
     except ResponseError as error:

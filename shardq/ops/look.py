@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from shardq.scripts import load
 
 ALL_DECLARED = 8
 RECOVER_PAGE = 2000
+SEEN_LATER = 10_000
+"""ms that another read's look at the server's clock may be later than the one in question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,13 @@ def given_back(state: QueueState, rows: Iterable[Received], asked: Asked, until:
     """Give back, uncounted, what the look *asked* was granted for nobody. A whole token names one of its leases."""
     for row in rows:
         yield from recovered(state, replace(asked, holder=row.token), until)
+
+
+def unread(state: QueueState, rows: Sequence[Received], visibility: float, timeout: float | None = None) -> Op[None]:
+    """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
+    lasts = round(visibility * 1000)
+    shown = state.seen.ms if state.seen is not None else 0
+    yield from given_back(state, rows, Asked("", max(0, shown + lasts - SEEN_LATER), lasts), state.until(timeout))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
