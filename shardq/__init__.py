@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from shardq.client import Client, Delivery, Queue
 from shardq.client_async import AsyncClient, AsyncDelivery, AsyncQueue
+from shardq.delivery import DeadLetter
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -32,7 +33,7 @@ from shardq.errors import (
     ServerUnfit,
     ShardqError,
 )
-from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
+from shardq.model import Message, QueueConfig, QueueStats
 from shardq.outcome import Nack, Reject
 from shardq.worker import AsyncWorker, Worker
 

@@ -49,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if not (sys.argv[1:] if argv is None else argv):
+        parser().print_help(sys.stderr)
+        return USAGE
     args = parser().parse_args(argv)
     url = args.url or os.environ.get("SHARDQ_URL") or DEFAULT_URL
     timeout = DEFAULT_TIMEOUT if args.timeout is None else args.timeout

@@ -67,4 +67,5 @@ def unanswered(error: Exception) -> Refused | Unanswered:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    about = str(error).partition(" : <")[0]  # of a sentinel redis-py shows its whole self
+    return f"{type(error).__name__}: {about}"

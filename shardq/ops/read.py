@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS
-from shardq.model import Received
+from shardq.model import Received, whole
 from shardq.ops.look import ALL_DECLARED, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
@@ -103,15 +102,9 @@ def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any
 
 def checked_count(count: int) -> int:
     """*count* if it can be asked for in one read; else ConfigError."""
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_COUNT:
-        raise ConfigError(f"count must be a whole number from 1 to {MAX_COUNT}, not {count!r}")
-    return count
+    return whole("count", count, 1, MAX_COUNT)
 
 
 def checked_stream(number: int | None) -> int | None:
     """*number* if it can be a stream's; else ConfigError."""
-    if number is not None and (
-        not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < MAX_STREAMS
-    ):
-        raise ConfigError(f"prefer_stream must be a stream number from 0 to {MAX_STREAMS - 1}, not {number!r}")
-    return number
+    return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")

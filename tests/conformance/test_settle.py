@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Delivery, Empty, LeaseLost, Queue
+from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -228,6 +228,23 @@ def test_nacking_many_gives_them_all_back_and_tells_which_were_lost(queue: Queue
     assert {(each.count, each.last_error) for each in again} == {(2, "shutting down")}
     assert len(again) == 4
     assert queue.nack_many([]) == []
+
+
+def test_a_delivery_of_another_queue_is_not_taken_for_a_lost_one(client: Client, queue: Queue, queue_name: str) -> None:
+    other = client.queue(f"{queue_name}-other")
+    queue.write(1, shard_key="t")
+    delivery = queue.read()
+    assert delivery.queue.name == queue_name
+    for settle in (other.ack_many, other.nack_many):
+        with pytest.raises(ConfigError, match=f"is of queue '{queue_name}'"):
+            settle([delivery])
+    assert queue.ack_many([delivery]) == []
+
+
+def test_an_extension_that_is_too_long_is_named_so(queue: Queue) -> None:
+    queue.write(1, shard_key="t")
+    with pytest.raises(ConfigError, match="duration must be a number of seconds"):
+        queue.read().extend(365 * 86_400)
 
 
 def test_many_are_given_back_or_rejected_in_one_call_each_on_its_own_terms(queue: Queue, world: World) -> None:
