@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
+from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
-from shardq.model import DeadLetter, QueueStats, Received
+from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
 
@@ -157,6 +158,7 @@ def dead_letter(row: Row) -> DeadLetter:
         body=body.payload,
         tag=body.tag,
         headers=body.headers,
+        fields=body.fields,
     )
 
 

@@ -11,9 +11,9 @@ from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judg
 from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
 from shardq.keys import slot
 from shardq.model import QueueConfig
-from shardq.ops.persist import persist
+from shardq.ops.persist import UNKNOWN_USER, persist
 from shardq.ops.state import QueueState, ServerTime
-from shardq.ops.steps import Ask, Call, Op
+from shardq.ops.steps import Ask, Call, Op, Refused
 from shardq.replies import pairs
 from shardq.scripts import load
 
@@ -132,7 +132,9 @@ def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
         return (yield from persist(lambda _: Ask(words), until, clock))
     except (BackendTimeout, OutcomeUnknown):
         raise
-    except BackendError:
+    except BackendError as error:
+        if isinstance(error.__cause__, Refused) and error.__cause__.code in UNKNOWN_USER:
+            raise  # no other call will work
         return None  # managed services forbid it; the facts stay unknown
 
 

@@ -14,6 +14,7 @@ from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig, seconds
+from shardq.ops.waiting import Waiting
 from shardq.sharding import shard
 
 LEGACY_TURN = "4096"
@@ -61,6 +62,7 @@ class QueueState:
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    waiting: Waiting = field(default_factory=Waiting)
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
@@ -94,9 +96,10 @@ class QueueState:
         self._idle.append(lane)
 
     def forked(self) -> None:
-        """Become another producer: a child process must not share lanes with its parent."""
+        """Become another producer: a child process must share neither lanes nor waiters with its parent."""
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
+        self.waiting = Waiting()
 
     def expected_ms(self, now: float) -> str:
         """The latest that the server's clock should show now: beyond, it jumped. '' when it was never seen.

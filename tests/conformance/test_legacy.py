@@ -126,7 +126,9 @@ def test_an_adopted_message_comes_back_from_the_dead_as_its_fields(queue: Queue,
     plain.write("job")
     first = queue.read()
     first.reject("no")
-    assert queue.redrive(queue.dead()) == 1
+    [letter] = queue.dead()
+    assert letter.payload == {"job": b"job", "raw": b"\xff"}
+    assert queue.redrive([letter]) == 1
     again = queue.read()
     assert (again.payload, again.message_id) == ({"job": b"job", "raw": b"\xff"}, first.message_id)
     assert again.count == 2

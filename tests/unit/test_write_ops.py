@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from shardq.codec import Codecs
-from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, PartlyWritten, QueueFull
+from shardq.errors import (
+    BackendTimeout,
+    ConfigError,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyWritten,
+    QueueFull,
+)
 from shardq.model import Message
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
@@ -210,6 +218,17 @@ def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clo
         drive(write_many(state, SMALL), answer, clock)
     kinds = [type(result) for result in caught.value.results]
     assert kinds == [str] * 250 + [BackendTimeout] * 350
+
+
+def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+
+    def answer(step: Step) -> Any:
+        return server(step) if not server.writes else Refused("OOM", "command not allowed")
+
+    with pytest.raises(PartlyWritten) as caught:
+        drive(write_many(state, SMALL), answer, clock)
+    assert [type(result) for result in caught.value.results] == [str] * 250 + [OutOfMemory] * 350
 
 
 # --- composing -----------------------------------------------------------------------------------------------------
