@@ -33,8 +33,8 @@ from shardq.ops.steps import Armed, Ask, Call, Op, Refused, Sleep, Step, Unanswe
 T = TypeVar("T")
 Pool = redis.ConnectionPool
 REDIRECTIONS = 5
-GREETING_TIMEOUT = CONNECT_TIMEOUT * 2
-"""Seconds for a connection to be had: for its turn in the pool, or to be made and greeted."""
+GREETING_TIMEOUT = 10.0
+"""Seconds for a connection to be had: its turn in the pool, or to be made and greeted, by a loop that may be busy."""
 
 
 class AsyncDriver:
