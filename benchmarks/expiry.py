@@ -14,6 +14,7 @@ import uuid
 from multiprocessing.connection import Connection
 from typing import Final
 
+from benchmarks.pickup import until_blocked
 from benchmarks.report import Table, Target, percentile
 from benchmarks.settings import Place
 from shardq import Client, Delivery, Queue
@@ -49,6 +50,7 @@ def _table(place: Place, state: str) -> Table:
         queue.len()
         reader = spawn.Process(target=collect, args=(place.url, name, counts, chosen.seed, theirs), daemon=True)
         reader.start()
+        until_blocked(place.url, 1)
         flood = spawn.Process(target=busy, args=(place.url, name, rate), daemon=True)
         if state == "busy":
             flood.start()

@@ -16,7 +16,7 @@ from shardq.ops.steps import Argument, Call, Op
 from shardq.replies import dead_letter, pairs, stats
 from shardq.scripts import load
 
-PURGE_CHUNK = 200
+PURGE_CHUNK = 250
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
@@ -59,8 +59,10 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         *state.declared(numbers),
     )  # fmt: skip
     call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers)))
-    while count := int((yield from persist(lambda _: call, until, state.clock))):
-        removed += count
+    more = True
+    while more:
+        count, more = yield from persist(lambda _: call, until, state.clock)
+        removed += int(count)
         until = state.until(timeout)
     return removed
 
