@@ -29,8 +29,8 @@ for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
 end
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
-if ARGV[4] ~= '0' then redis.call('HLEN', attempts) end
-if #ARGV > last_known then redis.call('HLEN', moved) end
+if ARGV[4] ~= '0' or not live then redis.call('HLEN', attempts) end
+if #ARGV > last_known or not live then redis.call('HLEN', moved) end
 if live then
   redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count))
   if ARGV[4] ~= '0' then redis.call('HDEL', attempts, unpack(ARGV, 5 + 2 * count, last_known)) end

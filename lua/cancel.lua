@@ -42,17 +42,18 @@ if place == 'l' and redis.call('HEXISTS', attempts, handle) == 0 then return 'un
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
 if redis.call('XDEL', body_key, id) == 0 then return 'unknown' end
 redis.call('HINCRBY', meta, 'cancelled', 1)
-if now_at then redis.call('HDEL', moved, message_id) end
 if turn then
   redis.call('ZREM', returned, handle)
   leave(turn)
 elseif redis.call('ZREM', delayed, handle) == 0 then
   if place == 'd' or place == 'l' or is_past() then
     redis.call('SADD', cancelled, handle)
+    if now_at then redis.call('HSET', attempts, handle, '0|| i' .. message_id) end -- see lib/forget_cancelled
     return 'in flight'
   end
   leave(place)
 end
+if now_at then redis.call('HDEL', moved, message_id) end
 redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)
 return 'removed'

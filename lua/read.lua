@@ -62,6 +62,7 @@ if ended or came_due or any_returned or owed > 0 or prefer ~= '' or not legacy_d
 --- @include lib/give_back
 --- @include lib/bury
 --- @include lib/check
+--- @include lib/forget_cancelled
 --- @include lib/sweep
 --- @include lib/take_returned
 --- @include lib/take_legacy

@@ -19,8 +19,7 @@ local function reap()
     local handle = place .. ':' .. id
     local _, hand = attempts_of(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
-      redis.call('HDEL', attempts, handle)
-      redis.call('HINCRBY', meta, 'gone', 1)
+      forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
       give_back(handle, turn_of(place, hand, streams))

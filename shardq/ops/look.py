@@ -88,6 +88,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
+        keys.moved,
     )  # fmt: skip
     last, page = "", RECOVER_PAGE
     while True:
