@@ -13,7 +13,7 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "pickup", "driver")
+NAMES = ("throughput", "reads", "pickup", "driver", "fairness")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -55,11 +55,24 @@ def _steps(axes: Any, table: Table) -> None:
     axes.legend()
 
 
+def _waits(axes: Any, table: Table) -> None:
+    """Beside 20 floods; a line that ends early is one whose rest is never handed out."""
+    for name, by in table.data.items():
+        quantiles = by["20"]
+        seen = [(max(wait, 0.5), 1 - at / len(quantiles)) for at, wait in enumerate(quantiles) if wait is not None]
+        axes.step([wait for wait, _ in seen], [share for _, share in seen], label=name)
+    axes.set(xscale="log", yscale="log", xlabel="dequeues", ylabel="share of quiet messages that wait longer")
+    axes.legend(fontsize=7)
+
+
 _KINDS: dict[str, Callable[[Any, Table], None]] = {
     "throughput-write": _bars,
     "throughput-read": _bars,
     "driver": _bars,
     "reads": _lines,
+    "fairness-model-16-2": _waits,
+    "fairness-model-64-6": _waits,
+    "fairness-model-256-4": _waits,
     "pickup": _steps,
     "pickup-late": _steps,
 }
