@@ -22,13 +22,14 @@ from numpy.typing import NDArray
 from shardq.planner.odds import check_count, clean_odds
 from shardq.sharding import Odds, check_width, shard
 
+LEAST: Final = 2_000
 MAX_DRAWN: Final = 10_000_000
 MAX_DEALT: Final = 1_000_000
 MAX_NOISY: Final = 10_000
-"""Bounds of a simulation: random tenants, dealt tenants, noisy ones at a time."""
+"""Bounds of a simulation: fewest tenants, most random ones, most dealt ones, most noisy ones at a time."""
 
 CHUNK: Final = 100_000
-ROUND: Final = 1_000
+ROUND: Final = 100
 """Tenants that are drawn together; quiet ones that meet one drawing of the noisy."""
 
 Shards: TypeAlias = "NDArray[np.int64]"
@@ -56,14 +57,17 @@ def drawn(
 
     `tenants`: 2,000 to 10,000,000. `noisy`: 0 to 10,000. ConfigError for other numbers.
     """
-    check_count("tenants", tenants, 2 * ROUND, MAX_DRAWN)
+    check_count("tenants", tenants, LEAST, MAX_DRAWN)
     check_count("noisy", noisy, 0, MAX_NOISY)
     width = check_width(streams, streams_per_shard)
     dice = np.random.default_rng(seed)
     shared = np.zeros(width + 1, dtype=np.int64)
     for begin in range(0, tenants, CHUNK):
         shared += _overlaps(_draw(dice, min(CHUNK, tenants - begin) // 2 * 2, streams, width), streams)
-    rounds = np.array([_clean(dice, streams, width, noisy) for _ in range(tenants // ROUND)])
+    together = min(tenants // ROUND, max(1, CHUNK // max(ROUND, noisy)))
+    rounds = np.concatenate(
+        [_clean(dice, streams, width, noisy, together) for _ in range(0, tenants // ROUND, together)]
+    )
     return [
         _fit(f"overlap of {tenants // 2:,} random pairs", shared, Odds(streams, width).overlap),
         _clean_fit(rounds, streams, width, noisy),
@@ -75,7 +79,7 @@ def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed:
 
     `tenants`: 2,000 to 1,000,000; about 15 µs each for 64 streams, 30 for 256. ConfigError for other numbers.
     """
-    check_count("tenants", tenants, 2 * ROUND, MAX_DEALT)
+    check_count("tenants", tenants, LEAST, MAX_DEALT)
     width = check_width(streams, streams_per_shard)
     keys = (f"plan-{seed}-{number}" for number in range(tenants // 2 * 2))
     shards = np.array([shard(key, streams, width) for key in keys], dtype=np.int64)
@@ -104,12 +108,14 @@ def _overlaps(shards: Shards, streams: int) -> Shards:
     return np.bincount(shared, minlength=shards.shape[1] + 1)
 
 
-def _clean(dice: np.random.Generator, streams: int, width: int, noisy: int) -> Shards:
-    """How many of `ROUND` quiet tenants have exactly c clean streams, beside one drawing of the noisy ones."""
-    covered = np.zeros(streams, dtype=bool)
-    covered[_draw(dice, noisy, streams, width).ravel()] = True
-    clean = width - covered[_draw(dice, ROUND, streams, width)].sum(axis=1)
-    return np.bincount(clean, minlength=width + 1)
+def _clean(dice: np.random.Generator, streams: int, width: int, noisy: int, rounds: int) -> Shards:
+    """Per round, how many of `ROUND` quiet tenants have c clean streams beside its own drawing of the noisy ones."""
+    covered = np.zeros((rounds, streams), dtype=bool)
+    covered[np.repeat(np.arange(rounds), noisy)[:, None], _draw(dice, rounds * noisy, streams, width)] = True
+    number = np.repeat(np.arange(rounds), ROUND)
+    clean = width - covered[number[:, None], _draw(dice, rounds * ROUND, streams, width)].sum(axis=1)
+    cells = np.bincount(number * (width + 1) + clean, minlength=rounds * (width + 1))
+    return cells.reshape(rounds, width + 1)
 
 
 def _clean_fit(rounds: Shards, streams: int, width: int, noisy: int) -> Closeness:
