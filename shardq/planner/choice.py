@@ -22,6 +22,9 @@ from shardq.sharding import Odds, check_width
 WIDEST: Final = 16
 """The largest M that `plan` considers; a wider shard costs each write a key per stream."""
 
+ROUNDING: Final = 1e-12
+"""By how much an isolation may fall short: 1 in 10 shards is 0.1 only nearly."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -51,7 +54,7 @@ class Plan:
     @property
     def isolation(self) -> float:
         """The share of quiet tenants that keep a clean stream."""
-        return sum(self.clean[1:])
+        return 1 - self.clean[0]
 
     @property
     def blocked(self) -> float:
@@ -122,7 +125,7 @@ def _fewest(width: int, noisy: int, isolation: float, most: int) -> int | None:
     low, high = width, most + 1
     while low < high:
         middle = (low + high) // 2
-        if 1 - clean_odds(middle, width, noisy)[0] >= isolation:
+        if 1 - clean_odds(middle, width, noisy)[0] >= isolation - ROUNDING:
             high = middle
         else:
             low = middle + 1

@@ -16,6 +16,8 @@ FORMATS: Final = (".png", ".svg")
 LEAST: Final = 1e-9
 """Shares below this are not drawn."""
 
+COLOURS: Final = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:pink", "tab:olive", "tab:cyan")
+
 
 def save(chosen: Plan, others: Sequence[Plan], path: Path) -> None:
     """Draw *chosen* beside the other plans of its frontier into a PNG or SVG file, by its name. OSError as usual."""
@@ -41,18 +43,15 @@ def _figure(chosen: Plan, others: Sequence[Plan]) -> Figure:
 def _draw_floods(axes: Any, chosen: Plan, others: Sequence[Plan]) -> None:
     """The odds of no clean stream by the number of floods."""
     floods = sorted({max(1, round(chosen.noisy * step / 20)) for step in range(1, 61)})
-    for each in [*(other for other in others if other != chosen), chosen]:
+    axes.set_prop_cycle(color=COLOURS)
+    for each in sorted({*others, chosen}, key=lambda plan: plan.streams_per_shard):
         shares = [clean_odds(each.streams, each.streams_per_shard, flood)[0] for flood in floods]
-        style = {"color": "tab:blue", "linewidth": 2.5} if each == chosen else {"color": "gray", "linewidth": 0.8}
-        axes.plot(floods, shares, **style)
-        axes.annotate(f"{each.streams:,}, {each.streams_per_shard}", (floods[-1], shares[-1]), fontsize=6)
+        style = {"color": "tab:blue", "linewidth": 2.5} if each == chosen else {"linewidth": 0.9}
+        axes.plot(floods, shares, label=f"{each.streams:,} streams, {each.streams_per_shard} per shard", **style)
     axes.axvline(chosen.noisy, color="gray", linewidth=0.8, linestyle=":")
-    axes.set(
-        yscale="log",
-        ylim=(1e-6, 1.5),
-        xlabel="noisy tenants at a time",
-        title="share of tenants without a clean stream",
-    )
+    axes.set(yscale="log", ylim=(1e-6, 1.5), xlabel="noisy tenants at a time")
+    axes.set_title("share of the tenants without a clean stream")
+    axes.legend(fontsize=6, loc="lower right")
 
 
 def _draw_clean(axes: Any, chosen: Plan) -> None:
@@ -69,13 +68,8 @@ def _draw_overlap(axes: Any, chosen: Plan) -> None:
     """How many streams two tenants share."""
     odds = chosen.odds.overlap
     axes.bar(range(len(odds)), [max(share, LEAST) for share in odds], color="tab:blue")
-    axes.set(
-        yscale="log",
-        ylim=(LEAST, 2),
-        xlabel="streams shared",
-        title="share of pairs of tenants",
-        xticks=range(len(odds)),
-    )
+    axes.set(yscale="log", ylim=(LEAST, 2), xticks=range(len(odds)))
+    axes.set(xlabel="streams that two tenants share", title="share of the pairs of tenants")
 
 
 def _draw_lost(axes: Any, chosen: Plan) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shardq import Client
 from shardq.errors import ConfigError
 from shardq.planner import Plan, cost, frontier, plan
+from shardq.planner.choice import ROUNDING
 from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES
 from shardq.sharding import Odds
 from tests.servers import Server
@@ -20,7 +21,7 @@ def test_the_frontier_is_what_a_search_finds(noisy: int, isolation: float, most:
     """For each M the fewest streams, as long as more M saves streams; the plan is the best of them."""
     wanted: list[tuple[int, int]] = []
     for m in range(1, 17):
-        fits = [n for n in range(m, most + 1) if 1 - Odds(n, m).blocked(noisy) >= isolation]
+        fits = [n for n in range(m, most + 1) if 1 - Odds(n, m).blocked(noisy) >= isolation - ROUNDING]
         if fits and (not wanted or fits[0] < wanted[-1][0]):
             wanted.append((fits[0], m))
         elif wanted:
@@ -29,7 +30,7 @@ def test_the_frontier_is_what_a_search_finds(noisy: int, isolation: float, most:
     assert [(each.streams, each.streams_per_shard) for each in found] == wanted
     if wanted:
         best = plan(1000, noisy, isolation, most=most)
-        assert best.isolation >= isolation
+        assert best.isolation >= isolation - ROUNDING
         assert best.streams * best.busy == min(each.streams * each.busy for each in found)
     else:
         with pytest.raises(ConfigError, match="plan for fewer noisy tenants"):
