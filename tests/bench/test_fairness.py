@@ -55,6 +55,25 @@ def test_the_overflow_keeps_a_tenants_order(limit: Limit, steps: list[int | None
     assert all(numbers == sorted(numbers) for numbers in seen.values())
 
 
+def test_a_tenant_does_not_overtake_itself_when_its_window_widens() -> None:
+    """Room that others left goes to what waits in overflow, not to what is written next."""
+    queue = Windowed(1, 1, divided(4))
+    queue.write(1, 0)
+    queue.write(0, 0, 1, 2)
+    assert queue.read() == (1, 0)
+    queue.write(0, 3)
+    assert [queue.read() for _ in range(5)] == [(0, 0), (0, 1), (0, 2), (0, 3), None]
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+def test_the_window_is_what_others_wait_behind(window: int) -> None:
+    """In one stream, whoever comes after a flood waits for exactly `window` of its messages."""
+    queue = Windowed(1, 1, fixed(window))
+    queue.write(0, *range(100))
+    queue.write(1, 0)
+    assert [queue.read() for _ in range(window + 1)] == [*((0, number) for number in range(window)), (1, 0)]
+
+
 @given(steps=steps)
 def test_the_ring_takes_turns(steps: list[int | None]) -> None:
     """While a tenant waits, no other one is served twice."""

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shardq.cli.program import main
-from shardq.planner import plan
+from shardq.planner import plan, simulation
 from shardq.sharding import overlap, shard
 
 
@@ -65,6 +65,14 @@ def test_it_checks_the_odds(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert out.count("agrees") == 4
     assert "1,000,000 random tenants" in out
+
+
+def test_odds_that_disagree_fail_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 1 when one of the checks disagrees."""
+    monkeypatch.setattr(simulation, "dealt", lambda n, m, seed: [simulation.Closeness("dealt", (1,), (9.0,), 8.0)])
+    code, out, _ = told(capsys, "--streams", "16", "--per-shard", "2", "--check")
+    assert code == 1
+    assert "check: dealt: DISAGREES, +8.00 deviations" in out
 
 
 def test_it_gives_names_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
