@@ -20,6 +20,10 @@ local function grant()
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left
     totals[#totals + 1], totals[#totals + 2] = 'h' .. turn, cursor[turn]
+    if #totals == 4000 then
+      redis.call('HSET', lens, unpack(totals)) -- Lua's unpack ends at 8,000
+      totals = {}
+    end
   end
   if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
   if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end

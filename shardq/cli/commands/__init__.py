@@ -17,10 +17,12 @@ from shardq.cli.commands import (
     redrive,
     resize,
     stats,
+    worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, doctor, embedded,
+    worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
