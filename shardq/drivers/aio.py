@@ -33,6 +33,8 @@ from shardq.ops.steps import Armed, Ask, Call, Op, Refused, Sleep, Step, Unanswe
 T = TypeVar("T")
 Pool = redis.ConnectionPool
 REDIRECTIONS = 5
+GREETING_TIMEOUT = 10.0
+"""Seconds for a connection to be had: its turn in the pool, or to be made and greeted, by a loop that may be busy."""
 
 
 class AsyncDriver:
@@ -90,7 +92,7 @@ class AsyncDriver:
         address = None if self._topology is None else self._topology.owner(slot(step.key))
         pool = self._pool(address, True)
         try:
-            connection = await _connected(pool, self._timeout)
+            connection = await _connected(pool)
         except Unanswered:
             if self._topology is not None and address is not None:
                 self._topology.lost(slot(step.key), address)
@@ -142,7 +144,7 @@ class AsyncDriver:
         """One round trip on one connection: an answer per command. A connection that failed is never used again."""
         if asking:
             commands = (("ASKING",), *commands)
-        connection = await _connected(pool, self._timeout)
+        connection = await _connected(pool)
         clean = cancelled = False
         try:
             # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
@@ -200,9 +202,9 @@ class AsyncDriver:
         )
 
 
-async def _connected(pool: Pool, limit: float) -> Any:
+async def _connected(pool: Pool) -> Any:
     try:
-        async with asyncio.timeout(limit):  # a server that hangs takes connections, and never greets
+        async with asyncio.timeout(GREETING_TIMEOUT):  # a server that hangs takes connections, and never greets
             return await pool.get_connection()
     except LOST as error:
         raise unconnected(error) from error

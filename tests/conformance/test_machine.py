@@ -23,7 +23,8 @@ from hypothesis.stateful import (
 )
 
 from shardq import Delivery, LeaseLost, Message, MessageCancelled, MessageNotFound, Queue
-from shardq.ops.read import Asked, recovered
+from shardq.ops.look import recovered
+from shardq.ops.waiting import Asked
 from tests.conformance.census import Census
 from tests.conformance.world import World, raw_client
 from tests.servers import Server, ServerKind
