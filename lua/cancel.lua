@@ -10,50 +10,90 @@
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] leases: tokens by deadline in ms
--- KEYS[11..] streams: the stream that the id names, unless it names the store
+-- KEYS[11] notifications: wakes blocked readers
+-- KEYS[12] tenants: what each shard key holds
+-- KEYS[13] owners: shard keys of what is in flight or delayed
+-- KEYS[14] overflow: handles that wait for room
+-- KEYS[15..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- Reply: 'removed' | 'in flight' | 'unknown'
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, cancelled, moved, leases = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local body_key = KEYS[11]
+local notifications, tenants, owners, overflow = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local body_key = KEYS[15]
 local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
 --- @include lib/split_handle
+--- @include lib/attempts_of
 --- @include lib/check
-check({meta, lens, attempts}, {ready, delayed, leases}, {body_key})
+check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, leases, returned, overflow}, {body_key, later})
+local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
+local streams, fair = tonumber(state[2]), state[3] == '1'
+waiting_until = tonumber(state[1])
+--- @include lib/rules
+--- @include lib/counts
+--- @include lib/legacy
+--- @include lib/line
+--- @include lib/turn_of
+--- @include lib/tenants
+--- @include lib/room
+--- @include lib/overflow
+--- @include lib/admit
 local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
 local handle = place .. ':' .. id
 
-local function leave(turn)
-  if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
-end
 -- An entry of the legacy stream is a message only once it was handed out.
 local function is_leased()
   for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
     if string.sub(token, 1, #handle + 1) == handle .. ':' then return true end
   end
 end
-local turn = redis.call('ZSCORE', returned, handle)
-if place == 'l' and not turn and not redis.call('ZSCORE', delayed, handle) and not is_leased() then return 'unknown' end
+-- Where a message that counts is held back; false when it is not.
+local function is_held(fields)
+  local _, _, _, tag = attempts_of(handle)
+  local tenant = tenant_of(fields[2])
+  if redis.call('ZREM', overflow, member_of(tenant, fields[2], handle, tonumber(tag) or 0)) == 0 then return false end
+  tenant.held = math.max(0, tenant.held - 1)
+  local child = child_of(tenant, fields[2])
+  if child then child.held = math.max(0, child.held - 1) end
+  return true
+end
+local line = redis.call('ZSCORE', returned, handle)
+local is_delayed = redis.call('ZSCORE', delayed, handle)
+if place == 'l' and not line and not is_delayed and not is_leased() then return 'unknown' end
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
-if redis.call('XDEL', body_key, id) == 0 then return 'unknown' end
+local body = redis.call('XRANGE', body_key, id, id)[1]
+if not body then return 'unknown' end
+local fields = body[2]
+local counts = fair and fields[1] == 'K'
+local number, cursor = tonumber(string.match(id, '%-(%d+)$')), redis.call('HGET', lens, 'h' .. place) or '0-0'
+local is_new = place ~= 'd' and place ~= 'l' and number > tonumber(string.match(cursor, '%-(%d+)$'))
+
+redis.call('XDEL', body_key, id)
 redis.call('HINCRBY', meta, 'cancelled', 1)
 if now_at then redis.call('HDEL', moved, message_id) end
-if turn then
+if line or is_new then
+  local turn = line and string.format('%.0f', math.floor(line / PLACES)) or place
   redis.call('ZREM', returned, handle)
-  leave(turn)
-elseif redis.call('ZREM', delayed, handle) == 0 then
-  local number = tonumber(string.match(id, '%-(%d+)$'))
-  local cursor = redis.call('HGET', lens, 'h' .. place) or '0-0'
-  if place == 'd' or place == 'l' or number <= tonumber(string.match(cursor, '%-(%d+)$')) then
-    redis.call('SADD', cancelled, handle)
-    return 'in flight'
+  if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
+  if counts then
+    local tenant = tenant_of(fields[2])
+    tenant.shared = math.max(0, tenant.shared - 1)
   end
-  leave(place)
+elseif is_delayed then
+  redis.call('ZREM', delayed, handle)
+  redis.call('HDEL', owners, handle)
+elseif not counts or not is_held(fields) then
+  redis.call('SADD', cancelled, handle)
+  return 'in flight'
 end
 redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)
+if counts then close_accounts() end
 return 'removed'

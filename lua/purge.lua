@@ -8,24 +8,37 @@
 -- KEYS[6] later: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
--- KEYS[9..] streams: the declared ones
+-- KEYS[9] tenants: what each shard key holds
+-- KEYS[10] owners: shard keys of what is in flight or delayed
+-- KEYS[11] overflow: handles that wait for room
+-- KEYS[12..] streams: the declared ones
 -- ARGV[1] most: per stream
 -- ARGV[2] numbers: stream numbers of the declared streams, "3,17,l"
 -- Reply: how many were removed; call again until 0
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
+local tenants, owners, overflow = KEYS[9], KEYS[10], KEYS[11]
 local most, removed = tonumber(ARGV[1]), 0
 --- @include lib/stream_keys
 --- @include lib/split_handle
 --- @include lib/attributes
 --- @include lib/check
-check({meta, lens, attempts, moved}, {ready, delayed, returned}, {later})
-for i = 9, #KEYS do redis.call('XLEN', KEYS[i]) end
-local keys, order = stream_keys(ARGV[2], KEYS, 9)
+check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {later})
+for i = 12, #KEYS do redis.call('XLEN', KEYS[i]) end
+local keys, order = stream_keys(ARGV[2], KEYS, 12)
+local fair = redis.call('HGET', meta, 'fair') == '1'
+--- @include lib/rules
+--- @include lib/tenants
+--- @include lib/children
+--- @include lib/places
 keys['d'] = later
-local function remove(handle)
+local function remove(handle, in_line)
   local place, id = split_handle(handle)
   local body = redis.call('XRANGE', keys[place], id, id)[1]
+  if in_line and fair and body and body[2][1] == 'K' then
+    local tenant = tenant_of(body[2][2])
+    tenant.shared = math.max(0, tenant.shared - 1)
+  end
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('XDEL', keys[place], id)
@@ -35,15 +48,15 @@ end
 for _, number in ipairs(order) do
   local turn = number == 'l' and LEGACY or number
   local gone = 0
-  for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, most)) do
+  for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn * PLACES, turn * PLACES + PLACES - 1, 'LIMIT', 0, most)) do
     redis.call('ZREM', returned, handle)
-    remove(handle)
+    remove(handle, true)
     gone = gone + 1
   end
   if number ~= 'l' then
     local cursor = redis.call('HGET', lens, 'h' .. turn) or '0-0'
     for _, entry in ipairs(redis.call('XRANGE', keys[number], '(' .. cursor, '+', 'COUNT', most)) do
-      remove(number .. ':' .. entry[1])
+      remove(number .. ':' .. entry[1], true)
       gone, cursor = gone + 1, entry[1]
     end
     redis.call('HSET', lens, 'h' .. turn, cursor)
@@ -54,8 +67,13 @@ for _, handle in ipairs(redis.call('ZRANGEBYSCORE', delayed, '-inf', '(900000000
   local place = split_handle(handle)
   if keys[place] then
     redis.call('ZREM', delayed, handle)
+    redis.call('HDEL', owners, handle)
     remove(handle)
   end
+end
+if fair then
+--- @include lib/purge_overflow
+  save_tenants()
 end
 redis.call('HINCRBY', meta, 'gone', removed)
 redis.call('HINCRBY', meta, 'purged', removed)

@@ -11,15 +11,18 @@ local function hand_out(place, id, deliveries, last_error, fields)
   again[#again + 1] = {token, last_error, fields}
   lease(token .. ':' .. holder)
 end
-take_returned = function(turn, most)
+take_returned = function(turn, upto, most)
   check_types()
-  for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, most)) do
+  local first = turn * PLACES
+  for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'LIMIT', 0, most)) do
     redis.call('ZREM', returned, handle)
     undelivered[turn], examined = undelivered[turn] - 1, examined + 1
     local place, id = split_handle(handle)
     local key = place == 'd' and later or keys[place]
     local body = redis.call('XRANGE', key, id, id)[1]
     local deliveries, hand, last_error = attempts_of(handle)
+    local counts = fair and body and body[2][1] == 'K'
+    if counts then leave(body[2]) end
     if not body then
       vanished = vanished + 1
       drop(nil, handle, id, nil)
@@ -32,6 +35,7 @@ take_returned = function(turn, most)
       bury(handle, place, id, key, body[2], deliveries, 'max deliveries', last_error)
     else
       hand_out(place, id, deliveries + 1, last_error, body[2])
+      if counts then board(handle, body[2]) end
     end
   end
 end

@@ -154,6 +154,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[Any]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
+        keys.tenants, keys.owners, keys.overflow,
     )  # fmt: skip
     call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility))
     return (yield from persist(lambda _: call, until, state.clock))
@@ -180,7 +181,8 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
     keys, config = state.keys, state.config
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-        keys.attempts, keys.cancelled, keys.dead, keys.moved, *state.declared(numbers),
+        keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
+        *state.declared(numbers),
     )  # fmt: skip
     args: tuple[Argument, ...] = (
         want.count,
