@@ -83,8 +83,8 @@ repeat
   if fair and not missed then more = next_round(found == 0 and not more) or more end
 until missed or found == count or not more
 if found == 0 and not missed then clear_notifications() end
-grant()
 if fair then close() end
+grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
 local wait = found == 0 and ms_to_next_event() or -1

@@ -23,7 +23,7 @@ if admitted > 0 or cap > 0 then
     return true
   end
 end
-local full, most, adding = {}, tonumber(rules[7] or '0'), {}
+local full, most, adding = {}, tonumber(rules[6] or '0'), {}
 for i = 1, most > 0 and count or 0 do
   local at = 11 + declared + (i - 1) * stride
   local tenant = tenant_of(ARGV[at + 1])

@@ -1,11 +1,12 @@
--- How many more may be in the shared streams. The window is wide while few are active, and never less than asked for.
-local admitted, cap, spread = tonumber(rules[1] or '0'), tonumber(rules[2] or '0'), tonumber(rules[6] or '1')
+-- How many more may be in the shared streams. While fewer than eight are active the window is wider: together they have
+-- eight places at least (more would be unfair to whom comes next: docs/fairness.md).
+local admitted, cap = tonumber(rules[1] or '0'), tonumber(rules[2] or '0')
 local active
 local function room_of(tenant)
   local room = 9e15
   if admitted > 0 then
     active = active or math.max(1, tonumber(redis.call('HGET', tenants, 'active') or '1'))
-    room = math.max(admitted, math.floor(spread / active)) * tenant.weight - tenant.shared
+    room = math.max(admitted, math.floor(8 / active)) * tenant.weight - tenant.shared
   end
   if cap > 0 then room = math.min(room, cap * tenant.weight - tenant.flight - tenant.shared) end
   return room
