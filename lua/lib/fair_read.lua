@@ -4,8 +4,10 @@ leave = function(fields)
   tenant.shared = math.max(0, tenant.shared - 1)
 end
 board = function(handle, fields)
-  local tenant = tenant_of(fields[2])
-  tenant.flight = tenant.flight + 1
+  if cap > 0 then
+    local tenant = tenant_of(fields[2])
+    tenant.flight = tenant.flight + 1
+  end
   boarded[#boarded + 1], boarded[#boarded + 2] = handle, fields[2]
 end
 -- Nothing is left in the shared streams, so whatever the counts say (somebody deleted entries by hand), nobody holds

@@ -4,7 +4,12 @@
 --- @include lib/room
 --- @include lib/overflow
 --- @include lib/hold_back
-redis.call('HLEN', tenants)
+local names, fields = {}, {}
+for i = 1, count do
+  local name = name_of(ARGV[12 + declared + (i - 1) * stride])
+  if not names[name] then fields[#fields + 1], names[#names + 1], names[name] = 't:' .. name, name, true end
+end
+for i, text in ipairs(redis.call('HMGET', tenants, unpack(fields))) do known_as(names[i], text) end
 redis.call('ZCARD', overflow)
 save = save_tenants
 if admitted > 0 or cap > 0 then

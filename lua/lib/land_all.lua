@@ -15,7 +15,13 @@ waiting_until = tonumber(state[2])
 --- @include lib/land
 --- @include lib/check
 check({lens, tenants, owners, attempts}, {ready, returned, overflow}, {notifications})
+local handles = {}
 for i = 1, count do
-  if is_live(deadlines[i]) then land(string.match(ARGV[4 + i], '^%w+:[%d-]+')) end
+  if is_live(deadlines[i]) then handles[#handles + 1] = string.match(ARGV[4 + i], '^%w+:[%d-]+') end
 end
-close_accounts()
+if cap > 0 then
+  for _, handle in ipairs(handles) do land(handle) end
+  close_accounts()
+elseif #handles > 0 then
+  redis.call('HDEL', owners, unpack(handles))
+end

@@ -1,6 +1,6 @@
 -- How many more may be in the shared streams. While fewer than eight are active the window is wider: together they have
 -- eight places at least (more would be unfair to whom comes next: docs/fairness.md).
-local admitted, cap = tonumber(rules[1] or '0'), tonumber(rules[2] or '0')
+local admitted = tonumber(rules[1] or '0')
 local active
 local function room_of(tenant)
   local room = 9e15
