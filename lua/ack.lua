@@ -17,7 +17,7 @@
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] places: where the bodies lie and how many leases in each: "3*2,17*1,d*1", the streams as declared
 -- ARGV[3] count: of leases; no token comes twice
--- ARGV[4] known: how many handles follow of messages that were delivered before or delayed
+-- ARGV[4] known: how many handles follow of messages that were delivered before, delayed or adopted
 -- ARGV[5..] rest: tokens in the order of the places, their entry ids, known handles, original ids of redriven messages
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 local meta, leases, attempts, cancelled, moved, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]

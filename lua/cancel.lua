@@ -9,20 +9,19 @@
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10] leases: tokens by deadline in ms
--- KEYS[11] notifications: wakes blocked readers
--- KEYS[12] tenants: what each shard key holds
--- KEYS[13] owners: shard keys of what is in flight or delayed
--- KEYS[14] overflow: handles that wait for room
--- KEYS[15..] streams: the stream that the id names, unless it names the store
+-- KEYS[10] notifications: wakes blocked readers
+-- KEYS[11] tenants: what each shard key holds
+-- KEYS[12] owners: shard keys of what is in flight or delayed
+-- KEYS[13] overflow: handles that wait for room
+-- KEYS[14..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- Reply: 'removed' | 'in flight' | 'unknown'
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, attempts, cancelled, moved, leases = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local notifications, tenants, owners, overflow = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local body_key = KEYS[15]
+local later, attempts, cancelled, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local notifications, tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local body_key = KEYS[14]
 local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
 --- @include lib/server_ms
 local now = server_ms()
@@ -30,7 +29,7 @@ local now = server_ms()
 --- @include lib/split_handle
 --- @include lib/attempts_of
 --- @include lib/check
-check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, leases, returned, overflow}, {body_key, later})
+check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {body_key, later})
 local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
 local streams, fair = tonumber(state[2]), state[3] == '1'
 waiting_until = tonumber(state[1])
@@ -48,11 +47,12 @@ if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
 local handle = place .. ':' .. id
 
--- An entry of the legacy stream is a message only once it was handed out.
-local function is_leased()
-  for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
-    if string.sub(token, 1, #handle + 1) == handle .. ':' then return true end
-  end
+-- Whether the stream's cursor is past the entry. Others' entries have numbers of their own: the time comes first.
+local function is_past()
+  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
+  local at_ms, at_number = string.match(redis.call('HGET', lens, 'h' .. place) or '0-0', '^(%d+)%-(%d+)$')
+  ms, at_ms = tonumber(ms), tonumber(at_ms)
+  return ms < at_ms or ms == at_ms and tonumber(number) <= tonumber(at_number)
 end
 -- Where a message that counts is held back; false when it is not.
 local function is_held(fields)
@@ -66,14 +66,14 @@ local function is_held(fields)
 end
 local line = redis.call('ZSCORE', returned, handle)
 local is_delayed = redis.call('ZSCORE', delayed, handle)
-if place == 'l' and not line and not is_delayed and not is_leased() then return 'unknown' end
+-- An entry of the legacy stream is a message only once it was handed out; then something is known of it.
+if place == 'l' and redis.call('HEXISTS', attempts, handle) == 0 then return 'unknown' end
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
 local body = redis.call('XRANGE', body_key, id, id)[1]
 if not body then return 'unknown' end
 local fields = body[2]
 local counts = fair and fields[1] == 'K'
-local number, cursor = tonumber(string.match(id, '%-(%d+)$')), redis.call('HGET', lens, 'h' .. place) or '0-0'
-local is_new = place ~= 'd' and place ~= 'l' and number > tonumber(string.match(cursor, '%-(%d+)$'))
+local is_new = place ~= 'd' and place ~= 'l' and not is_past()
 
 redis.call('XDEL', body_key, id)
 redis.call('HINCRBY', meta, 'cancelled', 1)

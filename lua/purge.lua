@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- purge: remove up to `most` undelivered messages per stream and as many delayed ones; what is in flight stays.
+-- purge: remove up to `most` undelivered and delayed messages; what is in flight stays.
 -- KEYS[1] meta: counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -12,69 +12,65 @@
 -- KEYS[10] owners: shard keys of what is in flight or delayed
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12..] streams: the declared ones
--- ARGV[1] most: per stream
+-- ARGV[1] most: in this call
 -- ARGV[2] numbers: stream numbers of the declared streams, "3,17,l"
--- Reply: how many were removed; call again until 0
+-- Reply: {how many were removed, 1 when there may be more}
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
 local tenants, owners, overflow = KEYS[9], KEYS[10], KEYS[11]
-local most, removed = tonumber(ARGV[1]), 0
+local most, removed, vanished = tonumber(ARGV[1]), 0, 0
 --- @include lib/stream_keys
 --- @include lib/split_handle
 --- @include lib/attributes
 --- @include lib/check
 check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {later})
 for i = 12, #KEYS do redis.call('XLEN', KEYS[i]) end
-local keys, order = stream_keys(ARGV[2], KEYS, 12)
+local keys = stream_keys(ARGV[2], KEYS, 12)
 local fair = redis.call('HGET', meta, 'fair') == '1'
 --- @include lib/rules
 --- @include lib/tenants
 --- @include lib/children
 --- @include lib/places
 keys['d'] = later
+local function leave(fields)
+  if not fair or fields[1] ~= 'K' then return end
+  local tenant = tenant_of(fields[2])
+  tenant.shared = math.max(0, tenant.shared - 1)
+end
 local function remove(handle, in_line)
   local place, id = split_handle(handle)
   local body = redis.call('XRANGE', keys[place], id, id)[1]
-  if in_line and fair and body and body[2][1] == 'K' then
-    local tenant = tenant_of(body[2][2])
-    tenant.shared = math.max(0, tenant.shared - 1)
-  end
+  if in_line and body then leave(body[2]) end
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('XDEL', keys[place], id)
   redis.call('HDEL', attempts, handle)
   removed = removed + 1
 end
-for _, number in ipairs(order) do
-  local turn = number == 'l' and LEGACY or number
-  local gone = 0
-  for _, handle in ipairs(redis.call('ZRANGEBYSCORE', returned, turn * PLACES, turn * PLACES + PLACES - 1, 'LIMIT', 0, most)) do
-    redis.call('ZREM', returned, handle)
-    remove(handle, true)
-    gone = gone + 1
+--- @include lib/purge_stream
+local more = false
+for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf', 'LIMIT', 0, most)) do
+  if keys[turn] and removed < most then
+    more = true
+    purge(turn)
   end
-  if number ~= 'l' then
-    local cursor = redis.call('HGET', lens, 'h' .. turn) or '0-0'
-    for _, entry in ipairs(redis.call('XRANGE', keys[number], '(' .. cursor, '+', 'COUNT', most)) do
-      remove(number .. ':' .. entry[1], true)
-      gone, cursor = gone + 1, entry[1]
-    end
-    redis.call('HSET', lens, 'h' .. turn, cursor)
-  end
-  if gone > 0 and redis.call('HINCRBY', lens, turn, -gone) <= 0 then redis.call('ZREM', ready, turn) end
 end
-for _, handle in ipairs(redis.call('ZRANGEBYSCORE', delayed, '-inf', '(9000000000000000', 'LIMIT', 0, most)) do
-  local place = split_handle(handle)
-  if keys[place] then
-    redis.call('ZREM', delayed, handle)
-    redis.call('HDEL', owners, handle)
-    remove(handle)
+if removed < most then
+  local handles = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(9000000000000000', 'LIMIT', 0, most - removed)
+  for _, handle in ipairs(handles) do
+    local place = split_handle(handle)
+    if keys[place] then
+      redis.call('ZREM', delayed, handle)
+      redis.call('HDEL', owners, handle)
+      remove(handle)
+    end
   end
 end
 if fair then
 --- @include lib/purge_overflow
   save_tenants()
 end
-redis.call('HINCRBY', meta, 'gone', removed)
+redis.call('HINCRBY', meta, 'gone', removed + vanished)
 redis.call('HINCRBY', meta, 'purged', removed)
-return removed
+redis.call('HINCRBY', meta, 'vanished', vanished)
+return {removed, (more or removed > 0) and 1 or 0}

@@ -73,9 +73,11 @@ repeat
     if found == count then
       spare[#spare + 1] = turn
     else
-      missed = not keys[turn] or examined > 2000
+      missed = not keys[turn] or examined - found >= 500
       if missed then break end
-      if owed == 0 or not skipped(turn) then take(turn, math.max(1, share + (i <= over and 1 or 0))) end
+      local before = found
+      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0)))) end
+      if found == before then examined = examined + 1 end -- a look in vain is work, too
       served, offset = turn, (turn + 1) % (LEGACY + 1)
     end
   end

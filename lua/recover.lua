@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- recover: a read's reply was lost; give back what its holder was granted, without counting that delivery.
+-- Those leases end at one instant, late among all: looked for from the latest end on, a page in each call.
 -- KEYS[1] meta: who waits
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -14,7 +15,9 @@
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
--- Reply: how many were given back
+-- ARGV[4] page: look at so many leases
+-- ARGV[5] last: those that end at this server time or earlier; '' in the first call
+-- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local tenants, owners, overflow = KEYS[9], KEYS[10], KEYS[11]
@@ -34,22 +37,27 @@ waiting_until = tonumber(state[1])
 --- @include lib/give_back
 --- @include lib/admit
 --- @include lib/land
-local found = 0
-for _, token in ipairs(redis.call('ZRANGEBYSCORE', leases, ARGV[2], now + ARGV[3])) do
+local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
+local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
+local found
+for at = 1, #page, 2 do
+  local token = page[at]
   if string.sub(token, -#ARGV[1]) == ARGV[1] then
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
     local _, hand, last_error = attempts_of(handle)
+    found = page[at + 1]
     redis.call('ZREM', leases, token)
     local key = land(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
+      redis.call('HDEL', attempts, handle)
       redis.call('HINCRBY', meta, 'gone', 1)
     else
-      note_attempts(handle, deliveries - 1, hand, last_error)
+      -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
+      if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end
       give_back(handle, place, hand, key)
-      found = found + 1
     end
   end
 end
 if fair then close_accounts() end
-return found
+return (#page < 2 * ARGV[4] or found and found ~= page[#page]) and '' or page[#page]

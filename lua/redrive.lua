@@ -14,7 +14,7 @@
 -- KEYS[12] overflow: handles that wait for room
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
--- Reply: how many moved; an entry that is gone already is passed over, so a repeated call does nothing but count them
+-- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
 local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
@@ -33,7 +33,7 @@ waiting_until = tonumber(state[3])
 --- @include lib/give_back
 for at = 2, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
-  if letter then
+  if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
     local fields, body = letter[2], {}
     last, count = last + 1, count + 1
     local id = string.format('%.0f-%.0f', ms, last)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from shardq.client import Client, Delivery, Queue
 from shardq.client_async import AsyncClient, AsyncDelivery, AsyncQueue
+from shardq.delivery import DeadLetter
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -32,7 +33,9 @@ from shardq.errors import (
     ServerUnfit,
     ShardqError,
 )
-from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
+from shardq.model import Message, QueueConfig, QueueStats
+from shardq.outcome import Nack, Reject
+from shardq.worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
 
@@ -40,6 +43,7 @@ __all__ = [
     "AsyncClient",
     "AsyncDelivery",
     "AsyncQueue",
+    "AsyncWorker",
     "BackendError",
     "BackendTimeout",
     "Client",
@@ -54,6 +58,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "Nack",
     "OutOfMemory",
     "OutcomeUnknown",
     "PartlyWritten",
@@ -62,6 +67,8 @@ __all__ = [
     "QueueFull",
     "QueueMissing",
     "QueueStats",
+    "Reject",
     "ServerUnfit",
     "ShardqError",
+    "Worker",
 ]

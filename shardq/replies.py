@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
+from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
-from shardq.model import DeadLetter, QueueStats, Received
+from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
 _KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
@@ -128,8 +129,12 @@ def _body(flat: Row, *, foreign: bool) -> _Body:
 
 def _number(extra: Mapping[str, str], name: str) -> int:
     """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
-    text = extra.get(name, "")[:18] if extra else ""
-    return int(text) if text.isdecimal() else 0
+    return _whole(extra.get(name, "")) if extra else 0
+
+
+def _whole(text: str) -> int:
+    """A whole number of up to 18 digits; 0 for anything else."""
+    return int(text) if len(text) <= 18 and text.isdecimal() else 0
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
@@ -137,21 +142,24 @@ def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def dead_letter(row: Row) -> DeadLetter:
-    """One row of `dead`: {entry id, {i, r, c, e, and the fields of the message}}."""
+    """One row of `dead`: {entry id, {i, r, c, e, and the fields of the message}}; rubbish is shown as its fields."""
     entry_id, flat = row[0].decode(), row[1]
-    message_id, body = flat[1].decode(), _body(flat[8:], foreign=False)
+    if len(flat) < 8 or flat[0] != b"i":
+        flat = (b"i", row[0], b"r", b"", b"c", b"0", b"e", b"", *flat)
+    message_id, body = flat[1].decode(errors="replace"), _body(flat[8:], foreign=False)
     return DeadLetter(
         entry_id=entry_id,
         message_id=message_id,
         shard_key=body.shard_key,
         reason=flat[3].decode(errors="replace"),
-        count=int(flat[5]),
+        count=_whole(flat[5].decode(errors="replace")),
         last_error=flat[7].decode(errors="replace"),
-        written_at=int(message_id.partition("-")[0]) / 1000,
+        written_at=_whole(message_id.partition("-")[0]) / 1000,
         died_at=int(entry_id.partition("-")[0]) / 1000,
         body=body.payload,
         tag=body.tag,
         headers=body.headers,
+        fields=body.fields,
     )
 
 

@@ -13,7 +13,8 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
   local foreign = place == 'l' or (fields[1] ~= 'k' and fields[1] ~= 'K') or #fields < 4
   local attributes = foreign and '' or attributes_of(fields)
   local origin = string.match(attributes, ' i(%S+)')
-  local total = count + (tonumber(string.match(attributes, ' c(%d+)')) or 0) -- with those before it was redriven
+  -- With those before it was redriven. Who else writes attributes may write any number.
+  local total = count + math.min(tonumber(string.match(attributes, ' c(%d+)')) or 0, 1000000000)
   local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', total, 'e', last_error}
   if foreign then
     for _, value in ipairs({'k', '', 'l', '', 'm', ''}) do entry[#entry + 1] = value end

@@ -21,6 +21,10 @@ local function grant()
     totals[#totals + 1], totals[#totals + 2] = turn, left
     totals[#totals + 1], totals[#totals + 2] = 'h' .. turn, cursor[turn]
     if left <= 0 then emptied[#emptied + 1] = turn end
+    if #totals == 4000 then
+      redis.call('HSET', lens, unpack(totals)) -- Lua's unpack ends at 8,000
+      totals = {}
+    end
   end
   if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
   if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end

@@ -1,5 +1,5 @@
 -- What is held back, run by run.
-for _, member in ipairs(redis.call('ZRANGEBYLEX', overflow, '(', '+', 'LIMIT', 0, most)) do
+for _, member in ipairs(redis.call('ZRANGEBYLEX', overflow, '(', '+', 'LIMIT', 0, most - removed)) do
   local size, rest = string.match(member, '^(%d+):(.*)$')
   local name = string.sub(rest, 1, size)
   local handle, key = string.match(string.sub(rest, size + 2), '^%d+:%d+:(%S+) ?(.*)$')

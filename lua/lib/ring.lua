@@ -3,6 +3,10 @@
 local cursor = {}
 local function ring(most)
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most)
+  -- What was given back there must wait while the queue has no legacy stream any more, and must not stop the round.
+  if turns[#turns] == LEGACY and not keys[LEGACY] and redis.call('HEXISTS', meta, 'legacy_stream') == 0 then
+    turns[#turns] = nil
+  end
   if #turns < most and not legacy_done and turns[#turns] ~= LEGACY then turns[#turns + 1] = LEGACY end
   if #turns < most and offset > 0 then
     local rest = redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, most - #turns)

@@ -2,10 +2,12 @@
 -- or two when more than 255 streams are declared. A tenant's hand is the same in all of its messages.
 local picked = {}
 local function positions_of(hand)
-  local positions = {string.byte(hand, 1, -1)}
+  local positions = declared < 256 and {string.byte(hand, 1, -1)} or {} -- of a long hand Lua gives no more than 8,000
   if declared > 255 then
-    for at = 1, #hand / 2 do positions[at] = string.byte(hand, 2 * at - 1) * 256 + string.byte(hand, 2 * at) end
-    for at = #hand, #hand / 2 + 1, -1 do positions[at] = nil end
+    for at = 1, #hand / 2 do
+      local high, low = string.byte(hand, 2 * at - 1, 2 * at)
+      positions[at] = high * 256 + low
+    end
   end
   picked[hand] = positions
   return positions

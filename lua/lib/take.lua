@@ -1,6 +1,10 @@
 -- Hand out from one stream, in the order of its line: what was given back or let in beside what is new.
 local function take_new(turn, most)
-  local entries, new = redis.call('XRANGE', keys[turn], '(' .. cursor[turn], '+', 'COUNT', most), {}
+  -- Where all is to be taken, one more is asked for: what others put there must not hide what is still to come.
+  local asked = undelivered[turn] <= most and most + 1 or most
+  local entries, new = redis.call('XRANGE', keys[turn], '(' .. cursor[turn], '+', 'COUNT', asked), {}
+  local more = #entries > most
+  if more then entries[#entries] = nil end
   examined, undelivered[turn] = examined + #entries, undelivered[turn] - #entries
   for _, entry in ipairs(entries) do
     local counts = fair and entry[2][1] == 'K'
@@ -16,9 +20,9 @@ local function take_new(turn, most)
     cursor[turn] = entry[1]
   end
   if #new > 0 then first_time[#first_time + 1], first_time[#first_time + 2] = turn, new end
-  if #entries < most then
+  if #entries < most or undelivered[turn] < 1 then
     -- Nothing new is left, so what the count still says must be waiting in line; the rest was deleted by others.
-    local left = any_returned and redis.call('ZCOUNT', returned, turn * PLACES, turn * PLACES + PLACES - 1) or 0
+    local left = (any_returned and redis.call('ZCOUNT', returned, turn * PLACES, turn * PLACES + PLACES - 1) or 0) + (more and 1 or 0)
     gone, vanished = gone + undelivered[turn] - left, vanished + undelivered[turn] - left
     undelivered[turn] = left
   end

@@ -31,6 +31,8 @@ local function deliver(handle, leaves)
   elseif deliveries >= max_deliveries then
     bury(handle, place, id, key, body[2], deliveries, 'max deliveries', last_error)
   else
+    -- Given back uncounted: an ack of a first delivery to a stream's own message looks for nothing else.
+    if counts and deliveries == 0 and place ~= 'd' then redis.call('HDEL', attempts, handle) end
     hand_out(place, id, deliveries + 1, last_error, body[2])
     if counts then board(handle, body[2]) end
   end

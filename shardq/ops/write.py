@@ -46,9 +46,9 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages):
+    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
         if results and _hopeless(results[-1]):
-            results += [BackendTimeout("not sent, since a call before it failed")] * len(chunk)
+            results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
     yield from upkeep(state, state.clock.monotonic())
@@ -60,6 +60,13 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
 def _hopeless(last: Result) -> bool:
     """Whether Redis cannot be reached, so that more calls would only take more time."""
     return isinstance(last, BackendError) and not isinstance(last, DurabilityUnknown)
+
+
+def _unsent(last: Result) -> ShardqError:
+    """Why a chunk was not even sent: for the reason why the one before it was not written, if that is known."""
+    if isinstance(last, BackendError) and not isinstance(last, OutcomeUnknown):
+        return last
+    return BackendTimeout("not sent, since it is not known how the call before it ended: this was not written")
 
 
 def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:

@@ -11,6 +11,7 @@ import redis
 
 from shardq import BackendError, Client
 from shardq.keys import QueueKeys
+from shardq.ops.read import Asked, recovered
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.servers import Server
@@ -82,6 +83,15 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert operator.stats().backlog == 0
     producer.write("last", shard_key="tenant")
     assert consumer.read(block=1).payload == "last"
+
+
+def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        queue = client.queue("jobs", streams=4)
+        queue.write("work", shard_key="tenant")
+        lost = queue.read().received.token.split(":", 3)[3]
+        client.run(recovered(queue.state, Asked(lost, 0, 60_000), queue.state.until()))
+        assert queue.read().count == 1
 
 
 def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from shardq.codec import Codecs
-from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, PartlyWritten, QueueFull
+from shardq.errors import (
+    BackendTimeout,
+    ConfigError,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyWritten,
+    QueueFull,
+)
 from shardq.model import Message
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
@@ -68,6 +76,12 @@ def test_a_chunk_is_bounded_in_bytes_too() -> None:
     large = [Outgoing("t", "b", bytes(CHUNK_BYTES // 3)) for _ in range(7)]
     assert [len(part) for part in chunks(large)] == [2, 2, 2, 1]
     assert chunks([]) == []
+
+
+@pytest.mark.parametrize(("choices", "most"), [(1, 250), (32, 250), (64, 125), (4096, 1), (10**6, 1)])
+def test_messages_of_wide_shards_come_in_smaller_chunks(choices: int, most: int) -> None:
+    """What a script costs grows with the streams that it may choose from."""
+    assert max(len(part) for part in chunks(SMALL, choices)) == most
 
 
 def test_a_message_larger_than_a_chunk_goes_alone() -> None:
@@ -204,6 +218,17 @@ def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clo
         drive(write_many(state, SMALL), answer, clock)
     kinds = [type(result) for result in caught.value.results]
     assert kinds == [str] * 250 + [BackendTimeout] * 350
+
+
+def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+
+    def answer(step: Step) -> Any:
+        return server(step) if not server.writes else Refused("OOM", "command not allowed")
+
+    with pytest.raises(PartlyWritten) as caught:
+        drive(write_many(state, SMALL), answer, clock)
+    assert [type(result) for result in caught.value.results] == [str] * 250 + [OutOfMemory] * 350
 
 
 # --- composing -----------------------------------------------------------------------------------------------------

@@ -16,10 +16,12 @@ from shardq.cli.commands import (
     redrive,
     resize,
     stats,
+    worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, dead, redrive, cancel, purge, resize, configure, doctor, embedded,
+    worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
