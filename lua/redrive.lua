@@ -50,7 +50,10 @@ for at = 2, #ARGV, 3 do
     count = count + redis.call('HEXISTS', moved, ARGV[at + 1])
   end
 end
-if fair then save_tenants() end
 redis.call('HINCRBY', meta, 'redriven', last - tonumber(state[1]))
 redis.call('HSET', meta, 'n', string.format('%.0f', last), 'ms', string.format('%.0f', ms))
+if fair then
+  save_tenants()
+  save_places()
+end
 return count

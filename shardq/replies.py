@@ -180,7 +180,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         dead=int(dead),
         oldest_age=None if int(oldest) < 0 else max(0, now_ms - int(oldest)) / 1000,
         streams=tuple(int(count) for count in streams),
-        written=int(known["n"]) - int(known.get("redriven", 0)),
+        written=int(known["n"]) - int(known.get("redriven", 0)) - int(known.get("skipped", 0)),
         legacy=int(legacy),
         held_back=int(held_back),
         **{name: int(known.get(name, 0)) for name in counters},

@@ -1,4 +1,5 @@
 -- The first in a shard key's overflow: out of it.
+--- @include lib/next_place
 local function withdraw(tenant, most)
   local run, handles = #tenant.name .. ':' .. tenant.name, {}
   local members = redis.call('ZRANGEBYLEX', overflow, '[' .. run .. ':', '(' .. run .. ';', 'LIMIT', 0, most)
@@ -18,7 +19,7 @@ end
 local function admit(tenant, handle)
   local _, hand = attempts_of(handle)
   tenant.shared = tenant.shared + 1
-  line_up(handle, turn_of(string.match(handle, '^%w+'), hand), tonumber(rules[5]))
+  line_up(handle, turn_of(string.match(handle, '^%w+'), hand), next_place())
 end
 local function admit_all()
   local any = false
@@ -34,4 +35,5 @@ end
 local function close_accounts()
   admit_all()
   save_tenants()
+  save_places()
 end

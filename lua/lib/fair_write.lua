@@ -12,7 +12,7 @@ end
 for i, text in ipairs(redis.call('HMGET', tenants, unpack(fields))) do known_as(names[i], text) end
 redis.call('ZCARD', overflow)
 save = save_tenants
-if admitted > 0 or cap > 0 then
+if admitted > 0 or cap > 0 or rules[6] and rules[6] ~= '0' then
   mark = 'K'
   -- Whether a message had to be held back: then it lies in the store, and in its shard key's overflow.
   hold = function(id, at, attributes, headers)

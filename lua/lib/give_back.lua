@@ -9,10 +9,11 @@
 --- @include lib/overflow
 --- @include lib/hold_back
 --- @include lib/let_in
+--- @include lib/next_place
 local function give_back(handle, place, hand, key)
   if not key then
     line_up(handle, turn_of(place, hand), 0)
   elseif let_in(handle, key) then
-    line_up(handle, turn_of(place, hand), tonumber(rules[5]))
+    line_up(handle, turn_of(place, hand), next_place())
   end
 end

@@ -5,8 +5,9 @@ local active
 local function room_of(tenant)
   local room = 9e15
   if admitted > 0 then
-    active = active or math.max(1, tonumber(redis.call('HGET', tenants, 'active') or '1'))
-    room = math.max(admitted, math.floor(8 / active)) * tenant.weight - tenant.shared
+    active = active or tonumber(redis.call('HGET', tenants, 'active') or '0')
+    local others = active - (tenant.was and 1 or 0)
+    room = math.max(admitted, math.floor(8 / (others + 1))) * tenant.weight - tenant.shared
   end
   if cap > 0 then room = math.min(room, cap * tenant.weight - tenant.flight - tenant.shared) end
   return room

@@ -30,7 +30,7 @@ end
 -- How far the line goes before the next new message: what got in line later comes after it.
 local function head_of_line(turn)
   local entry = turn ~= LEGACY and redis.call('XRANGE', keys[turn], '(' .. cursor[turn], '+', 'COUNT', 1)[1]
-  return entry and tonumber(string.match(entry[1], '%-(%d+)$')) or PLACES - 1
+  return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or PLACES - 1
 end
 local function take(turn, most)
   if not undelivered[turn] then load_lens({turn}) end
