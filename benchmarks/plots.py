@@ -192,12 +192,40 @@ def _requests(panels: list[Any], table: Table) -> None:
         axes.set_title(f"{mode} rate of timeouts", fontsize=8, loc="left")
 
 
+ORDERS: dict[str, tuple[str, str]] = {
+    "plain FIFO": (GREYS[2], "-"),
+    "shuffle sharding alone": (GREYS[1], "-"),
+    "round robin inside each stream": (GREYS[1], "--"),
+    "ideal fair queueing": (GREYS[0], "-"),
+    "window 1": (OURS, "-"),
+    "window 2": (OURS, "--"),
+    "window 6": (LIGHT, "-"),
+}
+
+
+def _waits(panels: list[Any], table: Table) -> None:
+    """The share of quiet messages that waited longer beside 20 floods; a line that ends high is never served."""
+    axes = panels[0]
+    for name, (colour, line) in ORDERS.items():
+        quantiles = table.data[name]["20"]
+        seen = [(max(wait, 1), 1 - at / len(quantiles)) for at, wait in enumerate(quantiles) if wait is not None]
+        axes.step([wait for wait, _ in seen], [share for _, share in seen], line, color=colour, label=name)
+    axes.set(xscale="log", xlabel="dequeues before one's own, 20 tenants flood", ylabel="share that waited longer")
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.set_ylim(0, 1.02)
+    axes.grid()
+    axes.legend(loc="upper right", fontsize=8)
+
+
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "throughput-write": (1, 2.4, _rates),
     "throughput-read": (1, 3.0, _rates),
     "reads": (1, 3.2, _streams),
     "pickup": (1, 3.4, _slowest),
     "pickup-late": (1, 3.0, _within),
+    "fairness-model-16-2": (1, 3.2, _waits),
+    "fairness-model-64-6": (1, 3.2, _waits),
+    "fairness-model-256-4": (1, 3.2, _waits),
     "worker": (2, 3.4, _workers),
     "timing-replay": (2, 2.5, _requests),
     "timing-purgatory": (2, 2.5, _requests),

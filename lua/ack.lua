@@ -38,8 +38,8 @@ for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
 end
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
-if ARGV[4] ~= '0' then redis.call('HLEN', attempts) end
-if #ARGV > last_known then redis.call('HLEN', moved) end
+if ARGV[4] ~= '0' or not live then redis.call('HLEN', attempts) end
+if #ARGV > last_known or not live then redis.call('HLEN', moved) end
 if state[4] == '1' then
 --- @include lib/land_all
 end

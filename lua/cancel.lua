@@ -77,7 +77,6 @@ local is_new = place ~= 'd' and place ~= 'l' and not is_past()
 
 redis.call('XDEL', body_key, id)
 redis.call('HINCRBY', meta, 'cancelled', 1)
-if now_at then redis.call('HDEL', moved, message_id) end
 if line or is_new then
   local turn = line and string.format('%.0f', math.floor(line / PLACES)) or place
   redis.call('ZREM', returned, handle)
@@ -91,8 +90,10 @@ elseif is_delayed then
   redis.call('HDEL', owners, handle)
 elseif not counts or not is_held(fields) then
   redis.call('SADD', cancelled, handle)
+  if now_at then redis.call('HSET', attempts, handle, '0||| i' .. message_id) end -- see lib/forget_cancelled
   return 'in flight'
 end
+if now_at then redis.call('HDEL', moved, message_id) end
 redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)
 if counts then close_accounts() end

@@ -36,6 +36,7 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/bury
+--- @include lib/forget_cancelled
 --- @include lib/check
 local streams, fair = tonumber(state[3]), state[4] == '1'
 waiting_until = tonumber(state[2])
@@ -54,9 +55,8 @@ local function end_lease(token, handle)
   redis.call('ZREM', leases, token)
   land(handle, true)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
-  redis.call('HDEL', attempts, handle)
   redis.call('HDEL', owners, handle)
-  redis.call('HINCRBY', meta, 'gone', 1)
+  forget_cancelled(handle)
   return false
 end
 local function vanish()

@@ -9,9 +9,10 @@
 -- KEYS[6] returned: handles that wait for another delivery, by turn
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
--- KEYS[9] tenants: what each shard key holds
--- KEYS[10] owners: shard keys of what is in flight
--- KEYS[11] overflow: handles that wait for room
+-- KEYS[9] moved: where redriven messages lie now
+-- KEYS[10] tenants: what each shard key holds
+-- KEYS[11] owners: shard keys of what is in flight
+-- KEYS[12] overflow: handles that wait for room
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
@@ -19,16 +20,17 @@
 -- ARGV[5] last: those that end at this server time or earlier; '' in the first call
 -- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local leases, returned, attempts, cancelled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local tenants, owners, overflow = KEYS[9], KEYS[10], KEYS[11]
+local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
+--- @include lib/forget_cancelled
 --- @include lib/check
-check({lens, attempts, tenants, owners}, {ready, returned, overflow}, {notifications})
+check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications})
 redis.call('SCARD', cancelled)
 local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
 local streams, fair = tonumber(state[2]), state[3] == '1'
@@ -50,8 +52,7 @@ for at = 1, #page, 2 do
     redis.call('ZREM', leases, token)
     local key = land(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
-      redis.call('HDEL', attempts, handle)
-      redis.call('HINCRBY', meta, 'gone', 1)
+      forget_cancelled(handle)
     else
       -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
       if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end

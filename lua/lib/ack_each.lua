@@ -1,6 +1,7 @@
 -- Some of these leases are lost, or some messages were cancelled meanwhile: one after the other.
 --- @include lib/split_token
 --- @include lib/attributes
+--- @include lib/forget_cancelled
 local function forget(place, id, handle)
   local body = redis.call('XRANGE', keys[place], id, id)[1]
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
@@ -18,12 +19,12 @@ for i = 1, count do
     letters[i] = repeated and #redis.call('XRANGE', keys[place], id, id) == 0 and 'o' or 'l'
   else
     redis.call('ZREM', leases, token)
-    redis.call('HINCRBY', meta, 'gone', 1)
     if redis.call('SREM', cancelled, handle) == 1 then
       letters[i] = 'c'
-      redis.call('HDEL', attempts, handle)
+      forget_cancelled(handle)
     else
       letters[i] = 'o'
+      redis.call('HINCRBY', meta, 'gone', 1)
       forget(place, id, handle)
       redis.call('HINCRBY', meta, 'acked', 1)
     end

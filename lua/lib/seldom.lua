@@ -10,6 +10,7 @@
 --- @include lib/land
 --- @include lib/bury
 --- @include lib/check
+--- @include lib/forget_cancelled
 --- @include lib/sweep
 --- @include lib/take_returned
 --- @include lib/take_legacy

@@ -20,8 +20,7 @@ local function reap()
     local _, hand = attempts_of(handle)
     local key = land(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
-      redis.call('HDEL', attempts, handle)
-      redis.call('HINCRBY', meta, 'gone', 1)
+      forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
       give_back(handle, place, hand, key)

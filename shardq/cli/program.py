@@ -65,7 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_stdout()
         code = CLOSED_PIPE
     except KeyboardInterrupt:
+        _forget_stdout()
         code = INTERRUPTED
+    except SystemExit:  # SIGTERM
+        _forget_stdout()
+        raise
     except (ShardqError, UsageError, Nothing, OSError) as error:
         code = _explained(error, url)
         if isinstance(error, OSError):
@@ -109,5 +113,5 @@ def _end_on_sigterm() -> None:
 
 
 def _forget_stdout() -> None:
-    """Whoever read stdout is gone: let the interpreter's last flush go nowhere."""
+    """Whoever read stdout is gone, or does not read on: let the interpreter's last flush go nowhere, nor wait."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

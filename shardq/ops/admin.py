@@ -44,7 +44,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         meta = pairs(reply[8])
         if len(reply[6]) == streams and ("legacy_stream" in meta) == bool(legacy):
             return stats(keys.name, reply)
-        remember(state, meta, created=False)
+        remember(state, meta, created=False, known=state.streams > 0)
         state.epoch = ""  # the next call that changes something looks it up
 
 

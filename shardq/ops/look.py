@@ -88,7 +88,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.tenants, keys.owners, keys.overflow,
+        keys.moved, keys.tenants, keys.owners, keys.overflow,
     )  # fmt: skip
     last, page = "", RECOVER_PAGE
     while True:

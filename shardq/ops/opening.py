@@ -32,18 +32,17 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
     call = Call(load("open"), keys, (wanted, *state.requested.settings()))
-    asked = state.clock.monotonic()
+    asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
     reply = yield from persist(lambda _: call, until, state.clock)
     state.seen = state.seen or ServerTime(int(reply[1]), asked)
     if reply[0] == b"NOQUEUE":
         return False
-    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED")
+    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED", known=known)
     return True
 
 
-def remember(state: QueueState, meta: dict[str, str], *, created: bool) -> None:
+def remember(state: QueueState, meta: dict[str, str], *, created: bool, known: bool) -> None:
     """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there."""
-    known = state.streams > 0
     state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
     state.config = QueueConfig.from_settings(meta, state.wanted)
     state.legacy = state.config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later

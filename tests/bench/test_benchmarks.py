@@ -28,7 +28,8 @@ def test_each_benchmark_runs_and_keeps_its_numbers(name: str, aof: str, tmp_path
         assert all(len(row) == len(table.columns) for row in table.rows)
         kept = json.loads((tmp_path / f"{table.name}.json").read_text())
         assert kept["data"]
-        assert ("AOF everysec" in kept["context"]) == (aof == "everysec")
+        if not kept["context"].startswith("a model without I/O"):
+            assert ("AOF everysec" in kept["context"]) == (aof == "everysec")
         assert table.title in table.text()
         assert all(row[0] in table.markdown() for row in table.rows)
 

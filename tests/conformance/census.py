@@ -79,7 +79,7 @@ class Census:
 
     def _left_behind(self) -> Iterator[str]:
         yield from (f"remembered, but gone: {handle}" for handle in self.attempts - self.messages)
-        yield from (f"moved, but gone: {handle}" for handle in self.moved - self.bodies)
+        yield from (f"moved, but gone: {handle}" for handle in self.moved - self.messages)
 
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:

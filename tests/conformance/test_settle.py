@@ -207,7 +207,7 @@ def test_a_bad_delay_is_refused_and_the_lease_stays(delivery: Delivery, bad: flo
 
 @pytest.mark.parametrize("bad", [0, -1, "5", None, float("nan"), 10**12])
 def test_a_bad_extension_is_refused_and_the_lease_stays(delivery: Delivery, bad: float) -> None:
-    with pytest.raises(ConfigError, match="visibility_timeout"):
+    with pytest.raises(ConfigError, match="duration"):
         delivery.extend(bad)
     delivery.ack()
 
@@ -239,12 +239,6 @@ def test_a_delivery_of_another_queue_is_not_taken_for_a_lost_one(client: Client,
         with pytest.raises(ConfigError, match=f"is of queue '{queue_name}'"):
             settle([delivery])
     assert queue.ack_many([delivery]) == []
-
-
-def test_an_extension_that_is_too_long_is_named_so(queue: Queue) -> None:
-    queue.write(1, shard_key="t")
-    with pytest.raises(ConfigError, match="duration must be a number of seconds"):
-        queue.read().extend(365 * 86_400)
 
 
 def test_many_are_given_back_or_rejected_in_one_call_each_on_its_own_terms(queue: Queue, world: World) -> None:

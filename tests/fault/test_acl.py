@@ -11,7 +11,8 @@ import redis
 
 from shardq import BackendError, Client
 from shardq.keys import QueueKeys
-from shardq.ops.read import Asked, recovered
+from shardq.ops.look import recovered
+from shardq.ops.waiting import Asked
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.servers import Server

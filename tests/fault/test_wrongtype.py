@@ -106,6 +106,16 @@ def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
+    check_each_key(bench, call)
+
+
+@pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])
+def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(bench: Bench, call: str) -> None:
+    bench.queue.cancel(bench.held[-1].message_id)
+    check_each_key(bench, call)
+
+
+def check_each_key(bench: Bench, call: str) -> None:
     """For each key: the call fails and all other keys are as before, or it does not need the key and succeeds."""
     plain, begin, needed = bench.plain, bench.picture(), []
     held: list[Delivery] = bench.held

@@ -11,6 +11,7 @@ from shardq.cli.commands import (
     doctor,
     embedded,
     len,  # noqa: A004 (the queue's own verb)
+    plan,
     purge,
     read,
     redrive,
@@ -21,7 +22,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, doctor, embedded,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, doctor, embedded,
     worker,
 )  # fmt: skip
 """In the order in which the help lists them."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.herd import Herd
-from shardq.cli.parsing import Commands, command, number
+from shardq.cli.parsing import Commands, command, number, time
 from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.client_async import AsyncClient
@@ -55,8 +55,8 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--read-ahead", type=number(0), default=0, metavar="N", help="messages that may wait for a free handler (0)"
     )
-    parser.add_argument("--time-limit", type=float, metavar="S", help="a handler that takes longer has failed")
-    parser.add_argument("--grace", type=float, default=25.0, metavar="S", help="for handlers to finish at the end (25)")
+    parser.add_argument("--time-limit", type=time, metavar="S", help="a handler that takes longer has failed")
+    parser.add_argument("--grace", type=time, default=25.0, metavar="S", help="for handlers to finish at the end (25)")
     parser.add_argument(
         "--alive-file",
         metavar="PATH",
