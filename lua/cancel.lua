@@ -9,26 +9,44 @@
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10..] streams: the stream that the id names, unless it names the store
+-- KEYS[10] notifications: wakes blocked readers
+-- KEYS[11] tenants: what each shard key holds
+-- KEYS[12] owners: shard keys of what is in flight or delayed
+-- KEYS[13] overflow: handles that wait for room
+-- KEYS[14..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- Reply: 'removed' | 'in flight' | 'unknown'
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, cancelled, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local body_key = KEYS[10]
+local notifications, tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local body_key = KEYS[14]
 local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
 --- @include lib/split_handle
+--- @include lib/attempts_of
 --- @include lib/check
-check({meta, lens, attempts}, {ready, delayed}, {body_key})
+check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {body_key, later})
+local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
+local streams, fair = tonumber(state[2]), state[3] == '1'
+waiting_until = tonumber(state[1])
+--- @include lib/rules
+--- @include lib/counts
+--- @include lib/legacy
+--- @include lib/line
+--- @include lib/turn_of
+--- @include lib/tenants
+--- @include lib/room
+--- @include lib/overflow
+--- @include lib/admit
 local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
 local handle = place .. ':' .. id
 
-local function leave(turn)
-  if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
-end
 -- Whether the stream's cursor is past the entry. Others' entries have numbers of their own: the time comes first.
 local function is_past()
   local ms, number = string.match(id, '^(%d+)%-(%d+)$')
@@ -36,24 +54,47 @@ local function is_past()
   ms, at_ms = tonumber(ms), tonumber(at_ms)
   return ms < at_ms or ms == at_ms and tonumber(number) <= tonumber(at_number)
 end
-local turn = redis.call('ZSCORE', returned, handle)
+-- Where a message that counts is held back; false when it is not.
+local function is_held(fields)
+  local _, _, _, tag = attempts_of(handle)
+  local tenant = tenant_of(fields[2])
+  if redis.call('ZREM', overflow, member_of(tenant, fields[2], handle, tonumber(tag) or 0)) == 0 then return false end
+  tenant.held = math.max(0, tenant.held - 1)
+  local child = child_of(tenant, fields[2])
+  if child then child.held = math.max(0, child.held - 1) end
+  return true
+end
+local line = redis.call('ZSCORE', returned, handle)
+local is_delayed = redis.call('ZSCORE', delayed, handle)
 -- An entry of the legacy stream is a message only once it was handed out; then something is known of it.
 if place == 'l' and redis.call('HEXISTS', attempts, handle) == 0 then return 'unknown' end
 if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
-if redis.call('XDEL', body_key, id) == 0 then return 'unknown' end
+local body = redis.call('XRANGE', body_key, id, id)[1]
+if not body then return 'unknown' end
+local fields = body[2]
+local counts = fair and fields[1] == 'K'
+local is_new = place ~= 'd' and place ~= 'l' and not is_past()
+
+redis.call('XDEL', body_key, id)
 redis.call('HINCRBY', meta, 'cancelled', 1)
-if turn then
+if line or is_new then
+  local turn = line and string.format('%.0f', math.floor(line / PLACES)) or place
   redis.call('ZREM', returned, handle)
-  leave(turn)
-elseif redis.call('ZREM', delayed, handle) == 0 then
-  if place == 'd' or place == 'l' or is_past() then
-    redis.call('SADD', cancelled, handle)
-    if now_at then redis.call('HSET', attempts, handle, '0|| i' .. message_id) end -- see lib/forget_cancelled
-    return 'in flight'
+  if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
+  if counts then
+    local tenant = tenant_of(fields[2])
+    tenant.shared = math.max(0, tenant.shared - 1)
   end
-  leave(place)
+elseif is_delayed then
+  redis.call('ZREM', delayed, handle)
+  redis.call('HDEL', owners, handle)
+elseif not counts or not is_held(fields) then
+  redis.call('SADD', cancelled, handle)
+  if now_at then redis.call('HSET', attempts, handle, '0||| i' .. message_id) end -- see lib/forget_cancelled
+  return 'in flight'
 end
 if now_at then redis.call('HDEL', moved, message_id) end
 redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)
+if counts then close_accounts() end
 return 'removed'

@@ -6,6 +6,7 @@
 local meta = KEYS[1]
 if redis.call('HEXISTS', meta, 'epoch') == 0 then return 'NOQUEUE' end
 for at = 1, #ARGV, 2 do
+  if ARGV[at] == 'max_in_flight' then redis.call('HINCRBY', meta, 'cap_no', 1) end
   if ARGV[at + 1] == '' then
     redis.call('HDEL', meta, ARGV[at])
   else

@@ -15,7 +15,7 @@ local now = server_ms()
 --- @include lib/split_token
 --- @include lib/held
 --- @include lib/deadlines_of
-waiting_until = tonumber(redis.call('HGET', meta, 'waiting'))
+waiting_until = tonumber(state[2])
 
 local tokens, letters, moved_on = {}, {}, {}
 for at = 2, #ARGV do tokens[#tokens + 1] = ARGV[at] end

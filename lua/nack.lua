@@ -12,7 +12,10 @@
 -- KEYS[10] cancelled: handles cancelled while in flight
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
--- KEYS[13..] streams: the bodies' streams
+-- KEYS[13] tenants: what each shard key holds
+-- KEYS[14] owners: shard keys of what is in flight or delayed
+-- KEYS[15] overflow: handles that wait for room
+-- KEYS[16..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] max_deliveries: '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most
@@ -21,48 +24,56 @@
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local tenants, owners, overflow = KEYS[13], KEYS[14], KEYS[15]
 local repeated, max_deliveries, max_dead = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
+--- @include lib/held
+--- @include lib/deadlines_of
 --- @include lib/stream_keys
 --- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/give_back
 --- @include lib/bury
---- @include lib/held
 --- @include lib/forget_cancelled
---- @include lib/deadlines_of
 --- @include lib/check
-local state = redis.call('HMGET', meta, 'streams', 'waiting')
-local streams = tonumber(state[1])
+local streams, fair = tonumber(state[3]), state[4] == '1'
 waiting_until = tonumber(state[2])
-local keys = stream_keys(ARGV[4], KEYS, 13)
+--- @include lib/rules
+--- @include lib/give_back
+--- @include lib/admit
+--- @include lib/owner_of
+--- @include lib/land
+local keys = stream_keys(ARGV[4], KEYS, 16)
 keys['d'] = later
-check({lens, attempts, moved}, {ready, delayed, returned}, {notifications, later, dead})
-for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
+check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {notifications, later, dead})
+for i = 16, #KEYS do redis.call('XLEN', KEYS[i]) end
 
 -- Ends a live lease. Returns false when the message was cancelled meanwhile: then nothing else is left to do.
 local function end_lease(token, handle)
   redis.call('ZREM', leases, token)
+  land(handle, true)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
+  redis.call('HDEL', owners, handle)
   forget_cancelled(handle)
   return false
+end
+local function vanish()
+  redis.call('HINCRBY', meta, 'gone', 1)
+  redis.call('HINCRBY', meta, 'vanished', 1)
+  return 'l'
 end
 local function put_back(token, delay, why)
   local place, id, deliveries = split_token(token)
   local handle = place .. ':' .. id
   if not end_lease(token, handle) then return 'c' end
   local _, hand, last_error = attempts_of(handle)
-  if why == '' then why = last_error end
+  why = why == '' and last_error or why
   if deliveries >= max_deliveries then
+    redis.call('HDEL', owners, handle)
     local body = redis.call('XRANGE', keys[place], id, id)[1]
-    if not body then
-      redis.call('HINCRBY', meta, 'gone', 1)
-      redis.call('HINCRBY', meta, 'vanished', 1)
-      return 'l'
-    end
+    if not body then return vanish() end
     local reason = max_deliveries == 0 and why or 'max deliveries'
     return bury(handle, place, id, keys[place], body[2], deliveries, reason, why) and 'd' or 'o'
   end
@@ -70,9 +81,9 @@ local function put_back(token, delay, why)
   if delay > 0 then
     redis.call('ZADD', delayed, now + delay, handle)
     if delay < 5000 then notify('') end
-  else
-    give_back(handle, turn_of(place, hand, streams))
+    return 'o'
   end
+  give_back(handle, place, hand, fair and owner_of(handle))
   return 'o'
 end
 
@@ -85,4 +96,5 @@ for i, token in ipairs(tokens) do
   letters[i] = repeated and 'o' or 'l'
   if is_live(deadlines[i]) then letters[i] = put_back(token, tonumber(ARGV[at + 1]), ARGV[at + 2]) end
 end
+if fair then close_accounts() end
 return {now, table.concat(letters)}

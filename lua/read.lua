@@ -13,7 +13,10 @@
 -- KEYS[10] cancelled: handles cancelled while in flight
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
--- KEYS[13..] streams: the declared ones, the legacy stream among them
+-- KEYS[13] tenants: what each shard key holds, where the queue is fair
+-- KEYS[14] owners: shard keys of what is in flight or delayed
+-- KEYS[15] overflow: handles that wait for room in the shared streams
+-- KEYS[16..] streams: the declared ones, the legacy stream among them
 -- ARGV[1] count: at most so many messages
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
@@ -30,6 +33,7 @@
 --         {{"place:id:count", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local tenants, owners, overflow = KEYS[13], KEYS[14], KEYS[15]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
 local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
@@ -38,38 +42,28 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
 --- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair')
 if not state[1] then return {'NOQUEUE'} end
-local streams, offset, owed = tonumber(state[2]), tonumber(state[3]), tonumber(state[6])
+local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset
-for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 2] end
+for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 5] end
 keys[LEGACY] = keys['l']
 local legacy_done, paused_until = legacy_group == '', 0
 --- @include lib/attributes
 --- @include lib/lapsed
 --- @include lib/ring
+--- @include lib/line
 --- @include lib/grant
 local ended, came_due = any_due(leases), any_due(delayed)
 local any_returned = redis.call('ZCARD', returned) > 1
-local skipped, take_returned, take_legacy, take_preferred
+local skipped, take_returned, take_legacy, take_preferred, leave, board, next_round, close
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
-if ended or came_due or any_returned or owed > 0 or prefer ~= '' or not legacy_done then
---- @include lib/split_handle
---- @include lib/split_token
---- @include lib/attempts_of
---- @include lib/note_attempts
---- @include lib/give_back
---- @include lib/bury
---- @include lib/check
---- @include lib/forget_cancelled
---- @include lib/sweep
---- @include lib/take_returned
---- @include lib/take_legacy
---- @include lib/prefer
+if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
+--- @include lib/seldom
 end
 --- @include lib/take
-local missed, served, spare = false, nil, {}
+local missed, served, spare, more = false, nil, {}
 repeat
   local wanted = count - found
   local turns = turns_to_come(count == 1 and 1 + width or wanted)
@@ -87,8 +81,11 @@ repeat
       served, offset = turn, (turn + 1) % (LEGACY + 1)
     end
   end
-until missed or found == count or #turns == 0
+  more = #turns > 0
+  if fair and not missed then more = next_round(found == 0 and not more) or more end
+until missed or found == count or not more
 if found == 0 and not missed then clear_notifications() end
+if fair then close() end
 grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end

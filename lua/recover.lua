@@ -10,6 +10,9 @@
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
+-- KEYS[10] tenants: what each shard key holds
+-- KEYS[11] owners: shard keys of what is in flight
+-- KEYS[12] overflow: handles that wait for room
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
@@ -18,19 +21,24 @@
 -- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/give_back
 --- @include lib/forget_cancelled
 --- @include lib/check
-check({lens, attempts, moved}, {ready, returned}, {notifications})
+check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications})
 redis.call('SCARD', cancelled)
-local state = redis.call('HMGET', meta, 'waiting', 'streams')
+local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
+local streams, fair = tonumber(state[2]), state[3] == '1'
 waiting_until = tonumber(state[1])
+--- @include lib/rules
+--- @include lib/give_back
+--- @include lib/admit
+--- @include lib/land
 local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
 local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
 local found
@@ -42,13 +50,15 @@ for at = 1, #page, 2 do
     local _, hand, last_error = attempts_of(handle)
     found = page[at + 1]
     redis.call('ZREM', leases, token)
+    local key = land(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else
       -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
       if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end
-      give_back(handle, turn_of(place, hand, tonumber(state[2])))
+      give_back(handle, place, hand, key)
     end
   end
 end
+if fair then close_accounts() end
 return (#page < 2 * ARGV[4] or found and found ~= page[#page]) and '' or page[#page]

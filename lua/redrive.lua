@@ -9,28 +9,34 @@
 -- KEYS[7] attempts: the streams they may be promoted to
 -- KEYS[8] dead: dead letters
 -- KEYS[9] moved: where redriven messages lie now
+-- KEYS[10] tenants: what each shard key holds
+-- KEYS[11] owners: shard keys of what is in flight
+-- KEYS[12] overflow: handles that wait for room
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
 -- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
 local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/note_attempts
---- @include lib/give_back
+--- @include lib/attempts_of
 --- @include lib/check
-check({lens, attempts, moved}, {ready, returned}, {notifications, later, dead})
-local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams')
-local n, ms = tonumber(state[1]), math.max(now, tonumber(state[2]))
-local streams, count = tonumber(state[4]), 0
+check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
+local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair')
+local ms, fair = math.max(now, tonumber(state[2])), state[5] == '1'
+local streams, count, last = tonumber(state[4]), 0, tonumber(state[1])
 waiting_until = tonumber(state[3])
+--- @include lib/rules
+--- @include lib/give_back
 for at = 2, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
   if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
     local fields, body = letter[2], {}
-    n, count = n + 1, count + 1
-    local id = string.format('%.0f-%.0f', ms, n)
+    last, count = last + 1, count + 1
+    local id = string.format('%.0f-%.0f', ms, last)
     for i = 9, 12 do body[#body + 1] = fields[i] end
     -- attributes: deadline and due time are over; the id that the writer was given and the deliveries so far stay
     body[5], body[6] = 'm', ' i' .. fields[2] .. ' c' .. fields[6]
@@ -39,11 +45,15 @@ for at = 2, #ARGV, 3 do
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)
     note_attempts('d:' .. id, 0, ARGV[at + 2], fields[8])
-    give_back('d:' .. id, turn_of('d', ARGV[at + 2], streams))
+    give_back('d:' .. id, 'd', ARGV[at + 2], fair and body[1] == 'K' and body[2])
   elseif ARGV[1] == '1' then
     count = count + redis.call('HEXISTS', moved, ARGV[at + 1])
   end
 end
-redis.call('HINCRBY', meta, 'redriven', n - tonumber(state[1]))
-redis.call('HSET', meta, 'n', string.format('%.0f', n), 'ms', string.format('%.0f', ms))
+redis.call('HINCRBY', meta, 'redriven', last - tonumber(state[1]))
+redis.call('HSET', meta, 'n', string.format('%.0f', last), 'ms', string.format('%.0f', ms))
+if fair then
+  save_tenants()
+  save_places()
+end
 return count

@@ -9,8 +9,11 @@
 -- KEYS[6] later: bodies of delayed messages
 -- KEYS[7] attempts: what is known of delayed messages
 -- KEYS[8] dedup: dedup keys and lanes, each with its end and the ids
--- KEYS[9] dedup_index: the same by end, to forget them in time
--- KEYS[10..] streams: those that the shards of this call may choose from
+-- KEYS[9] dedup_index: the same by end
+-- KEYS[10] tenants: what each shard key holds
+-- KEYS[11] owners: shard keys of what is in flight or delayed
+-- KEYS[12] overflow: handles that wait for room
+-- KEYS[13..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] lane: producer and lane, '' for none
 -- ARGV[3] sequence: of this call in its lane
@@ -23,10 +26,11 @@
 -- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
 -- ARGV[11..] rest: the numbers of the declared streams, then of each message: hand (see lib/shortest), shard key, tag,
 --            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound}
+-- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
 local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -35,55 +39,48 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/remember
 
-local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted')
+local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair')
 if state[1] ~= epoch then return {'EPOCH'} end
 if lane ~= '' then
   local done, stored = lane_result(lane, sequence)
   if done then return done == 'again' and {'OK', stored} or {'STALE'} end
 end
-local known = 0
-if keyed > 0 then
---- @include lib/repeats
-end
-if max_len > 0 and state[2] + state[6] - state[5] + count - known > max_len then return {'FULL', 'max_len'} end
--- More than comes in, so that little is left after a rush; also when no more keys come, now and then.
-if keyed == 0 and state[2] % 32 < count then forget_old(64) end
-if keyed > known then
-  forget_old(2 * keyed + 4)
-  if redis.call('ZCARD', dedup_index) - 1 + keyed - known > max_dedup then return {'FULL', 'max_dedup'} end
-end
-
+--- @include lib/bounds
 local n, ms = tonumber(state[2]), math.max(now, tonumber(state[3]))
 waiting_until = tonumber(state[4])
 local waiting, order = waiting_until > now, {}
 for i = 1, declared do order[i] = ARGV[10 + i] end
 local undelivered = redis.call('HMGET', lens, unpack(order))
 for i = 1, declared do undelivered[i] = tonumber(undelivered[i] or '0') end
---- @include lib/shortest
---- @include lib/check_types
 -- A number as text keeps 14 digits: far more messages than a queue will ever have, and an order faster than formats.
 local before, prefix, places, first, changed, earliest = n, string.format('%.0f-', ms), {}, {}, {}, false
+local fair, mark, hold, save = state[7] == '1', 'k', nil, nil
+--- @include lib/shortest
 --- @include lib/put
+--- @include lib/options
+if fair then
+--- @include lib/fair_write
+  if #full > 0 then return {'FULL', 'max_backlog', table.concat(full, ',')} end
+end
+--- @include lib/check_types
 for i = 1, count do
   local at = 11 + declared + (i - 1) * stride
   local delay, attributes, dedup_key, place = 0, '', '', nil
-  local headers, options = stride == 6 and ARGV[at + 4] or '', stride == 6 and ARGV[at + 5] or ''
-  if options ~= '' then
-    local after, lasts, key = string.match(options, '^(%d*)|(%d*)|(.*)$')
-    delay, dedup_key = tonumber(after) or 0, key
-    if lasts ~= '' then attributes = string.format(' x%.0f', now + lasts) end
-    if delay > 0 then attributes = string.format('%s t%.0f', attributes, now + delay) end
-    if dedup_key ~= '' then place = dedup_result(dedup_key) end
+  local headers = stride == 6 and ARGV[at + 4] or ''
+  if stride == 6 and ARGV[at + 5] ~= '' then
+    delay, attributes, dedup_key = options_of(ARGV[at + 5])
+    place = dedup_key ~= '' and dedup_result(dedup_key) or nil
   end
   if not place then
     n = n + 1
     local id = prefix .. n
     if delay > 0 then
-      put_later(id, at, attributes, headers, delay)
+      place = put_later(id, at, attributes, headers, delay)
+    elseif hold and hold(id, at, attributes, headers) then
       place = 'd'
     else
       local to = shortest(ARGV[at])
-      put(KEYS[9 + to], id, at, attributes, headers)
+      put(KEYS[12 + to], id, at, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], changed[to] = undelivered[to] + 1, true
       place = order[to]
@@ -94,6 +91,7 @@ for i = 1, count do
   places[i] = place
 end
 --- @include lib/count_up
+if save then save() end
 if earliest then notify('') end
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
 if lane ~= '' then remember_lane(lane, sequence, stored) end

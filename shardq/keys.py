@@ -45,6 +45,9 @@ _SUFFIXES: Final = {
     "dedup_index": "dedup-index",
     "dead": "dead",
     "moved": "moved",
+    "tenants": "tenants",
+    "owners": "owners",
+    "overflow": "overflow",
 }
 
 
@@ -94,6 +97,9 @@ class QueueKeys:
     dedup_index: str = field(init=False, compare=False, repr=False)
     dead: str = field(init=False, compare=False, repr=False)
     moved: str = field(init=False, compare=False, repr=False)
+    tenants: str = field(init=False, compare=False, repr=False)
+    owners: str = field(init=False, compare=False, repr=False)
+    overflow: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

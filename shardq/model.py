@@ -47,6 +47,10 @@ class QueueConfig:
 
     Times are seconds. `max_len`, `max_dead` and `max_dedup` bound memory; at a bound a call is refused (or, for dead
     letters, waits), never is a message dropped.
+
+    Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
+    shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages
+    may be in flight, `max_backlog` how many may wait. With `parents`, "acct-7/user-9" counts under "acct-7".
     """
 
     streams: int = 64
@@ -57,6 +61,10 @@ class QueueConfig:
     max_dead: int = 100_000
     dedup_window: float = 600.0
     max_dedup: int = 1_000_000
+    window: int = 0
+    max_in_flight: int = 0
+    max_backlog: int = 0
+    parents: int = 0
     ttl: float | None = None
     legacy_stream: str | None = None
     legacy_group: str | None = None
@@ -69,6 +77,10 @@ class QueueConfig:
         whole("max_len", self.max_len, 0, 2**40)
         whole("max_dead", self.max_dead, 1, 2**40)
         whole("max_dedup", self.max_dedup, 1, 2**40)
+        whole("window", self.window, 0, 1_000_000)
+        whole("max_in_flight", self.max_in_flight, 0, 2**40)
+        whole("max_backlog", self.max_backlog, 0, 2**40)
+        whole("parents", self.parents, 0, 1)
         lease_time("visibility_timeout", self.visibility_timeout)
         seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
         if self.ttl is not None:
@@ -85,7 +97,7 @@ class QueueConfig:
             value = getattr(self, item.name)
             if item.name != "streams" and value is not None:
                 flat += [item.name, round(value * 1000) if item.name in _TIMES else value]
-        return flat
+        return [*flat, "fair", 1] if self.window or self.max_in_flight or self.max_backlog else flat
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
@@ -141,6 +153,10 @@ class QueueSettings(TypedDict, total=False):
     max_dead: int
     dedup_window: float
     max_dedup: int
+    window: int
+    max_in_flight: int
+    max_backlog: int
+    parents: int
     ttl: float | None
     legacy_stream: str | None
     legacy_group: str | None
@@ -185,6 +201,7 @@ class QueueStats:
     buried: int = 0
     vanished: int = 0
     legacy: int = 0
+    held_back: int = 0
 
 
 class Received(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from shardq.errors import CodecError
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
+_KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
@@ -73,7 +74,7 @@ def _received(
     ms = int(entry.partition("-")[0])
     token = f"{place}:{entry}:{count}:{holder}"
     stream = int(place) if place.isdigit() else None
-    if len(flat) == 4 and flat[0] == b"k" and place != "l":
+    if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
         delay = max(0, now_ms - ms) / 1000
         return Received(
@@ -112,7 +113,7 @@ class _Body(NamedTuple):
 
 def _body(flat: Row, *, foreign: bool) -> _Body:
     """Read `k`, the payload under its tag, then `m` (attributes) and `h` (headers) where they are."""
-    if foreign or len(flat) < 4 or flat[0] != b"k":  # written by something else: hand it out as its fields
+    if foreign or len(flat) < 4 or flat[0] not in _KEY:  # written by something else: hand it out as its fields
         return _Body("", "l", b"", {}, {}, _fields(flat))
     key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
     extra: Mapping[str, str] = {}
@@ -167,7 +168,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
-    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta = reply
+    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back = reply
     known = pairs(meta)
     counters = ("wanted", "acked", "expired", "cancelled", "purged", "buried", "vanished")
     return QueueStats(
@@ -179,7 +180,8 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         dead=int(dead),
         oldest_age=None if int(oldest) < 0 else max(0, now_ms - int(oldest)) / 1000,
         streams=tuple(int(count) for count in streams),
-        written=int(known["n"]) - int(known.get("redriven", 0)),
+        written=int(known["n"]) - int(known.get("redriven", 0)) - int(known.get("skipped", 0)),
         legacy=int(legacy),
+        held_back=int(held_back),
         **{name: int(known.get(name, 0)) for name in counters},
     )

@@ -7,9 +7,10 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
   if redis.call('XLEN', dead) >= max_dead then
     note_attempts(handle, count, (max_deliveries == 0 or count < max_deliveries) and DOOMED or '0', last_error)
     redis.call('ZADD', delayed, now + 5000, handle)
+    if fields[1] == 'K' then redis.call('HSET', owners, handle, fields[2]) end
     return false
   end
-  local foreign = place == 'l' or fields[1] ~= 'k' or #fields < 4
+  local foreign = place == 'l' or (fields[1] ~= 'k' and fields[1] ~= 'K') or #fields < 4
   local attributes = foreign and '' or attributes_of(fields)
   local origin = string.match(attributes, ' i(%S+)')
   -- With those before it was redriven. Who else writes attributes may write any number.

@@ -1,18 +1,19 @@
 -- Make a message deliverable again in its stream's turn; one from the store goes to the shortest stream of its hand.
+-- `key` is the shard key of one that counts in the admission window: without room there it is held back.
+--- @include lib/counts
 --- @include lib/legacy
-local function turn_of(place, hand, streams)
-  if place == 'l' then return LEGACY end
-  if place ~= 'd' then return place end
-  local best, fewest = nil, nil
-  for number in string.gmatch(hand, '%d+') do
-    local turn = number % streams
-    local undelivered = tonumber(redis.call('HGET', lens, turn) or '0')
-    if not fewest or undelivered < fewest then best, fewest = turn, undelivered end
+--- @include lib/line
+--- @include lib/turn_of
+--- @include lib/tenants
+--- @include lib/room
+--- @include lib/overflow
+--- @include lib/hold_back
+--- @include lib/let_in
+--- @include lib/next_place
+local function give_back(handle, place, hand, key)
+  if not key then
+    line_up(handle, turn_of(place, hand), 0)
+  elseif let_in(handle, key) then
+    line_up(handle, turn_of(place, hand), next_place())
   end
-  return tostring(best or 0)
-end
-local function give_back(handle, turn)
-  redis.call('ZADD', returned, turn, handle)
-  if redis.call('HINCRBY', lens, turn, 1) == 1 then redis.call('ZADD', ready, turn, turn) end
-  notify(turn)
 end

@@ -1,5 +1,5 @@
 -- What the round does: leases, counts, cursors, counters. All of it is written down at the end.
-local first_time, again, leased, found, examined = {}, {}, {}, 0, 0
+local first_time, again, leased, boarded, found, examined = {}, {}, {}, {}, 0, 0
 local gone, expired, vanished, adopted = 0, 0, 0, 0
 local ends, first_holder = string.format('%.0f', now + visibility), ':1:' .. holder
 local function lease(token)
@@ -16,10 +16,11 @@ local function grant()
   -- A short lease may end before the readers that block already look again: one of them must know of it.
   if found > 0 and visibility < 5000 then notify('') end
   if found > 0 then redis.call('ZADD', leases, unpack(leased)) end
-  local totals = {}
+  local totals, emptied = {}, {}
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left
     totals[#totals + 1], totals[#totals + 2] = 'h' .. turn, cursor[turn]
+    if left <= 0 then emptied[#emptied + 1] = turn end
     if #totals == 4000 then
       redis.call('HSET', lens, unpack(totals)) -- Lua's unpack ends at 8,000
       totals = {}
@@ -27,6 +28,7 @@ local function grant()
   end
   if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
   if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end
+  if #boarded > 0 then redis.call('HSET', owners, unpack(boarded)) end
   if gone ~= 0 or adopted ~= 0 then
     count_up('gone', gone)
     count_up('expired', expired)

@@ -1,10 +1,10 @@
 -- An entry's fields: shard key, payload under its tag, and only where there are any: attributes, headers.
 local function put(key, id, at, attributes, headers)
   if attributes == '' and headers == '' then
-    redis.call('XADD', key, id, 'k', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+    redis.call('XADD', key, id, mark, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
     return
   end
-  local fields = {'k', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]}
+  local fields = {mark, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]}
   if attributes ~= '' then fields[5], fields[6] = 'm', attributes end
   if headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', headers end
   redis.call('XADD', key, id, unpack(fields))
@@ -13,6 +13,8 @@ end
 local function put_later(id, at, attributes, headers, delay)
   put(later, id, at, attributes, headers)
   redis.call('ZADD', delayed, now + delay, 'd:' .. id)
-  redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(ARGV[at]) .. '|')
+  redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(ARGV[at]) .. '||')
+  if mark == 'K' then redis.call('HSET', owners, 'd:' .. id, ARGV[at + 1]) end
   earliest = earliest or delay < 5000
+  return 'd'
 end

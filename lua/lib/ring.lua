@@ -1,5 +1,6 @@
 -- The turns to come: ready streams from the offset on, the legacy stream after the last, then round to the start.
-local undelivered, cursor, emptied, is_empty = {}, {}, {}, {}
+--- @include lib/counts
+local cursor = {}
 local function ring(most)
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most)
   -- What was given back there must wait while the queue has no legacy stream any more, and must not stop the round.
@@ -15,10 +16,14 @@ local function ring(most)
 end
 -- The same without those that this call has emptied: they leave the index at its end, so that all it reads comes first.
 local function turns_to_come(most)
-  if #emptied == 0 then return ring(most) end
+  local empty = {}
+  for turn, left in pairs(undelivered) do
+    if left <= 0 and (turn ~= LEGACY or legacy_done) then empty[#empty + 1], empty[turn] = turn, true end
+  end
+  if #empty == 0 then return ring(most) end
   local turns = {}
-  for _, turn in ipairs(ring(most + #emptied)) do
-    if #turns < most and (not is_empty[turn] or turn == LEGACY and not legacy_done) then turns[#turns + 1] = turn end
+  for _, turn in ipairs(ring(most + #empty)) do
+    if #turns < most and not empty[turn] then turns[#turns + 1] = turn end
   end
   return turns
 end

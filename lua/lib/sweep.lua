@@ -4,8 +4,8 @@ local checked = false
 local function check_types()
   if checked then return end
   checked = true
-  check({lens, attempts, moved}, {ready, returned}, {notifications, later, dead})
-  for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
+  check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
+  for i = 16, #KEYS do redis.call('XLEN', KEYS[i]) end
   redis.call('SCARD', cancelled)
 end
 local function take_due(index)
@@ -18,18 +18,19 @@ local function reap()
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
     local _, hand = attempts_of(handle)
+    local key = land(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
-      give_back(handle, turn_of(place, hand, streams))
+      give_back(handle, place, hand, key)
     end
   end
 end
 local function promote()
   for _, handle in ipairs(take_due(delayed)) do
     local _, hand = attempts_of(handle)
-    give_back(handle, turn_of(split_handle(handle), hand, streams))
+    give_back(handle, split_handle(handle), hand, fair and owner_of(handle))
   end
 end
 if ended or came_due then check_types() end

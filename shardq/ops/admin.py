@@ -34,7 +34,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead,
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.overflow,
             *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
@@ -56,7 +56,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     numbers = [str(i) for i in range(state.streams)] + (["l"] if state.config.legacy_stream else [])
     declared = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
-        *state.declared(numbers),
+        keys.tenants, keys.owners, keys.overflow, *state.declared(numbers),
     )  # fmt: skip
     call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers)))
     more = True
@@ -98,7 +98,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
-    for name in changes:
+    for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
     call = Call(load("configure"), (state.keys.meta,), tuple(args))
     yield from persist(lambda _: call, until, state.clock)
@@ -124,7 +124,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     keys, moved = state.keys, 0
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved,
+        keys.moved, keys.tenants, keys.owners, keys.overflow,
     )  # fmt: skip
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

@@ -88,7 +88,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.moved,
+        keys.moved, keys.tenants, keys.owners, keys.overflow,
     )  # fmt: skip
     last, page = "", RECOVER_PAGE
     while True:
@@ -134,7 +134,8 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
     keys, config = state.keys, state.config
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-        keys.attempts, keys.cancelled, keys.dead, keys.moved, *state.declared(numbers),
+        keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
+        *state.declared(numbers),
     )  # fmt: skip
     args: tuple[Argument, ...] = (
         want.count,

@@ -77,7 +77,10 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
     keys = state.keys
-    fixed = (keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later)
+    fixed = (
+        keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later, keys.lens, keys.ready,
+        keys.notifications, keys.returned, keys.tenants, keys.owners, keys.overflow,
+    )  # fmt: skip
     places.pop("d", None)
     return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
 
@@ -125,7 +128,7 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
         keys = state.keys
         declared = (
             keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-            keys.attempts, keys.cancelled, keys.dead, keys.moved, *streams,
+            keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow, *streams,
         )  # fmt: skip
         return Call(load("nack"), declared, tuple(args))
 
@@ -189,7 +192,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved,
+        keys.moved, keys.notifications, keys.tenants, keys.owners, keys.overflow,
     )  # fmt: skip
     call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
     maybe_done = False

@@ -81,6 +81,8 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
             if reply[0] == b"EPOCH":
                 state.epoch = ""
                 yield from reopen(state, until)
+            elif reply[0] == b"FULL" and len(reply) == 3:
+                return (yield from _without(state, chunk, reply[2], until))
             elif reply[0] == b"FULL":
                 return [QueueFull(_full(state, reply[1].decode()))] * len(chunk)
             else:
@@ -93,6 +95,19 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
         return [error] * len(chunk)
     finally:
         state.free_lane(lane)
+
+
+def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
+    """Refuse the messages of shard keys whose backlog is full, store the others."""
+    full = {int(number) - 1 for number in raw.decode().split(",")}
+    bound, name = state.config.max_backlog, state.keys.name
+    rest = [message for at, message in enumerate(chunk) if at not in full]
+    stored = iter((yield from _store(state, rest, until)) if rest else [])
+    text = "shard key {key!r} has max_backlog = {bound:,} messages waiting in queue {name!r}: write later, or raise it"
+    return [
+        QueueFull(text.format(key=message.shard_key, bound=bound, name=name)) if at in full else next(stored)
+        for at, message in enumerate(chunk)
+    ]
 
 
 def _full(state: QueueState, bound: str) -> str:
@@ -124,7 +139,7 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
             args += (message.headers, message.options)
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
-        keys.dedup_index, *map(keys.stream, numbers),
+        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, *map(keys.stream, numbers),
     )  # fmt: skip
     return Call(load("write"), declared, tuple(args), replicas=state.durability.replicas)
 

@@ -19,6 +19,7 @@ class Census:
     returned: dict[str, int] = field(default_factory=dict)  # handle: turn
     leased: dict[str, float] = field(default_factory=dict)  # handle: deadline in ms
     delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
+    held: set[str] = field(default_factory=set)  # in the overflow
     bodies: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)  # while in flight
     doubled: list[str] = field(default_factory=list)  # leased twice
@@ -57,8 +58,8 @@ class Census:
 
     def _misplaced(self) -> Iterator[str]:
         yield from (f"leased twice: {handle}" for handle in self.doubled)
-        places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed]
-        for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed):
+        places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed, self.held]
+        for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed, self.held):
             found = [handle in place for place in places]
             if sum(found) != 1:
                 yield f"{handle} is in {sum(found)} places: {found}"
@@ -92,11 +93,12 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
-    seen.returned = {handle: int(turn) for handle, turn in _members(raw, keys.returned).items()}
+    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
     seen.delayed = _members(raw, keys.delayed)
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
     seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
     seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
+    seen.held = {_held(member) for member in raw.zrange(keys.overflow, 0, -1) if member}
     for token, ends in _members(raw, keys.leases).items():
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
@@ -127,6 +129,12 @@ def _now(raw: Any, keys: QueueKeys) -> int:
 def _members(raw: Any, key: str) -> dict[str, float]:
     """A sorted set without its sentinel."""
     return {member.decode(): score for member, score in raw.zrange(key, 0, -1, withscores=True) if member}
+
+
+def _held(member: bytes) -> str:
+    """The handle in a member of the overflow: `length:key:tag:order:handle child`."""
+    size, rest = member.split(b":", 1)
+    return rest[int(size) + 1 :].split(b":", 2)[2].split(b" ")[0].decode()
 
 
 def _entries(raw: Any, key: str) -> list[str]:

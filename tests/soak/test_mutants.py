@@ -39,7 +39,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (
-        "lib/sweep", "give_back(handle, turn_of(place, hand, streams))\n    end\n  end\nend\nlocal function promote",
+        "lib/sweep", "give_back(handle, place, hand, key)\n    end\n  end\nend\nlocal function promote",
         "end\n  end\nend\nlocal function promote", {"lost"},
     ),
     "read hands out without moving the cursor": (
@@ -58,7 +58,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
-        "lib/put", "redis.call('XADD', key, id, 'k',", "redis.call('XADD', key, 'MAXLEN', 20, id, 'k',", {"lost"},
+        "lib/put", "redis.call('XADD', key, id, mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, mark,", {"lost"},
     ),
 }  # fmt: skip
 

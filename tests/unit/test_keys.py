@@ -28,7 +28,8 @@ def test_spelling() -> None:
 
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
-        "meta lens ready notifications leases delayed returned later attempts cancelled dedup dedup-index dead moved"
+        "meta lens ready notifications leases delayed returned later attempts cancelled dedup dedup-index dead moved "
+        "tenants owners overflow"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

@@ -1,0 +1,2 @@
+-- Undelivered messages per stream, of those streams that this call has loaded.
+local undelivered = {}

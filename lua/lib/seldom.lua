@@ -1,0 +1,18 @@
+-- What a read seldom needs: the ways back into the queue, dead letters, the legacy stream, preferences, fairness.
+--- @include lib/rules
+--- @include lib/split_handle
+--- @include lib/split_token
+--- @include lib/attempts_of
+--- @include lib/note_attempts
+--- @include lib/give_back
+--- @include lib/admit
+--- @include lib/owner_of
+--- @include lib/land
+--- @include lib/bury
+--- @include lib/check
+--- @include lib/forget_cancelled
+--- @include lib/sweep
+--- @include lib/take_returned
+--- @include lib/take_legacy
+--- @include lib/prefer
+--- @include lib/fair_read

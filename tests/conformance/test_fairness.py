@@ -1,0 +1,211 @@
+"""The admission window: what a shard key may hold in the shared streams, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from shardq import Delivery, Message, PartlyWritten, Queue, QueueFull
+from tests.conformance.accounts import problems
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.stroll import Stroll
+from tests.conformance.world import World
+
+EIGHT = 8
+"""So many places the active shard keys have together, however small the window."""
+
+
+def flood(queue: Queue, key: str, count: int, first: int = 0) -> list[str]:
+    """Write so many messages of one shard key."""
+    return queue.write_many([((key, number), key) for number in range(first, first + count)])
+
+
+def sound(queue: Queue, world: World) -> bool:
+    """Nothing is misplaced, and the accounts of the shard keys are a full count."""
+    assert world.census(queue).problems() == []
+    assert problems(world.raw, queue.state.keys) == []
+    return True
+
+
+def drained(queue: Queue) -> list[Delivery]:
+    """Read and ack all there is."""
+    found: list[Delivery] = []
+    while batch := queue.read_many(7):
+        found += batch
+        assert queue.ack_many(batch) == []
+    return found
+
+
+def test_a_shard_key_holds_no_more_than_the_window_in_the_shared_streams(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    for n in range(10):
+        flood(queue, f"tenant-{n}", 20)
+    stats = queue.stats()
+    assert (stats.backlog, stats.held_back) == (200, 200 - sum(stats.streams))
+    assert sum(stats.streams) <= sum(max(1, EIGHT // active) for active in range(1, 11))
+    assert queue.len() == 200
+    assert sound(queue, world)
+
+
+def test_a_quiet_tenant_does_not_wait_behind_a_flood(open_queue: OpenQueue, world: World) -> None:
+    """Two streams, and every one of them is the flood's: without a window the wait is the whole backlog."""
+    queue = open_queue(streams=2, streams_per_shard=2, window=1)
+    flood(queue, "flood", 500)
+    queue.write("hello", shard_key="quiet")
+    served = [queue.read().shard_key for _ in range(2 * EIGHT + 1)]
+    assert "quiet" in served
+    assert sound(queue, world)
+
+
+def test_nothing_is_lost_and_each_shard_keys_messages_come_in_order(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=16, streams_per_shard=2, window=1)
+    ids = [each for n in range(EIGHT) for each in flood(queue, f"tenant-{n}", 40)]
+    found = drained(queue)
+    assert sorted(each.message_id for each in found) == sorted(ids)
+    assert {each.count for each in found} == {1}
+    stats = queue.stats()
+    assert (queue.len(), stats.held_back, stats.acked, stats.vanished) == (0, 0, 320, 0)
+    assert sound(queue, world)
+
+
+def test_a_queue_with_an_overflow_is_never_empty(open_queue: OpenQueue, world: World) -> None:
+    """One at a time, without acks: each read lets the next one in."""
+    queue = open_queue(streams=12, streams_per_shard=3, window=1)
+    ids = flood(queue, "flood", 60)
+    assert {queue.read().message_id for _ in ids} == set(ids)
+    assert queue.read_many(1) == []
+    assert queue.stats().in_flight == 60
+    assert sound(queue, world)
+
+
+def test_what_is_held_back_keeps_deadline_headers_and_dedup_key(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    flood(queue, "t", EIGHT)
+    first = queue.write("x", shard_key="t", headers={"a": "1"}, dedup_key="k")
+    late = queue.write("y", shard_key="t", deadline=600)
+    assert queue.write("x", shard_key="t", dedup_key="k") == first
+    assert queue.stats().held_back == 2
+    found = {each.message_id: each for each in drained(queue)}
+    assert found[first].headers == {"a": "1"}
+    assert found[late].payload == "y"
+    assert sound(queue, world)
+
+
+def test_what_is_held_back_can_be_cancelled_and_purged(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    ids = flood(queue, "t", 20)
+    assert [queue.cancel(ids[19]), queue.cancel(ids[0]), queue.cancel(ids[10])] == ["removed"] * 3
+    assert (queue.len(), queue.stats().held_back) == (17, 9)  # one was let in for the first
+    assert sound(queue, world)
+    assert queue.purge() == 17
+    assert (queue.len(), queue.stats().held_back) == (0, 0)
+    assert sound(queue, world)
+
+
+def test_what_is_given_back_comes_before_what_is_held_back(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=1, window=1)
+    ids = flood(queue, "t", 20)
+    batch = queue.read_many(EIGHT)
+    assert queue.nack_many(batch) == []
+    assert sound(queue, world)
+    again = [queue.read() for _ in range(2 * EIGHT)]
+    assert {each.message_id for each in again} >= set(ids[:EIGHT])
+    assert Counter(each.count for each in again) == {1: EIGHT, 2: EIGHT}
+    assert sound(queue, world)
+
+
+def test_leases_that_end_and_delays_that_come_due_count_again(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    flood(queue, "t", 12)
+    queue.write_many([Message(n, "t", delay=60) for n in range(12)])
+    queue.read_many(6, visibility_timeout=60)
+    world.elapse(queue, 60)
+    queue.read().ack()
+    assert sound(queue, world)
+    assert len(drained(queue)) == 23
+    assert sound(queue, world)
+
+
+def test_resizing_and_switching_the_window_strand_nothing(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    flood(queue, "a", 30)
+    queue.resize(2)
+    flood(queue, "b", 30)
+    queue.configure(window=0)
+    flood(queue, "a", 10, first=30)
+    assert sound(queue, world)
+    queue.resize(5)
+    queue.configure(window=2)
+    flood(queue, "c", 30)
+    assert sound(queue, world)
+    assert len(drained(queue)) == 100
+    assert (queue.len(), queue.stats().held_back) == (0, 0)
+    assert sound(queue, world)
+
+
+def test_a_cap_bounds_what_a_shard_key_has_in_flight_and_blocks_nobody(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, max_in_flight=3)
+    flood(queue, "capped", 20)
+    flood(queue, "other", 2)
+    held = queue.read_many(20)
+    assert Counter(each.shard_key for each in held) == {"capped": 3, "other": 2}
+    assert queue.read_many(5) == []
+    assert sound(queue, world)
+    next(each for each in held if each.shard_key == "capped").ack()
+    assert queue.read().shard_key == "capped"
+    assert queue.read_many(5) == []
+    assert sound(queue, world)
+
+
+def test_a_full_backlog_refuses_its_shard_key_only(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, max_backlog=5)
+    flood(queue, "full", 5)
+    with pytest.raises(QueueFull, match="'full' has max_backlog = 5"):
+        queue.write(1, shard_key="full")
+    with pytest.raises(PartlyWritten) as caught:
+        queue.write_many([(1, "full"), (2, "other"), (3, "full"), (4, "other")])
+    assert [isinstance(each, str) for each in caught.value.results] == [False, True, False, True]
+    assert queue.len() == 7
+    queue.read()
+    assert sound(queue, world)
+
+
+def test_a_tenant_cannot_win_by_splitting_itself(open_queue: OpenQueue, world: World) -> None:
+    """Its children count as one, and take turns in its overflow."""
+    queue = open_queue(streams=16, streams_per_shard=2, window=1, parents=1)
+    for n in range(EIGHT):
+        flood(queue, f"other-{n}", 5)
+    flood(queue, "acct-7/one", 30)
+    for n in range(2, 12):
+        flood(queue, f"acct-7/{n}", 3)
+    held = [each.shard_key for each in (queue.read() for _ in range(2 * EIGHT + 4))]
+    assert sum(1 for key in held if str(key).startswith("acct-7/")) <= 4
+    assert sound(queue, world)
+    order = [str(each.shard_key) for each in drained(queue) if str(each.shard_key).startswith("acct-7/")]
+    assert set(order[:20]) >= {f"acct-7/{n}" for n in range(2, 12)}
+    assert sound(queue, world)
+
+
+def test_messages_deleted_by_hand_hold_nothing_back_for_ever(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    flood(queue, "t", 30)
+    for number in range(4):
+        world.raw.xtrim(queue.state.keys.stream(number), maxlen=0)
+    found = drained(queue)
+    assert len(found) == 30 - EIGHT
+    assert (queue.len(), queue.stats().vanished) == (0, EIGHT)
+
+
+@pytest.mark.parametrize("walk", range(6))
+def test_whatever_happens_the_accounts_are_a_full_count(
+    open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, walk: int
+) -> None:
+    """A random walk over all that a queue can do, counted after each step; at its end nothing is left or lost."""
+    stroll = Stroll(open_queue, world, random.Random(rng.random() + walk))
+    for _ in range(100):
+        stroll.step()
+        assert sound(stroll.queue, world), stroll.log[-8:]
+    assert stroll.remaining() == set()
+    assert sound(stroll.queue, world)
