@@ -4,6 +4,7 @@
 
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
+    │   ├── PatternError                ... it is a topic or a pattern
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
@@ -32,6 +33,10 @@ class ShardqError(Exception):
 
 class ConfigError(ShardqError, ValueError):
     """A name, setting or argument is wrong; nothing was sent to Redis."""
+
+
+class PatternError(ConfigError):
+    """A topic or a pattern is none: an empty word, a character or a length that may not be."""
 
 
 class QueueMissing(ConfigError):
