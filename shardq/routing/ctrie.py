@@ -24,6 +24,7 @@ from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
 from shardq.routing.lookup import lookup
+from shardq.routing.fast import added, dropped
 from shardq.routing.nodes import FEW, RUN, SMALL, VALUES, WORDS, Tomb, TombPage, with_child
 from shardq.routing.topic import MANY, is_wild, split
 
@@ -59,6 +60,8 @@ class Ctrie:
         """Put *value* under *pattern*; False if it was there."""
         self._check_writable()
         words = split(pattern) if is_wild(pattern) else None
+        if added(self._head, pattern, words, value, self._rollup):
+            return True
         while (done := _Write(self._head, self._rollup).insert(pattern, words, value)) is None:
             pass
         return done
@@ -67,6 +70,8 @@ class Ctrie:
         """Take *value* from *pattern*; False if it was not there."""
         self._check_writable()
         words = split(pattern) if is_wild(pattern) else None
+        if words is None and dropped(self._head, pattern, value):
+            return True
         while (done := _Write(self._head, self._rollup).remove(pattern, words, value)) is None:
             pass
         return done
@@ -241,19 +246,8 @@ class _Write:
         return True if self.head.gcas(self.node, self.main, new) else None
 
     def grown(self, words: list[str], values: Any) -> Any:
-        """A new branch: the rest of a pattern, and its values, a leaf without tail or the I-node of a page.
-
-        A rolled-up tail has `#` only as its last word: so a lookup needs but one look at it.
-        """
-        leaf, cut = nodes.is_leaf(values), len(words)
-        if self.rollup:
-            rolled = words[:-1] if leaf else words  # the run of a C-node has no `#` at all
-            cut = max((at + 1 for at, word in enumerate(rolled) if word == MANY), default=0)
-        rest = words[cut:]
-        branch = nodes.retailed(values, rest) if leaf else self.make((tuple(rest), values, None, None, None))
-        for word in reversed(words[:cut]):
-            branch = self.make(with_child(nodes.EMPTY, word, branch, self.make))
-        return branch
+        """As `nodes.grown`."""
+        return nodes.grown(words, values, self.make, self.rollup)
 
     def split_run(self, run: tuple[str, ...], same: int) -> bool:
         """Keep only the first *same* words of the run here, and put the rest of the node below; False to try again."""

@@ -15,7 +15,12 @@ from typing import Any
 
 from shardq.routing.nodes import BITS, FAN
 
+LAST = FAN - 1
 NOTHING: frozenset[str] = frozenset()
+
+
+Seen = list[tuple[Any, Any]]
+"""I-nodes, and what they held."""
 
 
 def lookup(head: Any, topic: str) -> frozenset[str]:
@@ -23,133 +28,129 @@ def lookup(head: Any, topic: str) -> frozenset[str]:
     while True:
         root = head.root
         top = root.main
-        walk = Walk(top, topic)
-        if walk.holds() and root.main is top and head.root is root:
-            return frozenset(walk.found) if walk.found else NOTHING
+        seen: Seen = []
+        held = _entry(top[0], topic, root.gen, seen)
+        found = [] if held is None else _values(held, seen)
+        if _wild(top[1], topic, root.gen, found, seen) and root.main is top and head.root is root:
+            return frozenset(found) if found else NOTHING
 
 
-class Walk:
-    """One walk over the trie."""
+def _wild(top: Any, text: str, gen: object, found: list[str], seen: Seen) -> bool:  # noqa: C901 - see below
+    """Walk the patterns with wildcards; whether everything that was read is still as it was.
 
-    __slots__ = ("found", "mains", "nodes", "seen")
-
-    def __init__(self, top: list[Any], topic: str) -> None:
-        self.found: list[str] = []
-        self.seen: list[tuple[Any, Any]] = []
-        literals, wild = top
-        entry = self._entry(literals, topic)
-        if entry is not None:
-            self._take(entry)
-        words = topic.split(".") if topic else []
-        self.nodes: list[tuple[Any, int]] = [(wild, 0)]
-        self.mains: list[Any] = []
-        self._wild("." + topic, words, len(words))
-
-    def holds(self) -> bool:
-        """Whether everything that was read is still as it was."""
-        for (node, _), main in zip(self.nodes, self.mains, strict=True):
-            if node.main is not main:
-                return False
-        return all(node.main is main for node, main in self.seen) if self.seen else True
-
-    def _wild(self, dotted: str, topic: list[str], size: int) -> None:
-        """Walk the patterns with wildcards; the list of nodes grows while it is walked."""
-        nodes, mains, found = self.nodes, self.mains, self.found
-        lowest: dict[int, int] = {}
-        for node, at in nodes:
-            main = node.main
-            mains.append(main)
-            run, values, star, many, words = main
-            if run:
-                start, at = at, at + len(run)  # noqa: PLW2901 - the words of the run are consumed
-                if at > size or not _same(run, topic, start):
-                    continue
-            if many is not None:
-                self._many(many, topic, at, size, lowest)
-            if at == size:
-                if values is not None:
-                    self._take(values)
+    One long function: it is the hot path, and a call costs as much as a node.
+    """
+    topic = text.split(".") if text else []
+    size = len(topic)
+    nodes, ats, mains = [top], [0], []
+    lowest: dict[int, int] = {}
+    for node, at in zip(nodes, ats, strict=False):  # the lists grow while they are walked
+        main = node.main
+        mains.append(main)
+        run, values, star, many, words = main
+        if run:
+            start, at = at, at + len(run)  # noqa: PLW2901 - the words of the run are consumed
+            if at > size or not _same(run, topic, start):
                 continue
-            if words is None:
-                word = None
-            elif type(words) is dict:
-                word = words.get(topic[at])
-            elif type(words) is tuple:
-                wanted = topic[at]
-                word = words[1] if words[0] == wanted else words[3] if len(words) > 2 and words[2] == wanted else None
+        if many is not None:
+            kind = type(many)
+            if kind is str:
+                found.append(many)
+            elif kind is tuple and not many[0]:
+                found += many[1:]
             else:
-                word = self._entry(words, topic[at])
-            at += 1  # noqa: PLW2901 - so is this word
-            for branch in (star, word):
-                kind = type(branch)
-                if branch is None:
-                    continue
-                if kind is str:
-                    if at == size:
-                        found.append(branch)
-                elif kind is tuple:
-                    tail = branch[0]
-                    if not tail:
-                        if at == size:
-                            found += branch[1:]
-                    elif tail[0] == "*":
-                        if _fits(tail.split("."), topic, at, size):
-                            found += branch[1:]
-                    elif dotted.endswith(tail) and tail.count(".") == size - at:
-                        found += branch[1:]
-                else:
-                    nodes.append((branch, at))
-
-    def _many(self, branch: Any, topic: list[str], at: int, size: int, lowest: dict[int, int]) -> None:
-        """What is under `#`: it goes on after any of the words from *at* on."""
-        kind = type(branch)
-        if kind is str or (kind is tuple and not branch[0]):
-            self._take(branch)
-            return
-        below = lowest.get(id(branch), size + 1)
-        if at >= below:
-            return
-        lowest[id(branch)] = at
-        if kind is not tuple:
-            self.nodes += [(branch, after) for after in range(at, below)]
-            return
-        tail = branch[0].split(".")
-        if any(_fits(tail, topic, after, size) for after in range(at, below)):
-            self.found += branch[1:]
-
-    def _take(self, values: Any) -> None:
-        kind = type(values)
-        if kind is str:
-            self.found.append(values)
-        elif kind is tuple:
-            self.found += values[1:]
+                for after in _under(many, topic, at, lowest, found):
+                    nodes.append(many)
+                    ats.append(after)
+        if at == size:
+            if values is not None:
+                found += _values(values, seen)
+            continue
+        wanted = topic[at]
+        at += 1  # noqa: PLW2901 - so is this word
+        if words is None:
+            word = None
+        elif type(words) is dict:
+            word = words.get(wanted)
+        elif type(words) is tuple:
+            word = words[1] if words[0] == wanted else words[3] if len(words) > 2 and words[2] == wanted else None
         else:
-            self._all(values)
+            word = _entry(words, wanted, gen, seen)
+        for branch in (word, star) if star is not None else (word,):
+            if branch is None:
+                continue
+            kind = type(branch)
+            if kind is str:
+                if at == size:
+                    found.append(branch)
+            elif kind is tuple:
+                if _fits(branch[0], topic, at, size):
+                    found += branch[1:]
+            else:
+                nodes.append(branch)
+                ats.append(at)
+    for node, main in zip(nodes, mains, strict=True):
+        if node.main is not main:
+            return False
+    for node, main in seen:  # noqa: SIM110 - a generator costs more than the loop
+        if node.main is not main:
+            return False
+    return True
 
-    def _entry(self, page: Any, key: str) -> Any:
-        """What the page has under *key*."""
-        bits, seen = hash(key), self.seen
+
+def _under(branch: Any, topic: list[str], at: int, lowest: dict[int, int], found: list[str]) -> range:
+    """What is under `#` goes on after any of the words from *at* on: where a node is to be entered."""
+    size = len(topic)
+    below = lowest.get(id(branch), size + 1)
+    if at >= below:
+        return range(0)
+    lowest[id(branch)] = at
+    if type(branch) is not tuple:
+        return range(at, below)
+    if any(_fits(branch[0], topic, after, size) for after in range(at, below)):
+        found += branch[1:]
+    return range(0)
+
+
+def _entry(page: Any, key: str, gen: object, seen: Seen) -> Any:
+    """What the page has under *key*.
+
+    Of the lists on the way only those matter that could yet be replaced: an I-node of this generation that holds no
+    T-node is in the trie.
+    """
+    bits = hash(key)
+    main = page.main
+    while type(main) is list:
+        below = main[bits & LAST]
+        if below is None:
+            seen.append((page, main))
+            return None
+        if below.gen is not gen:
+            seen.append((page, main))
+        page = below
+        main = page.main
+        bits >>= BITS
+    seen.append((page, main))
+    return main.get(key)
+
+
+def _values(held: Any, seen: Seen) -> list[str]:
+    """The values of a leaf, or all in a page."""
+    kind = type(held)
+    if kind is str:
+        return [held]
+    if kind is tuple:
+        return list(held[1:])
+    found: list[str] = []
+    todo = [held]
+    for page in todo:
         main = page.main
         seen.append((page, main))
-        while type(main) is list:
-            page = main[bits & FAN - 1]
-            if page is None:
-                return None
-            main = page.main
-            seen.append((page, main))
-            bits >>= BITS
-        return main.get(key)
-
-    def _all(self, page: Any) -> None:
-        """All values in a page."""
-        todo = [page]
-        for each in todo:
-            main = each.main
-            self.seen.append((each, main))
-            if type(main) is list:
-                todo += filter(None, main)
-            else:
-                self.found += main
+        if type(main) is list:
+            todo += filter(None, main)
+        else:
+            found += main
+    return found
 
 
 def _same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
@@ -161,17 +162,17 @@ def _same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
     return True
 
 
-def _fits(tail: list[str], topic: list[str], at: int, size: int) -> bool:
-    """Whether the words after the first of *tail* match all words from *at* on; only the last may be `#`."""
-    wanted = len(tail) - 1
-    if tail[-1] == "#":
+def _fits(tail: str, topic: list[str], at: int, size: int) -> bool:
+    """Whether the tail matches all words from *at* on; only its last word may be `#`."""
+    words = tail.split(".")
+    wanted = len(words) - 1
+    if words[-1] == "#":
         wanted -= 1
         if size - at < wanted:
             return False
     elif size - at != wanted:
         return False
-    for word in tail[1 : wanted + 1]:
+    for at, word in enumerate(words[1 : wanted + 1], at):
         if word != topic[at] and word != "*":
             return False
-        at += 1
     return True

@@ -3,7 +3,7 @@
 - C-node, a tuple (run, values, star, many, words): the words that stand alone before the node branches (rolled up,
   patricia-style), the values of the pattern that ends here, the branches for `*`, for `#` and by word.
 - `words` is None, sparse (a tuple: word, branch, word, branch), dense (a dict), or the I-node of a page when wide.
-- Page, a hash table: a dict of up to 64, or a list of 32 I-nodes (None for an empty one) by 5 bits of the hash.
+- Page, a hash table: a dict of up to 64, or a list of 16 I-nodes (None for an empty one) by 4 bits of the hash.
 - A branch is an I-node or a leaf. A leaf is one value (a str), or a tuple (tail, values ...): the rest of the only
   pattern there, as text, and its values. More than 8 values are in a page, whose I-node is in `values`.
 - T-nodes, `Tomb` and `TombPage`: the last content of an I-node, which never changes again.
@@ -29,8 +29,8 @@ FEW: Final = 4  # a page that shrinks to so many is no page any more
 SMALL: Final = 8  # values beside one another in a leaf
 SPARSE: Final = 2  # words in a sparse table
 WIDE: Final = 64  # what one dict may hold
-BITS, FAN = 5, 32
-DEPTH: Final = 55  # bits of the hash after which a page is not split any more
+BITS, FAN = 4, 16
+DEPTH: Final = 56  # bits of the hash after which a page is not split any more
 
 
 class Tomb(tuple[Any, ...]):
@@ -153,6 +153,24 @@ def table_of(table: dict[str, Any], make: Make) -> Any:
     if len(table) > SPARSE:
         return table
     return tuple(each for pair in table.items() for each in pair) or None
+
+
+def grown(words: list[str], values: Any, make: Make, rollup: bool) -> Any:
+    """A new branch: the rest of a pattern, and its values, a leaf without tail or the I-node of a page.
+
+    A rolled-up tail has `#` only as its last word: so a lookup needs but one look at it.
+    """
+    if not words and is_leaf(values):
+        return values
+    leaf, cut = is_leaf(values), len(words)
+    if rollup:
+        rolled = words[:-1] if leaf else words  # the run of a C-node has no `#` at all
+        cut = max([at + 1 for at, word in enumerate(rolled) if word == MANY]) if MANY in rolled else 0
+    rest = words[cut:]
+    branch = retailed(values, rest) if leaf else make((tuple(rest), values, None, None, None))
+    for word in reversed(words[:cut]):
+        branch = make(with_child(EMPTY, word, branch, make))
+    return branch
 
 
 # --- pages -----------------------------------------------------------------------------------------------------
