@@ -26,11 +26,14 @@ from shardq.errors import (
     MessageNotFound,
     OutcomeUnknown,
     OutOfMemory,
+    PartlyPublished,
     PartlyWritten,
+    PatternError,
     QueueFull,
     QueueMissing,
     ServerUnfit,
     ShardqError,
+    Unrouted,
 )
 from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
 
@@ -56,7 +59,9 @@ __all__ = [
     "MessageNotFound",
     "OutOfMemory",
     "OutcomeUnknown",
+    "PartlyPublished",
     "PartlyWritten",
+    "PatternError",
     "Queue",
     "QueueConfig",
     "QueueFull",
@@ -64,4 +69,5 @@ __all__ = [
     "QueueStats",
     "ServerUnfit",
     "ShardqError",
+    "Unrouted",
 ]

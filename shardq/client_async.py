@@ -14,9 +14,9 @@ from typing import Any, Self, TypeVar, Unpack
 from shardq.delivery import DeliveryView
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, warn
+from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, queue_name, warn
 from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
-from shardq.ops import admin, settle
+from shardq.ops import admin, routing, settle
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose
 from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
@@ -24,6 +24,7 @@ from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
+from shardq.routing import Router
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -50,6 +51,45 @@ class AsyncClient(Face):
     def queue(self, name: str, **settings: Unpack[QueueSettings]) -> AsyncQueue:
         """As `Client.queue`."""
         return AsyncQueue(self, self.state_of(name, settings))
+
+    async def bind(
+        self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """As `Client.bind`."""
+        return await self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+
+    async def unbind(
+        self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """As `Client.unbind`."""
+        return await self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
+        """As `Client.router`."""
+        state = self.router_state(name)
+        return await self.run(routing.current(state, state.until(timeout), max_age=0))
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        router: str = "default",
+        unmatched: str = "return",
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, str]:
+        """As `Client.publish`."""
+        names = await self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        states = [self.state_of(name, {}) for name in names]
+        with Telemetry(topic).writing(len(names)) as context:
+            message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+            composed = [compose(state, self.codecs, message, context) for state in states]
+            return await self.run(routing.write_all(states, composed, timeout)) if states else {}
 
     async def aclose(self) -> None:
         """As `Client.close`."""

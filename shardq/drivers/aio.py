@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
+from itertools import chain
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
@@ -15,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.target import Address, Target
-from shardq.drivers.topology import Topology
+from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
     COMMAND_TIMEOUT,
@@ -24,11 +25,12 @@ from shardq.drivers.wire import (
     command_of,
     commands_of,
     hint_of,
+    judged,
     packed,
     settings,
 )
 from shardq.keys import slot
-from shardq.ops.steps import Ask, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.steps import Ask, Batch, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 
 T = TypeVar("T")
 Pool = redis.ConnectionPool
@@ -73,6 +75,8 @@ class AsyncDriver:
         match step:
             case Call():
                 return await self._call(step)
+            case Batch():
+                return await self._batch(step.calls)
             case Block():
                 return hint_of((await self._route(step.key, (command_of(step),), blocking=True))[0])
             case Ask():
@@ -90,6 +94,33 @@ class AsyncDriver:
         if call.replicas and replies[1] < call.replicas:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
+
+    async def _batch(self, calls: tuple[Call, ...]) -> list[Any]:
+        """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
+        outcomes: list[Any] = [None] * len(calls)
+        for address, places in by_owner(self._topology, calls).items():
+            sent = [commands_of(calls[at], by_source=False, timeout=self._timeout) for at in places]
+            try:
+                replies = iter(await self._replies(self._pool(address, False), tuple(chain(*sent)), blocking=False))
+                for at, commands in zip(places, sent, strict=True):
+                    outcomes[at] = judged(calls[at], [next(replies) for _ in commands])
+            except (Refused, Unanswered) as failure:
+                for at in places:
+                    outcomes[at] = failure
+                    if self._topology and address and isinstance(failure, Unanswered):
+                        self._topology.lost(slot(calls[at].keys[0]), address)
+        for at, outcome in enumerate(outcomes):
+            outcomes[at] = await self._again(calls[at], outcome)
+        return outcomes
+
+    async def _again(self, call: Call, outcome: Any) -> Any:
+        """The outcome of a call by itself, if it only needs its source, or another node."""
+        if not isinstance(outcome, Refused) or outcome.code not in ("NOSCRIPT", "MOVED", "ASK"):
+            return outcome
+        try:
+            return await self._call(call)
+        except (Refused, Unanswered, Underreplicated) as failure:
+            return failure
 
     async def _route(self, key: str | None, commands: tuple[Command, ...], *, blocking: bool = False) -> list[Any]:
         """Send *commands* to the node that owns *key*, following redirections."""
@@ -112,10 +143,18 @@ class AsyncDriver:
     async def _exchange(
         self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool, asking: bool = False
     ) -> list[Any]:
-        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        limit = self._block + BLOCK_MARGIN if blocking else self._timeout
+        """As `_replies`; raises the first refusal."""
         if asking:
             commands = (("ASKING",), *commands)
+        replies = await self._replies(pool, commands, blocking=blocking)
+        for reply in replies:
+            if isinstance(reply, Refused):
+                raise reply
+        return replies[1:] if asking else replies
+
+    async def _replies(self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool) -> list[Any]:
+        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
+        limit = self._block + BLOCK_MARGIN if blocking else self._timeout
         try:
             connection = await pool.get_connection()
         except LOST as error:
@@ -139,11 +178,9 @@ class AsyncDriver:
                 await connection.disconnect(nowait=cancelled)
             await pool.release(connection)
         for reply in replies:
-            if isinstance(reply, Refused):
-                if reply.code in ("READONLY", "UNBLOCKED", "MASTERDOWN"):
-                    await pool.disconnect(inuse_connections=False)
-                raise reply
-        return replies[1:] if asking else replies
+            if isinstance(reply, Refused) and reply.code in ("READONLY", "UNBLOCKED", "MASTERDOWN"):
+                await pool.disconnect(inuse_connections=False)
+        return replies
 
     def _pool(self, address: Address | None, blocking: bool) -> Pool:
         pool = self._pools.get((address, blocking))

@@ -23,6 +23,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Run several calls in one round trip to each node: a list, for each its reply or the failure it ended with."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Wait for a notification: the hint that it carries (bytes), or None after `milliseconds`."""
 
@@ -44,7 +51,7 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Block | Ask | Sleep
+Step: TypeAlias = Call | Batch | Block | Ask | Sleep
 Op: TypeAlias = Generator[Step, Any, T]
 
 

@@ -64,8 +64,8 @@ class GilHead:
     """Compare-and-swap by the GIL: each is one line of Python, which CPython does not interrupt.
 
     Since 3.10, CPython gives the GIL away only when a Python function is entered or a loop jumps back (bpo-29988). In
-    the two lines below nothing is called and nothing jumps: slots are read and written, identities compared. That is how
-    CPython works, not a promise of Python, so `best` takes this form only for versions it was tested on, and
+    the two lines below nothing is called and nothing jumps: slots are read and written, identities compared. So does
+    CPython work, not a promise of Python, so `best` takes this form only for versions it was tested on, and
     tests/routing/test_atomic.py tests it, beside forms that must fail. Tools that stop inside a line (branch events of
     `sys.monitoring`, opcode tracing) break it; take another form under them.
     """
@@ -79,13 +79,13 @@ class GilHead:
     def gcas(self, node: GilNode, old: Any, new: Any) -> bool:
         """As `Head.gcas`."""
         done = False
-        if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # noqa: E701, E702 - one line
+        if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
     def renew(self, root: GilNode, main: Any, fresh: Any) -> bool:
         """As `Head.renew`."""
         done, node = False, GilNode(fresh, object())
-        if self.root is root and root.main is main: self.root = node; done = True  # noqa: E701, E702 - one line
+        if self.root is root and root.main is main: self.root = node; done = True  # fmt: skip # noqa: E701, E702
         return done
 
 

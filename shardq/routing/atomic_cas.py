@@ -1,9 +1,10 @@
 """Compare-and-swap by cereggii's `AtomicRef` (the extra `cas`): for CPython without the GIL, and where in doubt.
 
 Two words must be compared and one swapped: what the I-node holds, and the trie's generation. As in Harris, Fraser and
-Pratt's RDCSS ("A Practical Multi-Word Compare-and-Swap Operation", DISC 2002) and the paper's GCAS, the new content is
-first put in the node as a descriptor, undecided. Whoever finds it decides: one compare-and-swap of `outcome`, to the new
-content if the trie's generation is still the writer's, else back to the old. So nobody waits for a writer that stopped.
+Pratt's RDCSS ("A Practical Multi-Word Compare-and-Swap Operation", DISC 2002) and the paper's GCAS, the new content
+is first put in the node as a descriptor, undecided. Whoever finds it decides: one compare-and-swap of `outcome`, to
+the new content if the trie's generation is still the writer's, else back to the old. So nobody waits for a writer
+that stopped.
 
 A root is replaced the same way: `Frozen` in the old root keeps it from changing, and whoever finds it puts the next
 root in place.

@@ -125,4 +125,3 @@ def _count_page(page: Any, census: Census, *, literal: bool) -> None:
         elif literal:
             for held in main.values():
                 _count_values(held, census)
-

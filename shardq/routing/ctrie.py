@@ -1,15 +1,15 @@
 """A concurrent trie of topic patterns with constant-time snapshots: the Ctrie, branching by word.
 
-The seed "Breaking and Entering: Lose the Lock While Embracing Concurrency" derives it from the Ctrie of Prokopec et al.
-(PPoPP 2012): branches are chosen by the words of a topic instead of a hash, values may lie on inner nodes, a T-node comes
-only when all branches are gone, and what is empty is pruned. What is added here: runs of single branches are rolled up
-and split on demand, tables that grow wide become hash tries of I-nodes, and patterns without wildcards, which a lookup
-finds by one key, live in such a table of their own.
+"Breaking and Entering: Lose the Lock While Embracing Concurrency" (Treat) derives it from the Ctrie of Prokopec et
+al. (PPoPP 2012): branches are chosen by the words of a topic, not a hash, values may lie on inner nodes, a T-node
+comes only when all branches are gone, and what is empty is pruned. What is added here: runs of single branches are
+rolled up and split on demand (so a T-node also comes when one pattern is left), tables that grow wide become hash
+tries of I-nodes, and patterns without wildcards, which a lookup finds by one key, live in such a table of their own.
 
 The invariants:
 
-- What an I-node holds is a value that never changes; a change is one `gcas` of the I-node. A writer that loses starts over.
-- An I-node that holds a T-node holds it for ever. Only then may its parent drop it, and every writer that meets it does.
+- What an I-node holds is a value that never changes; a change is one `gcas` of the I-node. Who loses starts over.
+- An I-node that holds a T-node holds it for ever. Only then may its parent drop it; every writer that meets it does.
 - A writer changes only I-nodes of the trie's generation. An older one belongs to a snapshot, and is copied first, into
   its parent. Nobody can change it any more, so the copy is exact. Lookups copy nothing: they read what is there.
 - The root holds the page of literal patterns and the top C-node; neither is ever a T-node.
@@ -23,10 +23,10 @@ from typing import Any, Self
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
-from shardq.routing.lookup import lookup
 from shardq.routing.fast import added, dropped
+from shardq.routing.lookup import lookup
 from shardq.routing.nodes import FEW, RUN, SMALL, VALUES, WORDS, Tomb, TombPage, with_child
-from shardq.routing.topic import MANY, is_wild, split
+from shardq.routing.topic import MANY, ONE, is_wild, split
 
 LITERALS, WILD = 0, 1
 
@@ -175,9 +175,9 @@ class _Write:
     def step(self, word: str) -> tuple[bool, Any]:
         """Go to where the branch for *word* of this C-node is held; whether that went well, and the branch."""
         words = self.main[WORDS]
-        if words is not None and type(words) is not dict and type(words) is not tuple and word not in ("*", "#"):
-            if not self.page(WORDS, words, word):
-                return False, None
+        wide = words is not None and type(words) is not dict and type(words) is not tuple
+        if wide and word not in (ONE, MANY) and not self.page(WORDS, words, word):
+            return False, None
         return True, self.found(word)
 
     # --- writing -----------------------------------------------------------------------------------------------
@@ -193,37 +193,27 @@ class _Write:
     def insert(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
         """Add *value*; whether it is new."""
         if words is None:
-            if not self.page(LITERALS, self.main[LITERALS], pattern):
-                return None
-            return self.add(self.found(pattern), value)
+            there = self.page(LITERALS, self.main[LITERALS], pattern)
+            return self.add(self.found(pattern), value) if there else None
         if not self.down(WILD, self.main[WILD]):
             return None
         at = 0
         while True:
-            run = self.main[RUN]
-            if run:
-                same = _common(run, words, at)
-                if same < len(run):
-                    if not self.split_run(run, same):
-                        return None
-                    run = run[:same]
-                at += len(run)
+            if not self.split_run(self.main[RUN], words, at):
+                return None
+            at += len(self.main[RUN])
             if at == len(words):
                 return self.add(self.found(VALUES), value)
             good, branch = self.step(words[at])
             at += 1
-            if not good:
-                return None
-            if branch is None:
+            if good and branch is None:
                 return self.put(self.grown(words[at:], value))
-            if nodes.is_leaf(branch):
+            if good and nodes.is_leaf(branch):
                 tail = nodes.decode(nodes.tail_of(branch))
                 if tail == words[at:]:
                     return self.add(branch, value, tail)
                 branch = self.split_leaf(branch, tail, words, at)
-                if branch is None:
-                    return None
-            if not self.down(self.key, branch):
+            if branch is None or not self.down(self.key, branch):
                 return None
 
     def add(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
@@ -249,8 +239,11 @@ class _Write:
         """As `nodes.grown`."""
         return nodes.grown(words, values, self.make, self.rollup)
 
-    def split_run(self, run: tuple[str, ...], same: int) -> bool:
-        """Keep only the first *same* words of the run here, and put the rest of the node below; False to try again."""
+    def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:
+        """Where the run here parts from *words*, put the rest of the node below it; False to try again."""
+        same = _common(run, words, at) if run else 0
+        if same == len(run):
+            return True
         below = self.make((run[same + 1 :], *self.main[1:]))
         new = with_child((run[:same], None, None, None, None), run[same], below, self.make)
         if not self.head.gcas(self.node, self.main, new):
@@ -278,9 +271,8 @@ class _Write:
     def remove(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
         """Take *value* away; whether it was there."""
         if words is None:
-            if not self.page(LITERALS, self.main[LITERALS], pattern):
-                return None
-            return self.take(self.found(pattern), value)
+            there = self.page(LITERALS, self.main[LITERALS], pattern)
+            return self.take(self.found(pattern), value) if there else None
         if not self.down(WILD, self.main[WILD]):
             return None
         at = 0
@@ -293,14 +285,10 @@ class _Write:
                 return self.take(self.found(VALUES), value)
             good, branch = self.step(words[at])
             at += 1
-            if not good:
-                return None
-            if branch is None:
-                return False
-            if nodes.is_leaf(branch):
-                same = nodes.decode(nodes.tail_of(branch)) == words[at:]
-                return self.take(branch, value) if same else False
-            if not self.down(self.key, branch):
+            if good and (branch is None or nodes.is_leaf(branch)):
+                ours = branch is not None and nodes.decode(nodes.tail_of(branch)) == words[at:]
+                return self.take(branch, value) if ours else False
+            if not good or not self.down(self.key, branch):
                 return None
 
     def take(self, held: Any, value: str) -> bool | None:
@@ -407,4 +395,3 @@ def _common(run: Any, words: list[str], at: int) -> int:
             break
         same += 1
     return same
-

@@ -13,7 +13,9 @@ from shardq.routing.nodes import BITS, FAN, SPARSE, WIDE, encode, grown, with_ch
 from shardq.routing.topic import MANY, ONE
 
 
-def added(head: Any, pattern: str, words: list[str] | None, value: str, rollup: bool) -> bool:
+def added(  # noqa: C901 - the hot path of writes: a call costs as much as a step
+    head: Any, pattern: str, words: list[str] | None, value: str, rollup: bool
+) -> bool:
     """Whether the pattern was new and is in the trie now; False says nothing."""
     root = head.root
     if words is None:

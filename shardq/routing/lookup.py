@@ -1,7 +1,7 @@
 """The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
 
-The trie is walked breadth first, by pairs of an I-node and how many words of the topic lead to it. A branch under `#` is
-entered once for each number of words that the `#` may have stood for; no pair is entered twice. So a lookup takes
+The trie is walked breadth first, by pairs of an I-node and how many words of the topic lead to it. A branch under `#`
+is entered once for each number of words that the `#` may have stood for; no pair is entered twice. So a lookup takes
 O(nodes x words) steps, however many `#` a pattern has; walking each way by itself would take exponentially many.
 
 Several nodes cannot be read at once. After the walk all of them are looked at again: if each still holds what it held,
@@ -172,7 +172,8 @@ def _fits(tail: str, topic: list[str], at: int, size: int) -> bool:
             return False
     elif size - at != wanted:
         return False
-    for at, word in enumerate(words[1 : wanted + 1], at):
+    for word in words[1 : wanted + 1]:
         if word != topic[at] and word != "*":
             return False
+        at += 1
     return True

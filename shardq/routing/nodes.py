@@ -139,11 +139,12 @@ def _changed(table: dict[str, Any], key: str, branch: Any) -> dict[str, Any]:
 
 
 def _with_word(words: Any, word: str, branch: Any, make: Make) -> Any:
-    if type(words) is dict:
-        table = words.copy()
-    else:
-        table = dict(zip(words[::2], words[1::2], strict=True)) if words else {}
+    table = words.copy() if type(words) is dict else dict(_pairs(words))
     return table_of(_changed(table, word, branch), make)
+
+
+def _pairs(sparse: tuple[Any, ...] | None) -> list[tuple[str, Any]]:
+    return list(zip(sparse[::2], sparse[1::2], strict=True)) if sparse else []
 
 
 def table_of(table: dict[str, Any], make: Make) -> Any:
@@ -205,7 +206,7 @@ def branches(main: CNode) -> list[tuple[str, Any]] | None:
     if type(words) is dict:
         return found + list(words.items())
     if type(words) is tuple:
-        return found + list(zip(words[::2], words[1::2], strict=True))
+        return found + _pairs(words)
     return found if words is None else None
 
 

@@ -15,7 +15,7 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import command_of, hint_of
 from shardq.errors import ConfigError
-from shardq.ops.steps import Ask, Block, Call, Refused, Sleep, Step, Underreplicated
+from shardq.ops.steps import Ask, Batch, Block, Call, Refused, Sleep, Step, Underreplicated
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
@@ -64,6 +64,8 @@ class FakeDriver(Driver):
         match step:
             case Call():
                 return self._evaluated(step)
+            case Batch():
+                return [self._outcome(call) for call in step.calls]
             case Block():
                 return self._waited(step)
             case Ask():
@@ -76,6 +78,12 @@ class FakeDriver(Driver):
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
+
+    def _outcome(self, call: Call) -> Any:
+        try:
+            return self._evaluated(call)
+        except (Refused, Underreplicated) as failure:
+            return failure
 
     def _plain(self, source: str) -> str:
         """The script without its first line, which fakeredis does not know, and with the clock's time in it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    bind,
+    bindings,
     cancel,
     configure,
     dead,
@@ -15,11 +17,14 @@ from shardq.cli.commands import (
     read,
     redrive,
     resize,
+    route,
     stats,
+    unbind,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, doctor, embedded,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, bind, unbind, bindings, route,
+    doctor, embedded,
 )  # fmt: skip
 """In the order in which the help lists them."""
