@@ -75,7 +75,7 @@ class Client(Face):
         return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
 
     def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
-        """The bindings of router *name*, as of now; it follows changes when this client publishes."""
+        """The bindings of router *name*, as of now; it follows changes as this client publishes."""
         state = self.router_state(name)
         return self.run(routing.current(state, state.until(timeout), max_age=0))
 
@@ -95,9 +95,9 @@ class Client(Face):
     ) -> dict[str, str]:
         """Write a message to each queue that *topic* goes to, in one round trip; its ids by queue name.
 
-        The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With no
-        queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error for
-        each queue when some failed. Bindings made elsewhere are seen within a second.
+        The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With
+        no queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error
+        for each queue when some failed. Bindings made elsewhere are seen within a second.
         """
         names = self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]

@@ -1,7 +1,7 @@
 """The writes that are nearly all: a pattern that is new where nothing has to give way, or a literal one that goes.
 
-They go down without keeping the way, since nothing above will change, and give up where it is not so simple: `_Write`
-in `shardq.routing.ctrie` does the rest. What makes them right is the last step alone: an I-node of the trie's
+They go down without keeping the way, since nothing above will change, and give up where it is not so simple: `Write`
+in `shardq.routing.write` does the rest. What makes them right is the last step alone: an I-node of the trie's
 generation that holds no T-node is in the trie, and `gcas` succeeds only if it still is.
 """
 
