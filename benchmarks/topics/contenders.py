@@ -79,7 +79,7 @@ class Paho:
     def __init__(self) -> None:
         from paho.mqtt.matcher import MQTTMatcher
 
-        self._matcher = MQTTMatcher()
+        self._matcher: Any = MQTTMatcher()  # type: ignore[no-untyped-call, unused-ignore]
 
     def insert(self, pattern: str, value: str) -> None:
         self._matcher[pattern] = value

@@ -50,10 +50,11 @@ def bombs(_: int) -> dict[str, float]:
 def generations(count: int) -> dict[str, float]:
     """The time of writes, with the code as it is over that with every comparison of generations taken out."""
     patterns, _ = make(count, 0.1, 1)
+    plain = _without_generations()
     with_them, without = [], []
     for _ in range(5):
         with_them.append(_timed(lambda: _written(Ctrie, patterns)))
-        without.append(_timed(lambda: _written(_without_generations(), patterns)))
+        without.append(_timed(lambda: _written(plain, patterns)))
     return {"ratio": min(with_them) / min(without)}
 
 
@@ -106,7 +107,7 @@ def shapes(rounds: int, most: int) -> list[Table]:
     }
     found = rounds_of(rounds, list(asked), lambda name: in_process("benchmarks.topics.shapes", *asked[name]))
     small, large, narrow, wide, bomb, cost = asked
-    rows = [(name, us(middle(found, "us", name))) for name in (small, large, narrow, wide)]
+    rows: list[tuple[str, ...]] = [(name, us(middle(found, "us", name))) for name in (small, large, narrow, wide)]
     rows += [(f"a lookup of {n} words, {k} #", f"{middle(found, f'{k}x{n}', bomb):.3f} ms") for k, n in BOMBS]
     rows.append((cost, f"{middle(found, 'ratio', cost):.2f} x"))
     targets = [

@@ -66,7 +66,7 @@ def test_no_update_is_lost(form: str, restless: None) -> None:
 
 
 def test_the_control_loses_updates(restless: None) -> None:
-    assert count_up(Slow([0])) < THREADS * ADDS
+    assert any(count_up(Slow([0])) < THREADS * ADDS for _ in range(50))
 
 
 @pytest.mark.parametrize("form", forms())
