@@ -11,11 +11,11 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types layers lua docs examples soak bench wheel servers clean
+.PHONY: help setup demo test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## create .venv with everything in it (does nothing when nothing changed)
 	@:
@@ -64,14 +64,24 @@ lua: setup ## the house's rules for Lua, and luacheck where it is on PATH
 docs: setup ## run the code blocks of README.md and docs/
 	@$(PY) -m pytest -q tests/house/test_docs.py
 
+diagrams: setup ## draw the diagrams of docs/worker.md from the worker's tables
+	@$(PY) -m tests.house.diagrams
+
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
 soak: setup ## 200,000 messages, 8 producers, 8 consumers that are killed, resizes; the history checked (3 min)
 	@SHARDQ_SOAK=200000 $(PY) -m pytest -q tests/soak/test_soak.py
 
-bench: setup ## the benchmarks, each beside its reference
+bench: setup ## the benchmarks, each beside its reference (half an hour)
 	@$(PY) -m benchmarks
+
+bench-worker: setup ## a worker process beside huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
+	@$(PY) -m benchmarks.worker
+
+plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the same runs (half an hour, quiet machine)
+	@$(PIP) install -e '.[bench]'
+	@$(PY) -m benchmarks --publish docs/benchmarks.md
 
 wheel: setup ## build the wheel and check what is in it
 	@$(PY) -m tests.house.wheel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "pickup", "driver")
+NAMES = ("throughput", "reads", "pickup", "expiry", "driver", "timing", "worker", "fairness")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look")
     made.add_argument("--json", type=Path, metavar="FOLDER", help="write the numbers of every round there")
     made.add_argument("--plot", type=Path, metavar="FOLDER", help="draw pictures there (needs the extra `bench`)")
-    made.add_argument("--publish", type=Path, metavar="PAGE", help="run what the page's marks say, and fill it in")
+    made.add_argument("--publish", type=Path, metavar="PAGE", help="fill it in: run what its marks say, of NAME ...")
     for item in fields(Settings):
         words = {"choices": CHOICES[item.name]} if item.name in CHOICES else {"type": type(item.default)}
         made.add_argument(f"--{item.name.replace('_', '-')}", help=f"default: {item.default}", **words)
@@ -59,11 +60,13 @@ def _keep(tables: list[Table], numbers: Path | None, pictures: Path | None) -> N
             draw(table, pictures)
 
 
-if __name__ == "__main__":
-    page = parser().parse_args().publish
-    if page:
-        publish(page, run)
+def main() -> None:
+    asked = parser().parse_args()
+    if asked.publish:
+        publish(asked.publish, run, asked.names)
     else:
-        import sys
-
         run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

@@ -118,8 +118,7 @@ def _latency(place: Place) -> Table:
             readers.append(spawn.Process(target=collect, args=(number, place.url, names[number], theirs), daemon=True))
     for reader in readers:
         reader.start()
-    with connect(place.url) as server:
-        _until(lambda: int(server.info("clients")["blocked_clients"]) >= len(readers))
+    until_blocked(place.url, len(readers))
     _arrivals(chosen.seconds, chosen.rate * len(KINDS), chosen.payload, writers, random.Random(chosen.seed))
     time.sleep(0.2)
     for write in writers:
@@ -145,12 +144,14 @@ def _arrivals(
         dice.choice(writers)(struct.pack("d", start).ljust(size, b"\0"))
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def until_blocked(url: str, count: int) -> None:
+    """Wait for so many readers to block: what is due before they run says nothing about them."""
     deadline = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the readers did not block within 20 s")
-        time.sleep(0.01)
+    with connect(url) as server:
+        while int(server.info("clients")["blocked_clients"]) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the readers did not block within 20 s")
+            time.sleep(0.01)
 
 
 def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
@@ -186,6 +187,7 @@ def _lateness(place: Place) -> Table:
         queue.len()
         reader = spawn.Process(target=collect_late, args=(place.url, name, 2 * count, theirs), daemon=True)
         reader.start()
+        until_blocked(place.url, 1)
         dice = random.Random(chosen.seed)
         for _ in range(count):
             queue.write(b"due", shard_key="tenant", delay=dice.uniform(0.1, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from benchmarks.report import Table
@@ -12,12 +12,21 @@ from benchmarks.report import Table
 MARK = re.compile(r"(<!-- benchmarks: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def publish(page: Path, run: Callable[[list[str]], list[Table]]) -> None:
-    """Run every command that *page* marks, and put what it printed in place of what was there."""
+def publish(page: Path, run: Callable[[list[str]], list[Table]], only: Collection[str] = ()) -> None:
+    """Run every command that *page* marks, and put what it printed in place of what was there; *only*: if it begins so.
+
+    The page is written after each, so that a run that is cut short is not lost.
+    """
 
     def filled(mark: re.Match[str]) -> str:
-        tables = run(shlex.split(mark[2]))
+        words = shlex.split(mark[2])
+        if only and words[0] not in only:
+            return mark[0]
+        tables = run(words)
         parts = [f"**{table.title}.** {table.markdown()}\n" for table in tables]
         return "\n".join([mark[1], *parts]) + mark[3]
 
-    page.write_text(MARK.sub(filled, page.read_text()))
+    for number in range(len(MARK.findall(page.read_text()))):
+        text = page.read_text()
+        mark = list(MARK.finditer(text))[number]
+        page.write_text(text[: mark.start()] + filled(mark) + text[mark.end() :])

@@ -15,11 +15,13 @@ class Target:
     value: float
     bound: float
     most: bool = False
+    unit: str = " x"
 
     def __str__(self) -> str:
         reached = self.value <= self.bound if self.most else self.value >= self.bound
         side = "at most" if self.most else "at least"
-        return f"{'reached' if reached else 'MISSED'}: {self.what} {side} {self.bound:g} x: {self.value:.2f} x"
+        bound, value = f"{self.bound:g}{self.unit}", f"{self.value:.2f}{self.unit}"
+        return f"{'reached' if reached else 'MISSED'}: {self.what} {side} {bound}: {value}"
 
 
 @dataclass(frozen=True, slots=True)

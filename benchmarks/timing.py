@@ -52,8 +52,8 @@ def main() -> None:
             if asked.json:
                 asked.json.mkdir(parents=True, exist_ok=True)
                 (asked.json / f"{table.name}.json").write_text(json.dumps(table.json(), indent=1) + "\n")
-            if asked.plot and name == "rates":
-                from benchmarks.timers.plot import draw
+            if asked.plot:
+                from benchmarks.plots import draw
 
                 print(draw(table, asked.plot))
 

@@ -8,50 +8,41 @@
 -- KEYS[6] later: bodies of delayed messages
 -- KEYS[7..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2] numbers: stream numbers of the declared streams, "3,17,l"
--- ARGV[3..] leases: two each: token, original message id if the message was redriven, else ''
+-- ARGV[2] places: where the bodies lie and how many leases in each: "3*2,17*1,d*1", the streams as declared
+-- ARGV[3] count: of leases; no token comes twice
+-- ARGV[4] known: how many handles follow of messages that were delivered before, delayed or adopted
+-- ARGV[5..] rest: tokens in the order of the places, their entry ids, known handles, original ids of redriven messages
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 local meta, leases, attempts, cancelled, moved, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local repeated = ARGV[1] == '1'
+local repeated, count = ARGV[1] == '1', tonumber(ARGV[3])
+local last_known = 4 + 2 * count + ARGV[4]
 --- @include lib/server_ms
 local now = server_ms()
---- @include lib/stream_keys
---- @include lib/split_token
 --- @include lib/held
-local keys = stream_keys(ARGV[2], KEYS, 7)
-keys['d'] = later
-
-local tokens = {}
-for at = 3, #ARGV, 2 do tokens[#tokens + 1] = ARGV[at] end
-local deadlines, letters, ended, bodies, known = deadlines_of(tokens), {}, {}, {}, {}
-local revoked, origins, gone, acked = {}, {}, 0, 0
-for i, token in ipairs(tokens) do
-  local place, id, deliveries = split_token(token)
-  local handle, origin = place .. ':' .. id, ARGV[2 + 2 * i]
-  if not is_live(deadlines[i]) then
-    -- A repeated ack whose message is gone was done by the first try (or by its next holder: done is done).
-    letters[i] = repeated and #redis.call('XRANGE', keys[place], id, id) == 0 and 'o' or 'l'
-  elseif any_cancelled and redis.call('SISMEMBER', cancelled, handle) == 1 then
-    letters[i], ended[#ended + 1], known[#known + 1], gone = 'c', token, handle, gone + 1
-    revoked[#revoked + 1] = handle
-  else
-    letters[i], ended[#ended + 1], gone, acked = 'o', token, gone + 1, acked + 1
-    bodies[place] = bodies[place] or {}
-    table.insert(bodies[place], id)
-    if deliveries > 1 or place == 'd' then known[#known + 1] = handle end
-    if origin ~= '' then origins[#origins + 1] = origin end
-  end
+local live = not any_cancelled
+local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count))
+for i = 1, count do live = live and is_live(deadlines[i]) end
+local keys, places, sizes = {d = later}, {}, {}
+for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
+  places[#places + 1], sizes[place] = place, tonumber(size)
+  if place ~= 'd' then keys[place] = KEYS[6 + #places - (sizes['d'] and 1 or 0)] end
 end
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-for place in pairs(bodies) do redis.call('XLEN', keys[place]) end
-if #known > 0 then redis.call('HLEN', attempts) end
-if #origins > 0 then redis.call('HDEL', moved, unpack(origins)) end
-if #revoked > 0 then redis.call('SREM', cancelled, unpack(revoked)) end
-if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end
-if #known > 0 then redis.call('HDEL', attempts, unpack(known)) end
-for place, ids in pairs(bodies) do redis.call('XDEL', keys[place], unpack(ids)) end
-if gone > 0 then
-  redis.call('HINCRBY', meta, 'gone', gone)
-  redis.call('HINCRBY', meta, 'acked', acked)
+for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
+if ARGV[4] ~= '0' or not live then redis.call('HLEN', attempts) end
+if #ARGV > last_known or not live then redis.call('HLEN', moved) end
+if live then
+  redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count))
+  if ARGV[4] ~= '0' then redis.call('HDEL', attempts, unpack(ARGV, 5 + 2 * count, last_known)) end
+  if #ARGV > last_known then redis.call('HDEL', moved, unpack(ARGV, last_known + 1, #ARGV)) end
+  local at = 5 + count
+  for _, place in ipairs(places) do
+    redis.call('XDEL', keys[place], unpack(ARGV, at, at + sizes[place] - 1))
+    at = at + sizes[place]
+  end
+  redis.call('HINCRBY', meta, 'gone', count)
+  redis.call('HINCRBY', meta, 'acked', count)
+  return {now, string.rep('o', count)}
 end
+--- @include lib/ack_each
 return {now, table.concat(letters)}

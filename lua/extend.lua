@@ -14,6 +14,7 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/split_token
 --- @include lib/held
+--- @include lib/deadlines_of
 waiting_until = tonumber(redis.call('HGET', meta, 'waiting'))
 
 local tokens, letters, moved_on = {}, {}, {}

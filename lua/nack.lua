@@ -32,6 +32,8 @@ local now = server_ms()
 --- @include lib/give_back
 --- @include lib/bury
 --- @include lib/held
+--- @include lib/forget_cancelled
+--- @include lib/deadlines_of
 --- @include lib/check
 local state = redis.call('HMGET', meta, 'streams', 'waiting')
 local streams = tonumber(state[1])
@@ -45,8 +47,7 @@ for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
 local function end_lease(token, handle)
   redis.call('ZREM', leases, token)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
-  redis.call('HDEL', attempts, handle)
-  redis.call('HINCRBY', meta, 'gone', 1)
+  forget_cancelled(handle)
   return false
 end
 local function put_back(token, delay, why)

@@ -39,7 +39,9 @@ ensure_sorted(leases, NEVER)
 ensure_sorted(delayed, NEVER)
 ensure_sorted(dedup_index, NEVER)
 redis.call('SADD', cancelled, '')
-for _, hash in ipairs({lens, attempts, dedup, moved}) do redis.call('HSETNX', hash, '', '') end
+-- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
+redis.call('HSETNX', lens, '', string.rep(' ', 65))
+for _, hash in ipairs({attempts, dedup, moved}) do redis.call('HSETNX', hash, '', '') end
 ensure_stream(later)
 ensure_stream(dead)
 if redis.call('EXISTS', notifications) == 0 then

@@ -26,7 +26,8 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11..] numbers: of the declared streams, 'l' for the legacy stream
 -- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
---         {{"place:id:count", last error, {field, value, ...}}, ...}}
+--         {place, {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
+--         {{"place:id:count", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
@@ -36,6 +37,24 @@ local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8])
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
+--- @include lib/never
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
+if not state[1] then return {'NOQUEUE'} end
+local streams, offset, owed = tonumber(state[2]), tonumber(state[3]), tonumber(state[6])
+waiting_until = tonumber(state[4])
+local keys, from = {}, offset
+for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 2] end
+keys[LEGACY] = keys['l']
+local legacy_done, paused_until = legacy_group == '', 0
+--- @include lib/attributes
+--- @include lib/lapsed
+--- @include lib/ring
+--- @include lib/grant
+local ended, came_due = any_due(leases), any_due(delayed)
+local any_returned = redis.call('ZCARD', returned) > 1
+local skipped, take_returned, take_legacy, take_preferred
+-- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
+if ended or came_due or any_returned or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/split_handle
 --- @include lib/split_token
 --- @include lib/attempts_of
@@ -43,57 +62,36 @@ local now = server_ms()
 --- @include lib/give_back
 --- @include lib/bury
 --- @include lib/check
-local checked = false
-local function check_types()
-  if checked then return end
-  checked = true
-  check({lens, attempts, moved}, {ready, returned}, {notifications, later, dead})
-  for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
-  redis.call('SCARD', cancelled)
-end
-
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed')
-if not state[1] then return {'NOQUEUE'} end
-local streams, offset = tonumber(state[2]), tonumber(state[3])
-local keys = {}
-for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 2] end
-keys[tostring(LEGACY)] = keys['l']
-local from = offset
-waiting_until = tonumber(state[4])
+--- @include lib/forget_cancelled
 --- @include lib/sweep
-sweep(ARGV[4], tonumber(state[5]))
-
+--- @include lib/take_returned
+--- @include lib/take_legacy
+--- @include lib/prefer
+end
 --- @include lib/take
-local owed = tonumber(state[6])
---- @include lib/ring
---- @include lib/grant
---- @include lib/hints
 local missed, served, spare = false, nil, {}
-if prefer ~= '' then take_preferred() end
 repeat
-  local wanted = count - #tokens
-  local turns = wanted > 0 and ring(count == 1 and 1 + width or wanted) or {}
+  local wanted = count - found
+  local turns = turns_to_come(count == 1 and 1 + width or wanted)
   if count > 1 then load_lens(turns) end
   local share, over = math.floor(wanted / math.max(1, #turns)), wanted % math.max(1, #turns)
   for i, turn in ipairs(turns) do
-    if #tokens == count then
+    if found == count then
       spare[#spare + 1] = turn
     else
-      missed = not keys[turn] or examined > 2000
+      missed = not keys[turn] or examined - found >= 500
       if missed then break end
-      if not skipped(turn) then take(turn, math.max(1, share + (i <= over and 1 or 0))) end
-      if undelivered[turn] <= 0 then
-        if #tokens < count then check_types() end
-        redis.call('ZREM', ready, turn)
-      end
+      local before = found
+      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0)))) end
+      if found == before then examined = examined + 1 end -- a look in vain is work, too
       served, offset = turn, (turn + 1) % (LEGACY + 1)
     end
   end
-until missed or #turns == 0
-if #tokens == 0 and not missed then clear_notifications() end
+until missed or found == count or #turns == 0
+if found == 0 and not missed then clear_notifications() end
 grant()
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
-local soonest = #tokens == 0 and next_event() or NEVER
-local wait = soonest < NEVER and math.max(0, soonest - now) or -1
-return {#tokens == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints(missed, served, spare), rows}
+local wait = found == 0 and ms_to_next_event() or -1
+--- @include lib/hints
+return {found == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints, first_time, again}

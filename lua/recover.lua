@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- recover: a read's reply was lost; give back what its holder was granted, without counting that delivery.
+-- Those leases end at one instant, late among all: looked for from the latest end on, a page in each call.
 -- KEYS[1] meta: who waits
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -8,12 +9,15 @@
 -- KEYS[6] returned: handles that wait for another delivery, by turn
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
+-- KEYS[9] moved: where redriven messages lie now
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
--- Reply: how many were given back
+-- ARGV[4] page: look at so many leases
+-- ARGV[5] last: those that end at this server time or earlier; '' in the first call
+-- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local leases, returned, attempts, cancelled = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
@@ -21,25 +25,30 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/give_back
+--- @include lib/forget_cancelled
 --- @include lib/check
-check({lens, attempts}, {ready, returned}, {notifications})
+check({lens, attempts, moved}, {ready, returned}, {notifications})
 redis.call('SCARD', cancelled)
 local state = redis.call('HMGET', meta, 'waiting', 'streams')
 waiting_until = tonumber(state[1])
-local found = 0
-for _, token in ipairs(redis.call('ZRANGEBYSCORE', leases, ARGV[2], now + ARGV[3])) do
+local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
+local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
+local found
+for at = 1, #page, 2 do
+  local token = page[at]
   if string.sub(token, -#ARGV[1]) == ARGV[1] then
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
     local _, hand, last_error = attempts_of(handle)
+    found = page[at + 1]
     redis.call('ZREM', leases, token)
     if redis.call('SREM', cancelled, handle) == 1 then
-      redis.call('HINCRBY', meta, 'gone', 1)
+      forget_cancelled(handle)
     else
-      note_attempts(handle, deliveries - 1, hand, last_error)
+      -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
+      if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end
       give_back(handle, turn_of(place, hand, tonumber(state[2])))
-      found = found + 1
     end
   end
 end
-return found
+return (#page < 2 * ARGV[4] or found and found ~= page[#page]) and '' or page[#page]

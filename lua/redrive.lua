@@ -11,7 +11,7 @@
 -- KEYS[9] moved: where redriven messages lie now
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
--- Reply: how many moved; an entry that is gone already is passed over, so a repeated call does nothing but count them
+-- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
 local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 --- @include lib/server_ms
@@ -27,13 +27,14 @@ local streams, count = tonumber(state[4]), 0
 waiting_until = tonumber(state[3])
 for at = 2, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
-  if letter then
+  if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
     local fields, body = letter[2], {}
     n, count = n + 1, count + 1
     local id = string.format('%.0f-%.0f', ms, n)
-    for i = 9, #fields do body[#body + 1] = fields[i] end
+    for i = 9, 12 do body[#body + 1] = fields[i] end
     -- attributes: deadline and due time are over; the id that the writer was given and the deliveries so far stay
-    body[4] = string.sub(body[4], 1, 1) .. ' i' .. fields[2] .. ' c' .. fields[6]
+    body[5], body[6] = 'm', ' i' .. fields[2] .. ' c' .. fields[6]
+    for i = fields[13] == 'm' and 15 or 13, #fields do body[#body + 1] = fields[i] end
     redis.call('XADD', later, id, unpack(body))
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)

@@ -23,17 +23,25 @@ local not_due = redis.call('ZCOUNT', delayed, '(' .. now, '(9000000000000000')
 local live = redis.call('ZCOUNT', leases, '(' .. now, '(9000000000000000')
 local left = math.max(0, state[1] + state[2] - state[3] - not_due)
 
-local per_stream, oldest = {}, -1
-for i = 0, streams - 1 do per_stream[i + 1] = tonumber(redis.call('HGET', lens, i) or '0') end
+local per_stream, cursors, oldest = {}, {}, -1
+for first = 0, streams - 1, 1000 do
+  local fields = {}
+  for i = first, math.min(first + 999, streams - 1) do fields[#fields + 1], fields[#fields + 2] = i, 'h' .. i end
+  local values = redis.call('HMGET', lens, unpack(fields))
+  for at = 1, #fields, 2 do
+    per_stream[#per_stream + 1], cursors[fields[at + 1]] = tonumber(values[at] or '0'), values[at + 1]
+  end
+end
 local function older(id)
   local ms = tonumber(string.match(id, '(%d+)%-'))
   if oldest < 0 or ms < oldest then oldest = ms end
 end
+local any_returned = redis.call('ZCOUNT', returned, 0, '+inf') > 0
 for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
-  local first = redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, 1)[1]
+  local first = any_returned and redis.call('ZRANGEBYSCORE', returned, turn, turn, 'LIMIT', 0, 1)[1]
   if first then older(string.match(first, ':(.*)$')) end
   local key = KEYS[8 + turn]
-  local cursor = redis.call('HGET', lens, 'h' .. turn) or '0-0'
+  local cursor = cursors['h' .. turn] or '0-0'
   -- The cursor is below the stream's head: only a stream that could hold something older is looked at.
   local floor = tonumber(string.match(cursor, '(%d+)%-'))
   if key and (oldest < 0 or floor < oldest) then

@@ -20,15 +20,16 @@
 -- ARGV[7] max_len: most messages not yet settled, 0 for no bound
 -- ARGV[8] count: messages in this call
 -- ARGV[9] declared: how many streams
--- ARGV[10..] rest: the numbers of the declared streams, then six of each message: hand (positions among the declared,
---            two bytes each), shard key, attributes, headers, payload, options ('' or "delay_ms|ms_to_deadline|key")
+-- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
+-- ARGV[11..] rest: the numbers of the declared streams, then of each message: hand (see lib/shortest), shard key, tag,
+--            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local count, declared = tonumber(ARGV[8]), tonumber(ARGV[9])
+local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
@@ -40,33 +41,37 @@ if lane ~= '' then
   local done, stored = lane_result(lane, sequence)
   if done then return done == 'again' and {'OK', stored} or {'STALE'} end
 end
+local known = 0
+if keyed > 0 then
 --- @include lib/repeats
-local known = keyed > 0 and repeats() or 0
+end
 if max_len > 0 and state[2] + state[6] - state[5] + count - known > max_len then return {'FULL', 'max_len'} end
+-- More than comes in, so that little is left after a rush; also when no more keys come, now and then.
+if keyed == 0 and state[2] % 32 < count then forget_old(64) end
 if keyed > known then
-  forget_old(keyed + 4)
+  forget_old(2 * keyed + 4)
   if redis.call('ZCARD', dedup_index) - 1 + keyed - known > max_dedup then return {'FULL', 'max_dedup'} end
 end
 
 local n, ms = tonumber(state[2]), math.max(now, tonumber(state[3]))
 waiting_until = tonumber(state[4])
-local order = {}
-for i = 1, declared do order[i] = ARGV[9 + i] end
+local waiting, order = waiting_until > now, {}
+for i = 1, declared do order[i] = ARGV[10 + i] end
 local undelivered = redis.call('HMGET', lens, unpack(order))
 for i = 1, declared do undelivered[i] = tonumber(undelivered[i] or '0') end
 --- @include lib/shortest
 --- @include lib/check_types
 -- A number as text keeps 14 digits: far more messages than a queue will ever have, and an order faster than formats.
 local before, prefix, places, first, changed, earliest = n, string.format('%.0f-', ms), {}, {}, {}, false
---- @include lib/count_up
+--- @include lib/put
 for i = 1, count do
-  local at = 4 + declared + i * 6
-  local hand, attributes, options = ARGV[at], ARGV[at + 2], ARGV[at + 5]
-  local delay, dedup_key, place = 0, '', nil
+  local at = 11 + declared + (i - 1) * stride
+  local delay, attributes, dedup_key, place = 0, '', '', nil
+  local headers, options = stride == 6 and ARGV[at + 4] or '', stride == 6 and ARGV[at + 5] or ''
   if options ~= '' then
     local after, lasts, key = string.match(options, '^(%d*)|(%d*)|(.*)$')
     delay, dedup_key = tonumber(after) or 0, key
-    if lasts ~= '' then attributes = string.format('%s x%.0f', attributes, now + lasts) end
+    if lasts ~= '' then attributes = string.format(' x%.0f', now + lasts) end
     if delay > 0 then attributes = string.format('%s t%.0f', attributes, now + delay) end
     if dedup_key ~= '' then place = dedup_result(dedup_key) end
   end
@@ -74,26 +79,21 @@ for i = 1, count do
     n = n + 1
     local id = prefix .. n
     if delay > 0 then
-      redis.call('XADD', later, id, 'k', ARGV[at + 1], 'm', attributes, 'h', ARGV[at + 3], 'p', ARGV[at + 4])
-      redis.call('ZADD', delayed, now + delay, 'd:' .. id)
-      redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(hand) .. '|')
-      earliest = earliest or delay < 5000
+      put_later(id, at, attributes, headers, delay)
       place = 'd'
     else
-      local to = shortest(hand)
-      redis.call('XADD', KEYS[9 + to], id, 'k', ARGV[at + 1], 'm', attributes, 'h', ARGV[at + 3], 'p', ARGV[at + 4])
+      local to = shortest(ARGV[at])
+      put(KEYS[9 + to], id, at, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], changed[to] = undelivered[to] + 1, true
       place = order[to]
-      notify(place)
+      if waiting then notify(place) end
     end
     if dedup_key ~= '' then remember_key(dedup_key, id .. '-' .. place) end
   end
   places[i] = place
 end
-
-count_up()
-redis.call('HSET', meta, 'n', n, 'ms', ms)
+--- @include lib/count_up
 if earliest then notify('') end
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
 if lane ~= '' then remember_lane(lane, sequence, stored) end

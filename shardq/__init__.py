@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from shardq.client import Client, Delivery, Queue
 from shardq.client_async import AsyncClient, AsyncDelivery, AsyncQueue
+from shardq.delivery import DeadLetter
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -35,7 +36,9 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Message, QueueConfig, QueueStats
+from shardq.model import Message, QueueConfig, QueueStats
+from shardq.outcome import Nack, Reject
+from shardq.worker import AsyncWorker, Worker
 
 __version__ = "0.1.0"
 
@@ -43,6 +46,7 @@ __all__ = [
     "AsyncClient",
     "AsyncDelivery",
     "AsyncQueue",
+    "AsyncWorker",
     "BackendError",
     "BackendTimeout",
     "Client",
@@ -57,6 +61,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "Nack",
     "OutOfMemory",
     "OutcomeUnknown",
     "PartlyPublished",
@@ -67,7 +72,9 @@ __all__ = [
     "QueueFull",
     "QueueMissing",
     "QueueStats",
+    "Reject",
     "ServerUnfit",
     "ShardqError",
     "Unrouted",
+    "Worker",
 ]

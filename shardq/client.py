@@ -9,14 +9,26 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from shardq.delivery import DeliveryView
+from shardq.delivery import DeadLetter, DeliveryView
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, queue_name, warn
-from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
+from shardq.face import (
+    MAX_BLOCK,
+    ClientSettings,
+    Face,
+    checked_block,
+    checked_each,
+    extended,
+    letters_of,
+    messages_of,
+    queue_name,
+    received_of,
+    warn,
+)
+from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
 from shardq.ops import admin, routing, settle
 from shardq.ops.opening import inspected
-from shardq.ops.outgoing import compose
+from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
@@ -187,7 +199,7 @@ class Queue:
         an id or an error for each when a chunk of them failed.
         """
         with self._telemetry.writing(len(batch := messages_of(messages))) as context:
-            composed = [compose(self.state, self._codecs, message, context) for message in batch]
+            composed = compose_all(self.state, self._codecs, batch, context)
             return self._client.run(write_many(self.state, composed, timeout)) if composed else []
 
     def read(
@@ -241,19 +253,41 @@ class Queue:
 
     def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
         """Settle many deliveries as done in few round trips; those whose lease was lost are returned."""
-        received = [delivery.received for delivery in deliveries]
+        received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = self._client.run(settle.ack(self.state, received, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def nack_many(
-        self, deliveries: Sequence[Delivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[Delivery]:
-        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned."""
-        seconds("delay", delay, 0, MAX_BLOCK)
-        received = [delivery.received for delivery in deliveries]
+        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned.
+
+        *delay* and *error* are one for all, or a sequence with one for each.
+        """
+        received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def reject_many(
+        self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Move many deliveries to the dead letters in few round trips; those whose lease was lost are returned.
+
+        *reason* is one for all, or a sequence with one for each.
+        """
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
@@ -273,7 +307,10 @@ class Queue:
         return self._client.run(admin.statistics(self.state, timeout))
 
     def purge(self, *, timeout: float | None = None) -> int:
-        """Remove everything that is undelivered or delayed; how many. In flight and dead messages stay."""
+        """Remove everything that is undelivered or delayed; how many. In flight and dead messages stay.
+
+        Where an answer was lost on the way it removed more than the number says; `QueueStats.purged` has them all.
+        """
         return self._client.run(admin.purge(self.state, timeout))
 
     def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
@@ -283,20 +320,25 @@ class Queue:
         """
         return self._client.run(admin.resize(self.state, streams, timeout))
 
+    def settings(self, *, timeout: float | None = None) -> QueueConfig:
+        """The queue's settings as they are now, for all its clients. QueueMissing if there is no such queue."""
+        return self._client.run(admin.configure(self.state, {}, timeout))
+
     def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
         """Change settings of the queue, for all its clients; its settings after that (see `QueueConfig`).
 
-        Without changes it only looks them up. QueueMissing if there is no such queue.
+        QueueMissing if there is no such queue.
         """
         return self._client.run(admin.configure(self.state, settings, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """Up to *count* dead letters, oldest first, after the entry id *after*."""
-        return self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+        letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+        return [letter.read_with(self._codecs) for letter in letters]
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """Move dead letters back into the queue, with their ids and headers; how many moved."""
-        return self._client.run(admin.redrive(self.state, list(letters), timeout))
+        return self._client.run(admin.redrive(self.state, letters_of(letters), timeout))
 
     def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):
@@ -314,6 +356,11 @@ class Delivery(DeliveryView):
     def __init__(self, received: Received, queue: Queue) -> None:
         super().__init__(received, queue._codecs, queue.state.clock)
         self._queue = queue
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that it was read from."""
+        return self._queue
 
     def ack(self, *, timeout: float | None = None) -> None:
         """The work is done: forget the message."""
@@ -335,7 +382,7 @@ class Delivery(DeliveryView):
 
     def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""
-        QueueConfig(visibility_timeout=duration)
+        lease_time("duration", duration)
         sent = self._clock.monotonic()
         self._queue._settle(
             "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)

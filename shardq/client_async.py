@@ -11,18 +11,32 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from shardq.delivery import DeliveryView
+from shardq.delivery import DeadLetter, DeliveryView
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, Empty
-from shardq.face import MAX_BLOCK, ClientSettings, Face, checked_block, extended, messages_of, queue_name, warn
-from shardq.model import DeadLetter, Message, QueueConfig, QueueSettings, QueueStats, Received, seconds
+from shardq.face import (
+    MAX_BLOCK,
+    ClientSettings,
+    Face,
+    checked_block,
+    checked_each,
+    extended,
+    letters_of,
+    messages_of,
+    queue_name,
+    received_of,
+    warn,
+)
+from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
 from shardq.ops import admin, routing, settle
+from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
-from shardq.ops.outgoing import compose
-from shardq.ops.read import Asked, checked_count, checked_stream, read, recovered
+from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.waiting import Asked
 from shardq.ops.write import write, write_many
 from shardq.routing import Router
 from shardq.telemetry import Telemetry
@@ -173,7 +187,7 @@ class AsyncQueue:
     ) -> list[str]:
         """As `Queue.write_many`."""
         with self._telemetry.writing(len(batch := messages_of(messages))) as context:
-            composed = [compose(self.state, self._codecs, message, context) for message in batch]
+            composed = compose_all(self.state, self._codecs, batch, context)
             return await self._client.run(write_many(self.state, composed, timeout)) if composed else []
 
     async def read(
@@ -229,19 +243,35 @@ class AsyncQueue:
         self, deliveries: Sequence[AsyncDelivery], *, timeout: float | None = None
     ) -> list[AsyncDelivery]:
         """As `Queue.ack_many`."""
-        received = [delivery.received for delivery in deliveries]
+        received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = await self._client.run(settle.ack(self.state, received, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def nack_many(
-        self, deliveries: Sequence[AsyncDelivery], *, delay: float = 0.0, error: str = "", timeout: float | None = None
+        self,
+        deliveries: Sequence[AsyncDelivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
     ) -> list[AsyncDelivery]:
         """As `Queue.nack_many`."""
-        seconds("delay", delay, 0, MAX_BLOCK)
-        received = [delivery.received for delivery in deliveries]
+        received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def reject_many(
+        self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.reject_many`."""
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = await self._client.run(settle.reject(self.state, received, reason, timeout))
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
@@ -264,17 +294,22 @@ class AsyncQueue:
         """As `Queue.resize`."""
         return await self._client.run(admin.resize(self.state, streams, timeout))
 
+    async def settings(self, *, timeout: float | None = None) -> QueueConfig:
+        """As `Queue.settings`."""
+        return await self._client.run(admin.configure(self.state, {}, timeout))
+
     async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
         """As `Queue.configure`."""
         return await self._client.run(admin.configure(self.state, settings, timeout))
 
     async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """As `Queue.dead`."""
-        return await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+        letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
+        return [letter.read_with(self._codecs) for letter in letters]
 
     async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """As `Queue.redrive`."""
-        return await self._client.run(admin.redrive(self.state, list(letters), timeout))
+        return await self._client.run(admin.redrive(self.state, letters_of(letters), timeout))
 
     async def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):
@@ -289,6 +324,11 @@ class AsyncDelivery(DeliveryView):
     def __init__(self, received: Received, queue: AsyncQueue) -> None:
         super().__init__(received, queue._codecs, queue.state.clock)
         self._queue = queue
+
+    @property
+    def queue(self) -> AsyncQueue:
+        """The queue that it was read from."""
+        return self._queue
 
     async def ack(self, *, timeout: float | None = None) -> None:
         """As `Delivery.ack`."""
@@ -309,7 +349,7 @@ class AsyncDelivery(DeliveryView):
 
     async def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """As `Delivery.extend`."""
-        QueueConfig(visibility_timeout=duration)
+        lease_time("duration", duration)
         sent = self._clock.monotonic()
         await self._queue._settle(
             "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)

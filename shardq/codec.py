@@ -90,6 +90,10 @@ class MsgpackCodec:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = _make_decoder(msgspec.msgpack.Decoder, type)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the start of a child process, which makes its own."""
+        return self.__class__, (self._decoder.type,)
+
     def encode(self, value: Any) -> bytes:
         """MessagePack of `value`; CodecError when it has none."""
         return _guarded("encode", "MessagePack", self._encoder.encode, value)
@@ -111,6 +115,10 @@ class JsonCodec:
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
         self._encoder = msgspec.json.Encoder()
         self._decoder = _make_decoder(msgspec.json.Decoder, type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For the start of a child process, which makes its own."""
+        return self.__class__, (self._decoder.type,)
 
     def encode(self, value: Any) -> bytes:
         """JSON of `value` in UTF-8; CodecError when it has none."""

@@ -1,9 +1,10 @@
-"""What a handler is given: the message, and what is known of this handing-out of it."""
+"""What a handler is given: the message, and what is known of this handing-out of it. And what becomes a dead letter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from shardq.clock import Clock
 from shardq.codec import Codecs
@@ -13,12 +14,16 @@ from shardq.model import Received
 class DeliveryView:
     """The readable half of `Delivery` and `AsyncDelivery`."""
 
-    __slots__ = ("_clock", "_codecs", "received")
+    __slots__ = ("_clock", "_codecs", "lost", "received")
+
+    lost: bool
+    """Whether the worker that runs the handler knows that the message is not yours any more: stop, nobody wants it."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
+        self.lost = False
 
     @property
     def payload(self) -> Any:
@@ -80,3 +85,50 @@ class DeliveryView:
     def __repr__(self) -> str:
         """Which message; never its payload or token."""
         return f"{type(self).__name__}({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
+
+
+_BUILT_IN = Codecs()
+
+
+class _Decoded:
+    """Keeps codecs out of the fields of a dataclass, which so stays plain to compare, print and pickle."""
+
+    __slots__ = ("_codecs",)
+
+    _codecs: Codecs
+
+    def read_with(self, codecs: Codecs) -> Self:
+        """The same letter, whose `payload` these codecs decode; for the clients."""
+        object.__setattr__(self, "_codecs", codecs)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter(_Decoded):
+    """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
+
+    `fields` are those of a legacy entry, None for others.
+    """
+
+    entry_id: str
+    message_id: str
+    shard_key: str | bytes
+    reason: str
+    count: int
+    last_error: str
+    written_at: float
+    died_at: float
+    body: bytes = field(repr=False)
+    tag: str = "b"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+    @property
+    def payload(self) -> Any:
+        """What was written, decoded by the client's codecs (of a legacy entry: its fields); CodecError if it cannot be.
+
+        A letter that was copied or pickled knows the built-in codecs only.
+        """
+        if self.fields is not None:
+            return dict(self.fields)
+        return getattr(self, "_codecs", _BUILT_IN).decode(self.tag, self.body)

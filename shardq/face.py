@@ -6,25 +6,28 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
+from shardq.delivery import DeadLetter, DeliveryView
 from shardq.drivers import Target
 from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
 from shardq.keys import QueueKeys, RouterKeys
 from shardq.lease import believed_until
-from shardq.model import Message, QueueConfig, Received, seconds
+from shardq.model import Message, QueueConfig, Received, lease_time, seconds, whole
 from shardq.ops.opening import check_legacy
 from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
 
+T = TypeVar("T")
 log = logging.getLogger("shardq")
 MAX_BLOCK = 365 * 86_400.0
+MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
 
 
 class ClientSettings(TypedDict, total=False):
@@ -56,13 +59,15 @@ class Face:
         wait_slice: float = 1.0,
         clock: Clock | None = None,
     ) -> None:
+        if not isinstance(target, Target):
+            raise ConfigError(f"make a client with {type(self).__name__}.from_url(url)")
         self.clock: Clock = clock or SystemClock()
         self.codecs = Codecs(codec, *codecs)
         self.timeout = seconds("timeout", timeout, 0.01, 3600)
         self.wait_slice = seconds("wait_slice", wait_slice, 0.05, 5)
         self.durability = Durability.parse(durability)
-        self.max_connections = max_connections
-        self.max_payload = max_payload
+        self.max_connections = whole("max_connections", max_connections, 1, 2**31)
+        self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)
         self._states: dict[str, QueueState] = {}
         self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
@@ -81,8 +86,39 @@ class Face:
         Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep
         trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
         how many seconds a blocked reader waits at most before it looks for itself. ConfigError for a bad one.
+
+        A call's own `timeout` ends its tries; one try on a server that hangs lasts as long as the client's, up to 5 s.
         """
+        if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
+            known = ", ".join(sorted(ClientSettings.__annotations__))
+            raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
         return cls(Target.parse(url), **settings)
+
+    @classmethod
+    def beside(cls, other: Face, *, timeout: float | None = None) -> Self:
+        """A client of this class for the server of *other*, with its settings (or another *timeout*).
+
+        They share no connection. For a thread beside an event loop, say. Close it before *other*.
+        """
+        mine = cls(
+            other._target,
+            timeout=other.timeout if timeout is None else timeout,
+            durability=str(other.durability),
+            max_connections=other.max_connections,
+            max_payload=other.max_payload,
+            wait_slice=other.wait_slice,
+            clock=other.clock,
+        )
+        mine.codecs = other.codecs
+        return mine
+
+    def __repr__(self) -> str:
+        """Where it connects to; no password."""
+        return f"{type(self).__name__}({self._target})"
+
+    def __reduce__(self) -> NoReturn:
+        """A client is of one process: its connections cannot be handed to another."""
+        raise ConfigError(f"a {type(self).__name__} cannot be pickled or copied: make one in each process by from_url")
 
     def state_of(self, name: str, settings: Mapping[str, Any]) -> QueueState:
         """What this client knows of the queue called *name*; ConfigError for a bad name or setting."""
@@ -129,14 +165,43 @@ def config_of(settings: Mapping[str, Any]) -> QueueConfig:
 def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
     """Messages, or pairs (payload, shard key), as messages; ConfigError that names the one that is neither."""
     messages = []
-    for index, item in enumerate(items):
+    for index, item in enumerate(_iterable("messages", items, "Message or (payload, shard_key)")):
         if isinstance(item, Message):
             messages.append(item)
         elif isinstance(item, tuple) and len(item) == 2:
             messages.append(Message(item[0], item[1]))
         else:
-            raise ConfigError(f"item {index} of a batch must be a Message or a pair (payload, shard_key)")
+            raise ConfigError(f"message {index} of the batch must be a Message or a pair (payload, shard_key)")
     return messages
+
+
+def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
+    """What deliveries of *queue* hold; ConfigError for anything else, also for deliveries of other queues."""
+    if not isinstance(deliveries, Sequence):
+        raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
+    for each in deliveries:
+        if not isinstance(each, DeliveryView):
+            raise ConfigError(f"deliveries must be what read or read_many returned, not {type(each).__name__}")
+    for each in deliveries:
+        if (own := each.queue.name) != queue:
+            raise ConfigError(f"{each!r} is of queue {own!r}, not {queue!r}: settle it there")
+    return [each.received for each in deliveries]
+
+
+def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Dead letters as a list; ConfigError for anything else."""
+    letters = list(_iterable("letters", items, "DeadLetter"))
+    if wrong := [each for each in letters if not isinstance(each, DeadLetter)]:
+        raise ConfigError(f"letters must be what dead() returned, not {type(wrong[0]).__name__}")
+    return letters
+
+
+def _iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
+    try:
+        iter(items)
+    except TypeError:
+        raise ConfigError(f"{name} must be a list of {kind}; this is of type {type(items).__name__}") from None
+    return items
 
 
 def extended(received: Received, sent: float, duration: float) -> Received:
@@ -154,7 +219,17 @@ def checked_block(block: float, visibility: float | None) -> None:
     """ConfigError for a bad time to wait or to lease for."""
     seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
-        QueueConfig(visibility_timeout=visibility)
+        lease_time("visibility_timeout", visibility)
+
+
+def checked_each(name: str, value: object, count: int) -> None:
+    """ConfigError unless *value* is one delay or text for all of *count* deliveries, or one for each."""
+    many = isinstance(value, (list, tuple))
+    if many and len(value) != count:  # type: ignore[arg-type]
+        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
+    if name == "delay":
+        for each in value if many else (value,):  # type: ignore[attr-defined]
+            seconds(name, each, 0, MAX_BLOCK)
 
 
 def queue_name(queue: Any) -> str:

@@ -13,11 +13,6 @@ def new_holder() -> str:
     return secrets.token_urlsafe(16)
 
 
-def token_of(head: str, holder: str) -> str:
-    """The lease token "place:id:count:holder", exactly as the scripts keep it in the index of leases."""
-    return f"{head}:{holder}"
-
-
 def place_of(token: str) -> str:
     """Where the body of the leased message lies: a stream number, `d` or `l`."""
     return token.partition(":")[0]
@@ -30,3 +25,15 @@ def believed_until(sent: float, visibility_timeout: float) -> float:
     whole milliseconds and a drift of the clocks.
     """
     return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)
+
+
+def granted_after(sent: float, shown: float, granted: float, arrived: float) -> float:
+    """The local time before which the server cannot have granted a lease that it was to grant later.
+
+    Its clock showed *shown* at local time *sent* or later, and *granted* (both seconds) when it granted; the reply had
+    come by *arrived*. So the grant was *granted - shown* after *sent*, or later. That is early by what the request was
+    under way; 0.1 % more covers a drift of the clocks, and the server's whole milliseconds are rounded down. Should its
+    clock have jumped meanwhile, the grant still lies between *sent* and *arrived*. Being early is what keeps a holder
+    from believing too long; authority over the lease is the server's all the same.
+    """
+    return min(max(sent, sent + (granted - shown) * 0.999), arrived)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS
+from shardq.keys import MAX_STREAMS, shown
 
 _MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
 
@@ -63,13 +63,13 @@ class QueueConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is sent."""
-        _whole("streams", self.streams, 1, MAX_STREAMS)
-        _whole("streams_per_shard", self.streams_per_shard, 1, MAX_STREAMS)
-        _whole("max_deliveries", self.max_deliveries, 2, 1_000_000, why="a lost reply counts as a delivery")
-        _whole("max_len", self.max_len, 0, 2**40)
-        _whole("max_dead", self.max_dead, 1, 2**40)
-        _whole("max_dedup", self.max_dedup, 1, 2**40)
-        seconds("visibility_timeout", self.visibility_timeout, 0.05, 7 * 86_400)
+        whole("streams", self.streams, 1, MAX_STREAMS)
+        whole("streams_per_shard", self.streams_per_shard, 1, MAX_STREAMS)
+        whole("max_deliveries", self.max_deliveries, 2, 1_000_000, why="a lost reply counts as a delivery")
+        whole("max_len", self.max_len, 0, 2**40)
+        whole("max_dead", self.max_dead, 1, 2**40)
+        whole("max_dedup", self.max_dedup, 1, 2**40)
+        lease_time("visibility_timeout", self.visibility_timeout)
         seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
         if self.ttl is not None:
             seconds("ttl", self.ttl, 1, 10 * 365 * 86_400)
@@ -105,22 +105,29 @@ def _parsed(name: str, text: str) -> str | int:
     return text if name.startswith("legacy_") else int(text)
 
 
-def _whole(name: str, value: int, low: int, high: int, why: str = "") -> None:
+def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
+    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         because = f" ({why})" if why else ""
-        raise ConfigError(f"{name} must be a whole number from {low} to {high}{because}, not {value!r}")
+        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
+    return value
 
 
 def _name(name: str, value: str | None) -> None:
     if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigError(f"{name} must be the name of a key or group, not {value!r}")
+        raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
 
 
 def seconds(name: str, value: float, low: float, high: float) -> float:
     """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a number of seconds from {low:g} to {high:g}, not {value!r}")
+        raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
     return float(value)
+
+
+def lease_time(name: str, value: float) -> float:
+    """*value* if a lease may last so many seconds, else ConfigError."""
+    return seconds(name, value, 0.05, 7 * 86_400)
 
 
 class QueueSettings(TypedDict, total=False):
@@ -204,20 +211,3 @@ class Received(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         """Which message; never its payload or token."""
         return f"Received({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch."""
-
-    entry_id: str
-    message_id: str
-    shard_key: str | bytes
-    reason: str
-    count: int
-    last_error: str
-    written_at: float
-    died_at: float
-    body: bytes = field(repr=False)
-    tag: str = "b"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
+from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
-from shardq.lease import token_of
-from shardq.model import DeadLetter, QueueStats, Received
+from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
-_OURS = [b"k", b"m", b"h", b"p"]
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
@@ -40,12 +39,9 @@ def stored_ids(raw: bytes) -> list[str]:
     return ids
 
 
-def attributes(raw: bytes) -> tuple[str, dict[str, str]]:
-    """A message's tag and attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
-    if len(raw) == 1:
-        return raw.decode(errors="replace"), {}
-    tag, *rest = raw.decode(errors="replace").split(" ")
-    return tag, {word[0]: word[1:] for word in rest if word}
+def attributes(raw: bytes) -> dict[str, str]:
+    """A message's attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
+    return {word[0]: word[1:] for word in raw.decode(errors="replace").split(" ") if word}
 
 
 def headers_of(raw: bytes) -> Mapping[str, str]:
@@ -56,41 +52,88 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
         return {}
 
 
-def received(row: Row, holder: str, now_ms: int, deadline: float) -> Received:
-    """One row of `read`: {"place:id:count", last error, fields}."""
-    head, flat = row[0].decode(), row[2]
-    place, entry, count = head.split(":")
-    foreign = place == "l" or flat[0:8:2] != _OURS  # written by something else: hand it out as its fields
-    if foreign:
-        tag, raw_headers, body = "l", b"", b""
-        extra: dict[str, str] = {}
-        shard_key: str | bytes = ""
-    else:
-        shard_key, raw_headers, body = text_or_bytes(flat[1]), flat[5], flat[7]
-        tag, extra = attributes(flat[3])
-    written = _number(extra, "t") or int(entry.partition("-")[0])
-    plain = flat if foreign else flat[8:]
+def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
+    """The messages in a reply of `read`: those delivered before come first, as their streams hand them out."""
+    now_ms, (new, again) = int(reply[1]), reply[5:7]
+    found = []
+    for head, last_error, flat in again:
+        place, entry, count = head.decode().split(":")
+        error = last_error.decode(errors="replace")
+        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline))
+    for at in range(0, len(new), 2):
+        place = new[at].decode()
+        for entry, flat in new[at + 1]:
+            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline))
+    return found
+
+
+def _received(
+    place: str, entry: str, count: int, last_error: str, flat: Row, holder: str, now_ms: int, deadline: float
+) -> Received:
+    ms = int(entry.partition("-")[0])
+    token = f"{place}:{entry}:{count}:{holder}"
+    stream = int(place) if place.isdigit() else None
+    if len(flat) == 4 and flat[0] == b"k" and place != "l":
+        key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
+        delay = max(0, now_ms - ms) / 1000
+        return Received(
+            f"{entry}-{place}", key, count, deadline, flat[3], tag, {}, last_error, stream, delay, token, "", None
+        )
+    body = _body(flat, foreign=place == "l")
+    origin = body.attributes.get("i", "")
+    written = _number(body.attributes, "t") or ms
     return Received(
-        message_id=extra.get("i") or f"{entry}-{place}",
-        shard_key=shard_key,
-        count=int(count) + _number(extra, "c"),
+        message_id=origin or f"{entry}-{place}",
+        shard_key=body.shard_key,
+        count=count + _number(body.attributes, "c"),
         deadline=deadline,
-        body=body,
-        tag=tag,
-        headers=headers_of(raw_headers) if raw_headers else {},
-        last_error=row[1].decode(errors="replace") if row[1] else "",
-        stream=int(place) if place.isdigit() else None,
+        body=body.payload,
+        tag=body.tag,
+        headers=body.headers,
+        last_error=last_error,
+        stream=stream,
         pickup_delay=max(0, now_ms - written) / 1000,
-        token=token_of(head, holder),
-        origin=extra.get("i", ""),
-        fields=_fields(plain) if tag == "l" else None,
+        token=token,
+        origin=origin,
+        fields=body.fields,
     )
+
+
+class _Body(NamedTuple):
+    """What an entry's fields say. `fields`: of an entry that something else wrote, all of them."""
+
+    shard_key: str | bytes
+    tag: str
+    payload: bytes
+    attributes: Mapping[str, str]
+    headers: Mapping[str, str]
+    fields: dict[str, bytes] | None
+
+
+def _body(flat: Row, *, foreign: bool) -> _Body:
+    """Read `k`, the payload under its tag, then `m` (attributes) and `h` (headers) where they are."""
+    if foreign or len(flat) < 4 or flat[0] != b"k":  # written by something else: hand it out as its fields
+        return _Body("", "l", b"", {}, {}, _fields(flat))
+    key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
+    extra: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    if len(flat) > at + 1 and flat[at] == b"m":
+        extra, at = attributes(flat[at + 1]), at + 2
+    if tag == "l":
+        return _Body(key, tag, b"", extra, {}, _fields(flat[at:]))
+    if len(flat) > at + 1 and flat[at] == b"h":
+        headers = headers_of(flat[at + 1])
+    return _Body(key, tag, flat[3], extra, headers, None)
 
 
 def _number(extra: Mapping[str, str], name: str) -> int:
     """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
-    text = extra.get(name, "")[:18] if extra else ""
-    return int(text) if text.isdecimal() else 0
+    return _whole(extra.get(name, "")) if extra else 0
+
+
+def _whole(text: str) -> int:
+    """A whole number of up to 18 digits; 0 for anything else."""
+    return int(text) if len(text) <= 18 and text.isdecimal() else 0
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
@@ -98,23 +141,24 @@ def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def dead_letter(row: Row) -> DeadLetter:
-    """One row of `dead`: {entry id, {i, r, c, e, k, m, h, p, ...}}."""
+    """One row of `dead`: {entry id, {i, r, c, e, and the fields of the message}}; rubbish is shown as its fields."""
     entry_id, flat = row[0].decode(), row[1]
-    found = {flat[i]: flat[i + 1] for i in range(0, 16, 2)}
-    message_id = found[b"i"].decode()
-    tag, _ = attributes(found[b"m"])
+    if len(flat) < 8 or flat[0] != b"i":
+        flat = (b"i", row[0], b"r", b"", b"c", b"0", b"e", b"", *flat)
+    message_id, body = flat[1].decode(errors="replace"), _body(flat[8:], foreign=False)
     return DeadLetter(
         entry_id=entry_id,
         message_id=message_id,
-        shard_key=text_or_bytes(found[b"k"]),
-        reason=found[b"r"].decode(errors="replace"),
-        count=int(found[b"c"]),
-        last_error=found[b"e"].decode(errors="replace"),
-        written_at=int(message_id.partition("-")[0]) / 1000,
+        shard_key=body.shard_key,
+        reason=flat[3].decode(errors="replace"),
+        count=_whole(flat[5].decode(errors="replace")),
+        last_error=flat[7].decode(errors="replace"),
+        written_at=_whole(message_id.partition("-")[0]) / 1000,
         died_at=int(entry_id.partition("-")[0]) / 1000,
-        body=found[b"p"],
-        tag=tag,
-        headers=headers_of(found[b"h"]),
+        body=body.payload,
+        tag=body.tag,
+        headers=body.headers,
+        fields=body.fields,
     )
 
 

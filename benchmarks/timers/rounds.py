@@ -18,8 +18,8 @@ class Size:
     requests: int = 1_000_000
     rounds: int = 5
     rate: float = 100_000.0
-    seconds: float = 3.0
-    rates: tuple[int, ...] = (25_000, 50_000, 100_000, 150_000, 200_000, 300_000, 400_000, 500_000)
+    seconds: float = 2.0
+    rates: tuple[int, ...] = (50_000, 100_000, 200_000, 300_000, 400_000, 500_000)
     late: int = 2000
 
     def described(self) -> str:
@@ -29,7 +29,8 @@ class Size:
 
 def place() -> str:
     """The machine."""
-    return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    machine = f"{os.cpu_count()} cores ({platform.machine()}), load {os.getloadavg()[0]:.1f}"
+    return f"{machine}, Python {platform.python_version()}"
 
 
 QUICK = Size(requests=100_000, rounds=3, seconds=0.5, rates=(25_000, 100_000, 200_000), late=200)

@@ -42,7 +42,7 @@ def purgatory(size: Size) -> list[Table]:
         Target("P1 the present rule on asyncio, high", ratio(high, "us", OURS, PRESENT), 2.2),
         Target("P2 the rule of 0.8, low", ratio(low, "us", OURS, OLD), 3.5),
         Target("P2 the rule of 0.8, high", ratio(high, "us", OURS, OLD), 18),
-        Target("P3 completed operations in watch lists", held, 0, True),
+        Target("P3 completed operations in watch lists", held, 0, True, ""),
     ]  # fmt: skip
     title = f"The purgatory, 3 keys: CPU time per request at {size.rate:,.0f} a second"
     return [Table("timing-purgatory", title, size.described(), ("purgatory", *columns), rows, targets, found)]

@@ -145,7 +145,8 @@ class Demo:
         if again:
             show.say(
                 "redelivered",
-                f"{plural(len(again), 'lease')} of the killed worker, {seconds(max(again))} after its end",
+                f"{plural(len(again), 'lease')} of the killed worker, {seconds(max(again))} after the kill: leases end "
+                f"after {VISIBILITY:g} s",
             )
         show.say("pick-up p99", f"{seconds(waits[False])} for everybody else, {seconds(waits[True])} for {self._noisy}")
         if ledger.bad_python:

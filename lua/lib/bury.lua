@@ -1,5 +1,6 @@
 -- The way to the dead letters.
 --- @include lib/doomed
+--- @include lib/attributes
 -- Move a body there. Full means that the move waits: the message is parked and tried again.
 -- Returns false when it had to wait.
 local function bury(handle, place, id, body_key, fields, count, reason, last_error)
@@ -8,13 +9,14 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
     redis.call('ZADD', delayed, now + 5000, handle)
     return false
   end
-  local foreign = place == 'l' or fields[1] ~= 'k' or #fields < 8
-  local attributes = foreign and 'l' or fields[4]
+  local foreign = place == 'l' or fields[1] ~= 'k' or #fields < 4
+  local attributes = foreign and '' or attributes_of(fields)
   local origin = string.match(attributes, ' i(%S+)')
-  local total = count + (tonumber(string.match(attributes, ' c(%d+)')) or 0) -- with those before it was redriven
+  -- With those before it was redriven. Who else writes attributes may write any number.
+  local total = count + math.min(tonumber(string.match(attributes, ' c(%d+)')) or 0, 1000000000)
   local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', total, 'e', last_error}
   if foreign then
-    for _, value in ipairs({'k', '', 'm', 'l', 'h', '', 'p', ''}) do entry[#entry + 1] = value end
+    for _, value in ipairs({'k', '', 'l', '', 'm', ''}) do entry[#entry + 1] = value end
   end
   for _, value in ipairs(fields) do entry[#entry + 1] = value end
   redis.call(unpack(entry))

@@ -1,7 +1,7 @@
 -- Make a message deliverable again in its stream's turn; one from the store goes to the shortest stream of its hand.
 --- @include lib/legacy
 local function turn_of(place, hand, streams)
-  if place == 'l' then return tostring(LEGACY) end
+  if place == 'l' then return LEGACY end
   if place ~= 'd' then return place end
   local best, fewest = nil, nil
   for number in string.gmatch(hand, '%d+') do

@@ -2,8 +2,9 @@
 -- The index holds the ends. An active lane touches it only when half of its window is gone.
 local function forget_old(most)
   local old = redis.call('ZRANGEBYSCORE', dedup_index, '-inf', now, 'LIMIT', 0, most)
-  for _, field in ipairs(old) do redis.call('HDEL', dedup, field) end
-  if #old > 0 then redis.call('ZREM', dedup_index, unpack(old)) end
+  if #old == 0 then return end
+  redis.call('HDEL', dedup, unpack(old))
+  redis.call('ZREM', dedup_index, unpack(old))
 end
 local function dedup_result(key)
   local text = redis.call('HGET', dedup, 'k:' .. key)

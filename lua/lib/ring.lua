@@ -1,27 +1,38 @@
 -- The turns to come: ready streams from the offset on, the legacy stream after the last, then round to the start.
+local undelivered, cursor, emptied, is_empty = {}, {}, {}, {}
 local function ring(most)
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most)
-  if #turns < most and not legacy_done and turns[#turns] ~= tostring(LEGACY) then
-    turns[#turns + 1] = tostring(LEGACY)
+  -- What was given back there must wait while the queue has no legacy stream any more, and must not stop the round.
+  if turns[#turns] == LEGACY and not keys[LEGACY] and redis.call('HEXISTS', meta, 'legacy_stream') == 0 then
+    turns[#turns] = nil
   end
+  if #turns < most and not legacy_done and turns[#turns] ~= LEGACY then turns[#turns + 1] = LEGACY end
   if #turns < most and offset > 0 then
     local rest = redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, most - #turns)
     for _, turn in ipairs(rest) do turns[#turns + 1] = turn end
   end
   return turns
 end
--- What a preferring reader took out of turn is owed by its stream: the stream's next turn is skipped, once.
-local function skipped(turn)
-  if owed == 0 or redis.call('HDEL', lens, 'o' .. turn) == 0 then return false end
-  owed = owed - 1
-  return true
+-- The same without those that this call has emptied: they leave the index at its end, so that all it reads comes first.
+local function turns_to_come(most)
+  if #emptied == 0 then return ring(most) end
+  local turns = {}
+  for _, turn in ipairs(ring(most + #emptied)) do
+    if #turns < most and (not is_empty[turn] or turn == LEGACY and not legacy_done) then turns[#turns + 1] = turn end
+  end
+  return turns
 end
-local function take_preferred()
-  local turn = ring(1)[1]
-  load_lens({prefer})
-  if not keys[prefer] or undelivered[prefer] == 0 or prefer == turn then return end
-  check_types()
-  if redis.call('HSETNX', lens, 'o' .. prefer, 1) == 0 then return end
-  owed = owed + 1
-  take(prefer, 1)
+local function load_lens(turns)
+  local fields, missing = {}, {}
+  for _, turn in ipairs(turns) do
+    if not undelivered[turn] then
+      missing[#missing + 1] = turn
+      fields[#fields + 1], fields[#fields + 2] = turn, 'h' .. turn
+    end
+  end
+  if #missing == 0 then return end
+  local values = redis.call('HMGET', lens, unpack(fields))
+  for i, turn in ipairs(missing) do
+    undelivered[turn], cursor[turn] = tonumber(values[2 * i - 1] or '0'), values[2 * i] or '0-0'
+  end
 end

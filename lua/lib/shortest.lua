@@ -1,21 +1,31 @@
--- The shard of a message is a hand of positions among the declared streams, two bytes each, best score first.
-local function position_at(hand, at)
-  local high, low = string.byte(hand, at, at + 1)
-  return high * 256 + low
+-- The shard of a message is a hand of positions among the declared streams, best score first: a byte each,
+-- or two when more than 255 streams are declared. A tenant's hand is the same in all of its messages.
+local picked = {}
+local function positions_of(hand)
+  local positions = declared < 256 and {string.byte(hand, 1, -1)} or {} -- of a long hand Lua gives no more than 8,000
+  if declared > 255 then
+    for at = 1, #hand / 2 do
+      local high, low = string.byte(hand, 2 * at - 1, 2 * at)
+      positions[at] = high * 256 + low
+    end
+  end
+  picked[hand] = positions
+  return positions
 end
 -- The first empty stream of the hand, else the one with the fewest undelivered messages.
 local function shortest(hand)
-  local best, fewest
-  for at = 1, #hand, 2 do
-    local position = position_at(hand, at)
+  local positions = picked[hand] or positions_of(hand)
+  local best = positions[1]
+  local fewest = undelivered[best]
+  for at = 2, #positions do
+    local position = positions[at]
     local length = undelivered[position]
-    if length == 0 then return position end
-    if not best or length < fewest then best, fewest = position, length end
+    if length < fewest then best, fewest = position, length end
   end
   return best
 end
 local function spelled(hand)
   local numbers = {}
-  for at = 1, #hand, 2 do numbers[#numbers + 1] = order[position_at(hand, at)] end
+  for at, position in ipairs(picked[hand] or positions_of(hand)) do numbers[at] = order[position] end
   return table.concat(numbers, ',')
 end

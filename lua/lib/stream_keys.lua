@@ -9,6 +9,6 @@ local function stream_keys(numbers, names, first)
     order[#order + 1] = number
     at = at + 1
   end
-  keys[tostring(LEGACY)] = keys['l']
+  keys[LEGACY] = keys['l']
   return keys, order
 end

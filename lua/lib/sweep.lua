@@ -1,8 +1,12 @@
 -- Ended leases and due messages become deliverable again, at most 200 of each in one call.
 -- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
---- @include lib/never
-local function head(index)
-  return tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
+local checked = false
+local function check_types()
+  if checked then return end
+  checked = true
+  check({lens, attempts, moved}, {ready, returned}, {notifications, later, dead})
+  for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
+  redis.call('SCARD', cancelled)
 end
 local function take_due(index)
   local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 200)
@@ -15,8 +19,7 @@ local function reap()
     local handle = place .. ':' .. id
     local _, hand = attempts_of(handle)
     if redis.call('SREM', cancelled, handle) == 1 then
-      redis.call('HDEL', attempts, handle)
-      redis.call('HINCRBY', meta, 'gone', 1)
+      forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
       give_back(handle, turn_of(place, hand, streams))
@@ -29,23 +32,14 @@ local function promote()
     give_back(handle, turn_of(split_handle(handle), hand, streams))
   end
 end
-local function any_due(index)
-  return redis.call('ZCOUNT', index, '-inf', now) > 0
-end
-local paused_until = 0
-local function sweep(expected, hold)
-  local ended, came_due = any_due(leases), any_due(delayed)
-  if ended or came_due then check_types() end
-  if ended and expected ~= '' then
-    if now > tonumber(expected) then
-      hold = now + visibility
-      redis.call('HSET', meta, 'hold', hold)
-    end
-    if now >= hold then reap() else paused_until = hold end
+if ended or came_due then check_types() end
+if ended and ARGV[4] ~= '' then
+  local hold = tonumber(state[5])
+  if now > tonumber(ARGV[4]) then
+    hold = now + visibility
+    redis.call('HSET', meta, 'hold', hold)
   end
-  if came_due then promote() end
+  if now >= hold then reap() else paused_until = hold end
 end
--- When the next lease ends or the next message is due.
-local function next_event()
-  return math.min(math.max(head(leases), paused_until), head(delayed))
-end
+if came_due then promote() end
+any_returned = redis.call('ZCARD', returned) > 1

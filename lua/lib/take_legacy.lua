@@ -1,7 +1,7 @@
 -- The plain stream of the un-sharded predecessor, read through its own group; what its dead consumers still hold
 -- is taken over once idle for a lease time. From here on shardq's lease holds the message, not that group.
-local legacy_done = legacy_group == ''
-local function take_legacy(most)
+take_legacy = function(most)
+  check_types()
   local key = keys['l']
   if most == 0 or redis.call('XLEN', key) == 0 then
     legacy_done = legacy_done or most > 0
@@ -25,7 +25,8 @@ local function take_legacy(most)
   end
   legacy_done = #entries < most
   for _, entry in ipairs(entries) do
-    counters.adopted = counters.adopted + 1
+    adopted = adopted + 1
+    note_attempts('l:' .. entry[1], 0, '', '') -- so that `cancel` knows it for a message
     hand_out('l', entry[1], 1, '', entry[2])
   end
 end

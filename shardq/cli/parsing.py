@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable
 from itertools import groupby
@@ -58,7 +59,7 @@ def add_common(parser: argparse.ArgumentParser, *, default: Any = None) -> None:
     )
     common.add_argument(
         "--timeout",
-        type=float,
+        type=time,
         metavar="S",
         default=default,
         help=f"how long to keep trying, in seconds ({DEFAULT_TIMEOUT:g})",
@@ -87,12 +88,19 @@ def number(low: int) -> Callable[[str], int]:
     """A whole number of at least *low*."""
 
     def whole_number(text: str) -> int:
-        value = int(text)
-        if value < low:
-            raise argparse.ArgumentTypeError(f"must be at least {low}, not {value}")
-        return value
+        if not re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) or int(text) < low:
+            raise argparse.ArgumentTypeError(f"must be a whole number of at least {low}, not {text!r}")
+        return int(text)
 
     return whole_number
+
+
+def time(text: str) -> float:
+    """A number of seconds; the library checks its bounds."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
 
 
 def header(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
 
 import shardq
@@ -16,7 +17,7 @@ from shardq.cli.commands import ALL
 from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING, TERMINATED, USAGE, Nothing, UsageError
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
 from shardq.cli.shell import Shell, remark
-from shardq.cli.text import shown_url
+from shardq.cli.text import printable, shown_url
 from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, ShardqError
 
 EXAMPLES = """examples:
@@ -48,6 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if not (sys.argv[1:] if argv is None else argv):
+        parser().print_help(sys.stderr)
+        return USAGE
     args = parser().parse_args(argv)
     url = args.url or os.environ.get("SHARDQ_URL") or DEFAULT_URL
     timeout = DEFAULT_TIMEOUT if args.timeout is None else args.timeout
@@ -61,7 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_stdout()
         code = CLOSED_PIPE
     except KeyboardInterrupt:
+        _forget_stdout()
         code = INTERRUPTED
+    except SystemExit:  # SIGTERM
+        _forget_stdout()
+        raise
     except (ShardqError, UsageError, Nothing, OSError) as error:
         code = _explained(error, url)
         if isinstance(error, OSError):
@@ -87,6 +95,9 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         remark(f"{record.levelname.lower()}: {record.getMessage()}")
+        if record.exc_info:
+            trace = "".join(traceback.format_exception(record.exc_info[1]))
+            print(printable(trace.rstrip(), keep="\n\t"), file=sys.stderr)
 
 
 def _show_warnings() -> None:
@@ -102,5 +113,5 @@ def _end_on_sigterm() -> None:
 
 
 def _forget_stdout() -> None:
-    """Whoever read stdout is gone: let the interpreter's last flush go nowhere."""
+    """Whoever read stdout is gone, or does not read on: let the interpreter's last flush go nowhere, nor wait."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,20 +7,36 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+FOLDED = 12  # the least width that a folded column is readable in
 
-def draw(headers: Sequence[str], rows: Iterable[Sequence[str]], *, right: frozenset[str] = frozenset()) -> None:
-    """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already."""
+
+def draw(
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: frozenset[str] = frozenset(),
+    folded: frozenset[str] = frozenset(),
+) -> None:
+    """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already.
+
+    Only *folded* columns are broken into lines, since an id that is broken cannot be copied. On a terminal that is too
+    narrow for that, a block of lines for each row.
+    """
     listed = [list(row) for row in rows]
     console = _console()
     if console is None:
         print("\n".join(_plain(headers, listed, right)))
+        return
+    if _narrowest(headers, listed, folded) > console.width:
+        print("\n\n".join(facts(list(zip(headers, row, strict=True))) for row in listed))
         return
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for header in headers:
-        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
+        justify: Any = "right" if header in right else "left"
+        table.add_column(header, justify=justify, overflow="fold", no_wrap=header not in folded)
     for row in listed:
         table.add_row(*map(Text, row))
     console.print(table)
@@ -30,6 +46,12 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     """Names and values, the values aligned."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in pairs)
+
+
+def _narrowest(headers: Sequence[str], rows: list[list[str]], folded: frozenset[str]) -> int:
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    least = (min(width, FOLDED) if name in folded else width for name, width in zip(headers, widths, strict=True))
+    return sum(least) + 2 * (len(widths) - 1)
 
 
 def _plain(headers: Sequence[str], rows: list[list[str]], right: frozenset[str]) -> list[str]:

@@ -12,9 +12,10 @@ import redis.asyncio as redis
 import redis.asyncio.sentinel as sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.pumping import Line, Pumping, answer
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import (
@@ -22,19 +23,20 @@ from shardq.drivers.wire import (
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
-    command_of,
+    armed,
     commands_of,
-    hint_of,
     judged,
     packed,
     settings,
 )
 from shardq.keys import slot
-from shardq.ops.steps import Ask, Batch, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
 T = TypeVar("T")
 Pool = redis.ConnectionPool
 REDIRECTIONS = 5
+GREETING_TIMEOUT = 10.0
+"""Seconds for a connection to be had: its turn in the pool, or to be made and greeted, by a loop that may be busy."""
 
 
 class AsyncDriver:
@@ -48,6 +50,8 @@ class AsyncDriver:
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
+        self._pumping = Pumping(self)
+        self._may_unblock = True
 
     async def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
@@ -65,7 +69,8 @@ class AsyncDriver:
                     resume, value = op.throw, failure
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """End what reads on behalf of others, and close every connection."""
+        await self._pumping.aclose()
         for pool in self._pools.values():
             await pool.disconnect()
         for each in self._sentinels:
@@ -77,12 +82,38 @@ class AsyncDriver:
                 return await self._call(step)
             case Batch():
                 return await self._batch(step.calls)
-            case Block():
-                return hint_of((await self._route(step.key, (command_of(step),), blocking=True))[0])
+            case Wait():
+                return await self._pumping.wait(step.waiter)
+            case Armed():
+                return await self._pumping.armed(step)
             case Ask():
                 return (await self._route(None, (step.words,)))[0]
             case Sleep():
                 return await asyncio.sleep(step.seconds)
+
+    async def arm(self, step: Armed) -> Line:
+        """As `Driver.arm`."""
+        address = None if self._topology is None else self._topology.owner(slot(step.key))
+        pool = self._pool(address, True)
+        try:
+            connection = await _connected(pool)
+        except Unanswered:
+            if self._topology is not None and address is not None:
+                self._topology.lost(slot(step.key), address)
+            raise
+        return Line(pool, connection, armed(step), step.milliseconds / 1000 + BLOCK_MARGIN)
+
+    async def unblock(self, key: str, client_id: int) -> None:
+        """As `Driver.unblock`."""
+        if not self._may_unblock:
+            return
+        address = None if self._topology is None else self._topology.owner(slot(key))
+        try:
+            await self._exchange(self._pool(address, False), (("CLIENT", "UNBLOCK", client_id),))
+        except Refused as refused:
+            self._may_unblock = refused.code not in ("NOPERM", "ERR")
+        except Unanswered:
+            return
 
     async def _call(self, call: Call) -> Any:
         try:
@@ -101,7 +132,7 @@ class AsyncDriver:
         for address, places in by_owner(self._topology, calls).items():
             sent = [commands_of(calls[at], by_source=False, timeout=self._timeout) for at in places]
             try:
-                replies = iter(await self._replies(self._pool(address, False), tuple(chain(*sent)), blocking=False))
+                replies = iter(await self._replies(self._pool(address, False), tuple(chain(*sent))))
                 for at, commands in zip(places, sent, strict=True):
                     outcomes[at] = judged(calls[at], [next(replies) for _ in commands])
             except (Refused, Unanswered) as failure:
@@ -122,15 +153,15 @@ class AsyncDriver:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    async def _route(self, key: str | None, commands: tuple[Command, ...], *, blocking: bool = False) -> list[Any]:
+    async def _route(self, key: str | None, commands: tuple[Command, ...]) -> list[Any]:
         """Send *commands* to the node that owns *key*, following redirections."""
         if self._topology is None:
-            return await self._exchange(self._pool(None, blocking), commands, blocking=blocking)
+            return await self._exchange(self._pool(None, False), commands)
         number = slot(key or "")
         address, asking = self._topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
-                return await self._exchange(self._pool(address, blocking), commands, blocking=blocking, asking=asking)
+                return await self._exchange(self._pool(address, False), commands, asking=asking)
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])
@@ -140,33 +171,25 @@ class AsyncDriver:
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
-    async def _exchange(
-        self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool, asking: bool = False
-    ) -> list[Any]:
+    async def _exchange(self, pool: Pool, commands: tuple[Command, ...], *, asking: bool = False) -> list[Any]:
         """As `_replies`; raises the first refusal."""
         if asking:
             commands = (("ASKING",), *commands)
-        replies = await self._replies(pool, commands, blocking=blocking)
+        replies = await self._replies(pool, commands)
         for reply in replies:
             if isinstance(reply, Refused):
                 raise reply
         return replies[1:] if asking else replies
 
-    async def _replies(self, pool: Pool, commands: tuple[Command, ...], *, blocking: bool) -> list[Any]:
+    async def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
         """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        limit = self._block + BLOCK_MARGIN if blocking else self._timeout
-        try:
-            connection = await pool.get_connection()
-        except LOST as error:
-            raise unconnected(error) from error
-        except ResponseError as error:
-            raise refusal(error) or error from error
+        connection = await _connected(pool)
         clean = cancelled = False
         try:
             # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self._timeout):
                 await connection.send_packed_command(packed(commands))
-                replies = [await _answer(connection) for _ in commands]
+                replies = [await answer(connection) for _ in commands]
             clean = True
         except LOST as error:
             raise unanswered(error) from error
@@ -178,7 +201,7 @@ class AsyncDriver:
                 await connection.disconnect(nowait=cancelled)
             await pool.release(connection)
         for reply in replies:
-            if isinstance(reply, Refused) and reply.code in ("READONLY", "UNBLOCKED", "MASTERDOWN"):
+            if isinstance(reply, Refused) and reply.code in DEMOTED:
                 await pool.disconnect(inuse_connections=False)
         return replies
 
@@ -216,12 +239,11 @@ class AsyncDriver:
         )
 
 
-async def _answer(connection: Any) -> Any:
-    """One reply; a refusal as a value, so that the answers after it are read too."""
+async def _connected(pool: Pool) -> Any:
     try:
-        return await connection.read_response()
-    except RedisError as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
-        return refused
+        async with asyncio.timeout(GREETING_TIMEOUT):  # a server that hangs takes connections, and never greets
+            return await pool.get_connection()
+    except LOST as error:
+        raise unconnected(error) from error
+    except ResponseError as error:
+        raise refusal(error) or error from error

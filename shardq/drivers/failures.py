@@ -11,6 +11,9 @@ from shardq.ops.steps import Refused, Unanswered
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
 """What redis-py raises when a connection does not work. Some are refusals in disguise; `failure` tells them apart."""
 
+DEMOTED = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
+"""Answers of a node that is no master any more: what leads to it is of no use."""
+
 # redis-py cuts the code off these answers.
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.NoScriptError, "NOSCRIPT"),
@@ -64,4 +67,5 @@ def unanswered(error: Exception) -> Refused | Unanswered:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    about = str(error).partition(" : <")[0]  # of a sentinel redis-py shows its whole self
+    return f"{type(error).__name__}: {about}"

@@ -13,22 +13,23 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from shardq.drivers.failures import LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
+from shardq.drivers.leading import Leading, Line, answer
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import (
+    BLOCK_MARGIN,
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
-    command_of,
+    armed,
     commands_of,
-    hint_of,
     judged,
     packed,
     settings,
 )
 from shardq.keys import slot
-from shardq.ops.steps import Ask, Batch, Block, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
 T = TypeVar("T")
 Pool = redis.ConnectionPool
@@ -46,6 +47,8 @@ class Driver:
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
+        self._leading = Leading(self)
+        self._may_unblock = True
 
     def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
@@ -58,33 +61,72 @@ class Driver:
                 except StopIteration as done:
                     return done.value  # type: ignore[no-any-return]
                 try:
-                    resume, value = op.send, self._perform(step)
+                    resume, value = op.send, self.perform(step)
                 except (Refused, Unanswered, Underreplicated) as failure:
                     resume, value = op.throw, failure
 
     def forked(self) -> None:
         """Start afresh in a forked child: the connections are the parent's."""
         self._pools = {}
+        self._leading = Leading(self)
 
     def close(self) -> None:
         """Close every connection."""
+        self._leading.closed = True
         for pool in self._pools.values():
             pool.disconnect()
         for sentinel in self._sentinels:
             sentinel.close()
 
-    def _perform(self, step: Step) -> Any:
+    def perform(self, step: Step) -> Any:
+        """Do what *step* says; its reply."""
         match step:
             case Call():
                 return self._call(step)
             case Batch():
                 return self._batch(step.calls)
-            case Block():
-                return hint_of(self._route(step.key, (command_of(step),), blocking=True)[0])
+            case Wait():
+                return self._leading.wait(step.waiter)
+            case Armed():
+                raise TypeError("a leading thread sends an armed look, and waits for it in pieces")
             case Ask():
                 return self._route(None, (step.words,))[0]
             case Sleep():
                 return time.sleep(step.seconds)
+
+    def arm(self, step: Armed) -> Line:
+        """Send an armed look to the node that owns its queue; the line on which the answers will come."""
+        address = None if self._topology is None else self._topology.owner(slot(step.key))
+        pool = self._pool(address, True)
+        try:
+            connection = _connected(pool)
+        except Unanswered:
+            self._lost(step.key, address)
+            raise
+        commands = armed(step)
+        line = Line(pool, connection, len(commands), step.milliseconds / 1000 + BLOCK_MARGIN)
+        try:
+            connection.send_packed_command(packed(commands))
+        except LOST as error:
+            line.drop()
+            raise unanswered(error) from error
+        return line
+
+    def unblock(self, key: str, client_id: int) -> None:
+        """End the wait of that connection. Where the ACL denies it, the wait ends by itself."""
+        if not self._may_unblock:
+            return
+        address = None if self._topology is None else self._topology.owner(slot(key))
+        try:
+            self._exchange(self._pool(address, False), (("CLIENT", "UNBLOCK", client_id),))
+        except Refused as refused:
+            self._may_unblock = refused.code not in ("NOPERM", "ERR")
+        except Unanswered:
+            return
+
+    def _lost(self, key: str, address: Address | None) -> None:
+        if self._topology is not None and address is not None:
+            self._topology.lost(slot(key), address)
 
     def _call(self, call: Call) -> Any:
         try:
@@ -124,15 +166,15 @@ class Driver:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def _route(self, key: str | None, commands: tuple[Command, ...], *, blocking: bool = False) -> list[Any]:
+    def _route(self, key: str | None, commands: tuple[Command, ...]) -> list[Any]:
         """Send *commands* to the node that owns *key*, following redirections."""
         if self._topology is None:
-            return self._exchange(self._pool(None, blocking), commands)
+            return self._exchange(self._pool(None, False), commands)
         number = slot(key or "")
         address, asking = self._topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
-                return self._exchange(self._pool(address, blocking), commands, asking=asking)
+                return self._exchange(self._pool(address, False), commands, asking=asking)
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])
@@ -154,16 +196,11 @@ class Driver:
 
     def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
         """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        try:
-            connection = pool.get_connection()
-        except LOST as error:
-            raise unconnected(error) from error
-        except redis.ResponseError as error:
-            raise refusal(error) or error from error
+        connection = _connected(pool)
         clean = False
         try:
             connection.send_packed_command(packed(commands))
-            replies = [_answer(connection) for _ in commands]
+            replies = [answer(connection) for _ in commands]
             clean = True
         except LOST as error:
             raise unanswered(error) from error
@@ -172,7 +209,7 @@ class Driver:
                 connection.disconnect()
             pool.release(connection)
         for reply in replies:
-            if isinstance(reply, Refused) and reply.code in ("READONLY", "UNBLOCKED", "MASTERDOWN"):
+            if isinstance(reply, Refused) and reply.code in DEMOTED:
                 pool.disconnect(inuse_connections=False)
         return replies
 
@@ -211,12 +248,10 @@ class Driver:
         )
 
 
-def _answer(connection: Any) -> Any:
-    """One reply; a refusal as a value, so that the answers after it are read too."""
+def _connected(pool: Pool) -> Any:
     try:
-        return connection.read_response()
-    except redis.RedisError as error:
-        refused = refusal(error)
-        if refused is None:
-            raise
-        return refused
+        return pool.get_connection()
+    except LOST as error:
+        raise unconnected(error) from error
+    except redis.ResponseError as error:
+        raise refusal(error) or error from error

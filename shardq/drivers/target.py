@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
-from redis.connection import parse_url
+from redis.connection import Connection, parse_url
 
 from shardq.errors import ConfigError
 
 Address: TypeAlias = tuple[str, int]
 Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
+
+
+_ESCAPES = "in a user or password write / as %2F, : as %3A, @ as %40, # as %23, ? as %3F"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,15 @@ class Target:
         """Take *url* apart; ConfigError, which never shows a password, if it is none of the known forms."""
         if not isinstance(url, str) or "://" not in url:
             raise ConfigError(f"the URL must start with {SCHEMES}")
-        scheme = url.partition("://")[0]
+        try:
+            return cls._parsed(url, url.partition("://")[0])
+        except ConfigError:
+            raise
+        except ValueError:  # urllib's, for an address that is half in brackets
+            raise ConfigError(f"the URL is wrong: write an IPv6 address as [::1]; {_ESCAPES}") from None
+
+    @classmethod
+    def _parsed(cls, url: str, scheme: str) -> Target:
         if scheme in ("redis", "rediss", "unix"):
             return cls("single", _settings(url), tls=scheme == "rediss")
         base, _, kind = scheme.partition("+")
@@ -39,20 +50,48 @@ class Target:
         if base in ("redis", "rediss") and kind == "sentinel":
             return _sentinel(base, url)
         if scheme == "shardq" and urlsplit(url).netloc == "embedded":
-            options = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
-            if unknown := set(options) - {"directory"}:
-                raise ConfigError(f"shardq://embedded takes ?directory=PATH, not {min(unknown)!r}")
-            return cls("embedded", dict(options))
+            return _embedded(url)
         raise ConfigError(f"unknown scheme {scheme!r}: use {SCHEMES}")
+
+    def __str__(self) -> str:
+        """Where it is, without user, password and options."""
+        if self.kind == "embedded":
+            return "embedded"
+        one = (self.settings.get("host", "localhost"), self.settings.get("port", 6379))
+        hosts = ",".join(f"{host}:{port}" for host, port in self.addresses or (one,))
+        return str(self.settings.get("path", f"{hosts}/{self.service}" if self.service else hosts))
+
+
+def _embedded(url: str) -> Target:
+    parts = urlsplit(url)
+    options = parse_qs(parts.query, keep_blank_values=True)
+    if parts.path.strip("/") or set(options) - {"directory"} or "" in options.get("directory", ()):
+        raise ConfigError("an embedded server takes a directory or nothing: shardq://embedded?directory=PATH")
+    return Target("embedded", {name: values[0] for name, values in options.items()})
 
 
 def _settings(url: str) -> dict[str, Any]:
+    """What redis-py is to be told; tried out on a connection that is never made, so that a slip is found at once."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        _check_database(parts.path.strip("/"))
     try:
         settings: dict[str, Any] = dict(parse_url(url))
-    except ValueError as error:
-        raise ConfigError(f"the Redis URL is wrong: {error}") from None
-    settings.pop("connection_class", None)
+    except ValueError as error:  # its text is safe to show when it names an option; else it may hold half a password
+        about = str(error) if "in connection URL" in str(error) else "the port must be a number up to 65535"
+        raise ConfigError(f"the Redis URL is wrong: {about}; {_ESCAPES}") from None
+    kind = settings.pop("connection_class", Connection)
+    try:
+        kind(**settings)
+    except Exception as error:
+        names = ", ".join(sorted({name for name, _ in parse_qsl(parts.query)}))
+        raise ConfigError(f"redis-py's {kind.__name__} does not take one of these options: {names}") from error
     return settings
+
+
+def _check_database(text: str) -> None:
+    if text and not (text.isascii() and text.isdigit()):
+        raise ConfigError(f"the path of a Redis URL is the number of the database, such as /0; {_ESCAPES}")
 
 
 def _hosts(netloc: str, default_port: int) -> tuple[Address, ...]:
@@ -84,7 +123,10 @@ def _sentinel(base: str, url: str) -> Target:
     if not service:
         raise ConfigError("a sentinel URL ends with the service's name: redis+sentinel://host1,host2/mymaster/0")
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    settings: dict[str, Any] = {"db": int(db)} if db.isdigit() else {}
+    _check_database(db)
+    query = f"?{parts.query}" if parts.query else ""
+    settings = _settings(f"{base}://sentinel/{db}{query}")
+    del settings["host"]
     if user:
         settings["username"] = unquote(user)
     if password:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from hiredis import pack_command
 
 from shardq.drivers.target import Target
-from shardq.ops.steps import Block, Call, Refused, Underreplicated
+from shardq.ops.steps import Armed, Call, Refused, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
@@ -41,23 +41,21 @@ def judged(call: Call, replies: list[Any]) -> Any:
     return replies[0]
 
 
-def command_of(block: Block) -> Command:
-    """Wait for one notification, as one of the group: each wakes exactly one waiter."""
-    group = ("GROUP", GROUP, "reader")
-    return ("XREADGROUP", *group, "COUNT", 1, "BLOCK", block.milliseconds, "NOACK", "STREAMS", block.key, ">")
+def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
+    """Wait for up to *count* notifications, as one of the group: each wakes exactly one waiter. None: do not wait."""
+    block: Command = () if milliseconds is None else ("BLOCK", milliseconds)
+    return ("XREADGROUP", "GROUP", GROUP, "reader", "COUNT", count, *block, "NOACK", "STREAMS", key, ">")
+
+
+def armed(step: Armed) -> tuple[Command, ...]:
+    """Who am I, what time is it, then wait, then look. The server keeps the look until the wait ends."""
+    wait = waiting_for(step.key, step.count, step.milliseconds)
+    return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
 
 
 def packed(commands: tuple[Command, ...]) -> list[bytes]:
     """The bytes to send; what redis-py's own packing adds costs as much again for each argument."""
     return [b"".join(pack_command(command) for command in commands)]  # type: ignore[arg-type, unused-ignore] # stubs lie
-
-
-def hint_of(reply: Any) -> bytes | None:
-    """The stream that a notification names, None when the wait timed out."""
-    if not reply:
-        return None
-    entries = reply[0][1] if isinstance(reply, list) else next(iter(reply.values()))
-    return bytes(entries[0][1][1])
 
 
 def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:

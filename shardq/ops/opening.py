@@ -11,9 +11,9 @@ from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judg
 from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
 from shardq.keys import slot
 from shardq.model import QueueConfig
-from shardq.ops.persist import persist
+from shardq.ops.persist import UNKNOWN_USER, persist
 from shardq.ops.state import QueueState, ServerTime
-from shardq.ops.steps import Ask, Call, Op
+from shardq.ops.steps import Ask, Call, Op, Refused
 from shardq.replies import pairs
 from shardq.scripts import load
 
@@ -32,20 +32,20 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
     call = Call(load("open"), keys, (wanted, *state.requested.settings()))
-    asked = state.clock.monotonic()
+    asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
     reply = yield from persist(lambda _: call, until, state.clock)
     state.seen = state.seen or ServerTime(int(reply[1]), asked)
     if reply[0] == b"NOQUEUE":
         return False
-    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED")
+    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED", known=known)
     return True
 
 
-def remember(state: QueueState, meta: dict[str, str], *, created: bool) -> None:
+def remember(state: QueueState, meta: dict[str, str], *, created: bool, known: bool) -> None:
     """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there."""
-    known = state.streams > 0
     state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
     state.config = QueueConfig.from_settings(meta, state.wanted)
+    state.legacy = state.config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
     state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
     state.epoch = meta["epoch"]
     if created and known:
@@ -131,7 +131,9 @@ def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
         return (yield from persist(lambda _: Ask(words), until, clock))
     except (BackendTimeout, OutcomeUnknown):
         raise
-    except BackendError:
+    except BackendError as error:
+        if isinstance(error.__cause__, Refused) and error.__cause__.code in UNKNOWN_USER:
+            raise  # no other call will work
         return None  # managed services forbid it; the facts stay unknown
 
 

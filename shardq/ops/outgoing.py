@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shardq.codec import Codecs, encode_headers
-from shardq.errors import ConfigError
+from shardq.errors import CodecError, ConfigError
 from shardq.model import Message, seconds
 from shardq.ops.state import QueueState
 from shardq.sharding import shard
 
 CHUNK_MESSAGES = 250
+CHUNK_CHOICES = 8000
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
@@ -60,6 +61,19 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     return Outgoing(message.shard_key, tag, body, packed, due, ends, checked_dedup_key(message.dedup_key))
 
 
+def compose_all(
+    state: QueueState, codecs: Codecs, messages: Sequence[Message], context: Mapping[str, str] | None = None
+) -> list[Outgoing]:
+    """Check and encode a batch, as `compose`; the error says which message is wrong, from 0."""
+    composed: list[Outgoing] = []
+    try:
+        for message in messages:
+            composed.append(compose(state, codecs, message, context))  # noqa: PERF401 (counts how far it came)
+    except (CodecError, ConfigError) as error:
+        raise type(error)(f"message {len(composed)} of the batch: {error}") from error
+    return composed
+
+
 def _ms(name: str, value: float, low: float) -> int:
     return round(seconds(name, value, low, MAX_DELAY) * 1000)
 
@@ -75,13 +89,14 @@ def checked_dedup_key(key: str | None) -> str:
     return key
 
 
-def chunks(messages: Sequence[Outgoing]) -> list[list[Outgoing]]:
-    """Split so that no script runs long and no call grows large."""
+def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
+    """Split so that no script runs long and no call grows large; each message has so many *choices* of a stream."""
+    most = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
         weight = len(message.body) + len(message.headers) + 64
-        if not parts or len(parts[-1]) >= CHUNK_MESSAGES or size + weight > CHUNK_BYTES:
+        if not parts or len(parts[-1]) >= most or size + weight > CHUNK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(message)

@@ -32,7 +32,8 @@ TRANSIENT = frozenset(
 _PAUSE = Exponential(base=0.02, factor=2, cap=1.0)
 _RANDOM = Random()  # spreads retries, protects nothing
 
-_DENIED = frozenset({"NOPERM", "NOAUTH", "WRONGPASS", "ACL"})  # the last from within a script
+_DENIED = frozenset({"NOPERM", "ACL"})  # the last from within a script
+UNKNOWN_USER = frozenset({"NOAUTH", "WRONGPASS"})
 
 Maker = Callable[[bool], Step]
 """Makes the call; the argument says whether an earlier try may have happened."""
@@ -75,6 +76,11 @@ def refuse(refused: Refused) -> NoReturn:
         raise BackendError(
             "a key of this queue holds another type: something else wrote to it; nothing was changed. "
             "Delete or rename that key (see `TYPE` of the queue's keys)"
+        ) from refused
+    if refused.code in UNKNOWN_USER:
+        raise BackendError(
+            "Redis does not know this user: put a user and password that it knows into the URL, as in "
+            f"redis://user:password@host:6379 ({refused})"
         ) from refused
     if refused.code in _DENIED or refused.text.startswith("The user executing the script can't"):
         raise BackendError(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
 from shardq.lease import place_of
@@ -15,6 +18,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.scripts import load
 
+T = TypeVar("T")
 CHUNK = 500
 MAX_ERROR = 500
 
@@ -41,45 +45,83 @@ LOST = frozenset({Settled.LOST, Settled.CANCELLED})
 
 def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
     """Forget these messages."""
+    until = state.until(timeout)
+    yield from opened(state, until)
+    leases = {delivery.token: _lease(delivery) for delivery in deliveries}
+    found: dict[str, Settled] = {}
+    for part in _parts(sorted(leases.values(), key=_PLACE)):
+        reply = yield from persist(lambda repeated, part=part: _ack(state, part, repeated), until, state.clock)  # type: ignore[misc]
+        found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
+    if len(leases) == len(deliveries):
+        return [found[delivery.token] for delivery in deliveries]
+    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]  # twice in one call: lost to the first
 
-    def call(part: Sequence[Received], repeated: bool) -> Call:
-        numbers, keys = _bodies(state, part)
-        args: list[Argument] = [int(repeated), numbers]
-        for delivery in part:
-            args += (delivery.token, delivery.origin)
-        fixed = (state.keys.meta, state.keys.leases, state.keys.attempts, state.keys.cancelled, state.keys.moved)
-        return Call(load("ack"), (*fixed, state.keys.later, *keys), tuple(args))
 
-    return (yield from _settled(state, deliveries, call, timeout))
+_Lease: TypeAlias = tuple[str, str, Received]
+_PLACE = itemgetter(0)
+
+
+def _lease(delivery: Received) -> _Lease:
+    place, entry, _ = delivery.token.split(":", 2)
+    return place, entry, delivery
+
+
+def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
+    """One call; *part* is sorted by place."""
+    places = Counter(map(_PLACE, part))
+    known = [f"{place}:{entry}" for place, entry, delivery in part if delivery.count > 1 or place in "dl"]
+    sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
+    args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
+    args += [delivery.token for _, _, delivery in part]
+    args += [entry for _, entry, _ in part]
+    args += known
+    args += [delivery.origin for _, _, delivery in part if delivery.origin]
+    keys = state.keys
+    fixed = (keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later)
+    places.pop("d", None)
+    return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
 
 
 def nack(
     state: QueueState,
     deliveries: Sequence[Received],
-    delay: float = 0.0,
-    error: str = "",
+    delay: float | Sequence[float] = 0.0,
+    error: str | Sequence[str] = "",
     timeout: float | None = None,
 ) -> Op[list[Settled]]:
-    """Give these messages back, to be delivered again after *delay* seconds."""
+    """Give these messages back, to be delivered again after *delay* seconds; one delay (error) for all or for each."""
     bound = state.config.max_deliveries
-    return (yield from _settled(state, deliveries, _giving_back(state, bound, delay, error), timeout))
+    terms = _terms(deliveries, delay, error)
+    return (yield from _settled(state, deliveries, _giving_back(state, bound, terms), timeout))
 
 
 def reject(
-    state: QueueState, deliveries: Sequence[Received], reason: str, timeout: float | None = None
+    state: QueueState, deliveries: Sequence[Received], reason: str | Sequence[str], timeout: float | None = None
 ) -> Op[list[Settled]]:
-    """Move these messages to the dead letters."""
-    return (yield from _settled(state, deliveries, _giving_back(state, 0, 0.0, reason), timeout))
+    """Move these messages to the dead letters; one reason for all or for each."""
+    terms = _terms(deliveries, 0.0, reason)
+    return (yield from _settled(state, deliveries, _giving_back(state, 0, terms), timeout))
 
 
-def _giving_back(
-    state: QueueState, max_deliveries: int, delay: float, text: str
-) -> Callable[[Sequence[Received], bool], Call]:
+Terms: TypeAlias = Mapping[str, tuple[int, str]]
+"""By lease token: the delay in ms, and the error or reason."""
+
+
+def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
+    delays = repeat(delay) if isinstance(delay, (int, float)) else delay
+    texts = repeat(text) if isinstance(text, str) else text
+    return {
+        delivery.token: (round(seconds * 1000), _one_line(each))
+        for delivery, seconds, each in zip(deliveries, delays, texts, strict=False)
+    }
+
+
+def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
-            args += (delivery.token, round(delay * 1000), _one_line(text))
+            args += (delivery.token, *terms[delivery.token])
         keys = state.keys
         declared = (
             keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
@@ -117,7 +159,7 @@ def _settled(
     return results
 
 
-def _parts(deliveries: Sequence[Received]) -> Iterator[Sequence[Received]]:
+def _parts(deliveries: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(deliveries), CHUNK):
         yield deliveries[start : start + CHUNK]
 
@@ -144,12 +186,12 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     until = state.until(timeout)
     yield from opened(state, until)
     keys = state.keys
-    body = state.declared([place]) if place.isdigit() or (place == "l" and state.config.legacy_stream) else ()
+    body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved, keys.leases,
+        keys.moved,
     )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *(body or (keys.later,))), (message_id, place, entry))
+    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
     maybe_done = False
 
     def make(repeated: bool) -> Call:

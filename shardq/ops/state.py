@@ -14,6 +14,7 @@ from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig, seconds
+from shardq.ops.waiting import Waiting
 from shardq.sharding import shard
 
 LEGACY_TURN = "4096"
@@ -54,16 +55,22 @@ class QueueState:
     epoch: str = ""
     streams: int = 0
     wanted: int = 0
+    legacy: str = ""
     hints: tuple[str, ...] = ()
     width: int = NARROW
     seen: ServerTime | None = None
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    waiting: Waiting = field(default_factory=Waiting)
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        """Until a legacy stream is known, its key is one that nobody writes to."""
+        self.legacy = f"{self.keys.prefix}legacy"
 
     def until(self, timeout: float | None = None) -> float:
         """The local time at which a call that starts now gives up; ConfigError for a bad *timeout*."""
@@ -89,9 +96,10 @@ class QueueState:
         self._idle.append(lane)
 
     def forked(self) -> None:
-        """Become another producer: a child process must not share lanes with its parent."""
+        """Become another producer: a child process must share neither lanes nor waiters with its parent."""
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
+        self.waiting = Waiting()
 
     def expected_ms(self, now: float) -> str:
         """The latest that the server's clock should show now: beyond, it jumped. '' when it was never seen.
@@ -120,5 +128,5 @@ class QueueState:
 
     def _name(self, number: str) -> str:
         if number == "l":
-            return self.config.legacy_stream or ""
+            return self.legacy
         return self._names.setdefault(number, self.keys.stream(int(number)))

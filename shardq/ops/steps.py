@@ -6,6 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from shardq.ops.waiting import Waiter, Waiting
 from shardq.scripts import Script
 
 T = TypeVar("T")
@@ -30,11 +31,26 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Wait for a notification: the hint that it carries (bytes), or None after `milliseconds`."""
+class Armed:
+    """Wait for up to `count` notifications, and run `call` the moment that ends, after `milliseconds` at the latest.
+
+    The answers, of which each can be a `Refused`: the connection's number, the server's time before the wait (seconds,
+    microseconds), what it ended with, the reply to `call`. At local time `due` there is a reason to end the wait.
+    """
 
     key: str
+    count: int
     milliseconds: int
+    call: Call
+    due: float
+    waiting: Waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let `waiter` wait, together with others, until it is done."""
+
+    waiter: Waiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,7 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Batch | Block | Ask | Sleep
+Step: TypeAlias = Call | Batch | Armed | Wait | Ask | Sleep
 Op: TypeAlias = Generator[Step, Any, T]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 
 from shardq.errors import (
     BackendError,
@@ -13,7 +15,6 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
-from shardq.keys import MAX_STREAMS
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
 from shardq.ops.persist import persist
@@ -21,9 +22,11 @@ from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.replies import stored_ids
 from shardq.scripts import load
+from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
-IN_ORDER = b"".join(number.to_bytes(2) for number in range(1, MAX_STREAMS + 1))
+BYTE_HANDS = 255
+"""Up to so many declared streams, a position is one byte."""
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
@@ -43,9 +46,9 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages):
+    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
         if results and _hopeless(results[-1]):
-            results += [BackendTimeout("not sent, since a call before it failed")] * len(chunk)
+            results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
     yield from upkeep(state, state.clock.monotonic())
@@ -57,6 +60,13 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
 def _hopeless(last: Result) -> bool:
     """Whether Redis cannot be reached, so that more calls would only take more time."""
     return isinstance(last, BackendError) and not isinstance(last, DurabilityUnknown)
+
+
+def _unsent(last: Result) -> ShardqError:
+    """Why a chunk was not even sent: for the reason why the one before it was not written, if that is known."""
+    if isinstance(last, BackendError) and not isinstance(last, OutcomeUnknown):
+        return last
+    return BackendTimeout("not sent, since it is not known how the call before it ended: this was not written")
 
 
 def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:
@@ -94,20 +104,24 @@ def _full(state: QueueState, bound: str) -> str:
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
     numbers, hands = _hands(state, chunk)
     keys, config = state.keys, state.config
+    plain = not any(message.headers or message.options for message in chunk)
     args: list[Argument] = [
         state.epoch,
         lane.name,
         lane.sequence,
         round(config.dedup_window * 1000),
         config.max_dedup,
-        sum(1 for message in chunk if message.dedup_key),
+        0 if plain else sum(1 for message in chunk if message.dedup_key),
         config.max_len,
         len(chunk),
         len(numbers),
+        4 if plain else 6,
         *numbers,
     ]
     for message, hand in zip(chunk, hands, strict=True):
-        args += (hand, message.shard_key, message.tag, message.headers, message.body, message.options)
+        args += (hand, message.shard_key, message.tag, message.body)
+        if not plain:
+            args += (message.headers, message.options)
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
         keys.dedup_index, *map(keys.stream, numbers),
@@ -115,19 +129,17 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
     return Call(load("write"), declared, tuple(args), replicas=state.durability.replicas)
 
 
-def _hands(state: QueueState, chunk: list[Outgoing]) -> tuple[list[int], list[bytes]]:
-    """The streams that the chunk may use, and each message's positions among them, two bytes each."""
-    if len(chunk) == 1:
-        streams = state.shard(chunk[0].shard_key)
-        return list(streams), [IN_ORDER[: 2 * len(streams)]]
-    position = _Positions()
-    hands = [b"".join(map(position.__getitem__, state.shard(message.shard_key))) for message in chunk]
-    return list(position), hands
+def _hands(state: QueueState, chunk: list[Outgoing]) -> tuple[Sequence[int], list[bytes]]:
+    """The streams that the chunk may use, and each message's positions among them, from 1."""
+    shards = [state.shard(message.shard_key) for message in chunk]
+    if state.wanted <= BYTE_HANDS and state.wanted <= len(shards) * len(shards[0]):
+        return range(state.wanted), list(map(_hand, shards))  # nearly all of them, so all: nothing to look up
+    position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards)), 1)}
+    size = 1 if len(position) <= BYTE_HANDS else 2
+    hands = {key: b"".join([position[stream].to_bytes(size) for stream in key]) for key in set(shards)}
+    return list(position), [hands[key] for key in shards]
 
 
-class _Positions(dict[int, bytes]):
-    """Streams, numbered from 1 in the order in which they were asked for."""
-
-    def __missing__(self, stream: int) -> bytes:
-        self[stream] = (len(self) + 1).to_bytes(2)
-        return self[stream]
+@lru_cache(maxsize=CACHED_SHARDS)
+def _hand(streams: tuple[int, ...]) -> bytes:
+    return bytes([stream + 1 for stream in streams])

@@ -13,9 +13,10 @@ from shardq.client import Client
 from shardq.clock import Clock, SystemClock
 from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
-from shardq.drivers.wire import command_of, hint_of
+from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.steps import Ask, Batch, Block, Call, Refused, Sleep, Step, Underreplicated
+from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Sleep, Step, Underreplicated, Wait
+from shardq.ops.waiting import Waiter
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
@@ -60,14 +61,17 @@ class FakeDriver(Driver):
         super().__init__(Target("single", {}), max_connections=1, block=0)
         self._connection, self._clock, self._wait, self._poll = connection, clock, wait, poll
 
-    def _perform(self, step: Step) -> Any:
+    def perform(self, step: Step) -> Any:
+        """As `Driver.perform`."""
         match step:
             case Call():
                 return self._evaluated(step)
             case Batch():
                 return [self._outcome(call) for call in step.calls]
-            case Block():
-                return self._waited(step)
+            case Wait():
+                return self._waited(step.waiter)
+            case Armed():
+                raise TypeError("fakeredis never blocks")
             case Ask():
                 return _INFO if step.words == ("INFO",) else []
             case Sleep():
@@ -90,16 +94,12 @@ class FakeDriver(Driver):
         seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
         return source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
 
-    def _waited(self, block: Block) -> bytes | None:
-        """Look, and look again until the time is over; each wait is short, and ends with it."""
-        until = self._clock.monotonic() + block.milliseconds / 1000
-        command = command_of(block)
-        at = command.index("BLOCK")
-        while True:
-            hint = hint_of(self._sent(*command[:at], *command[at + 2 :]))
-            left = until - self._clock.monotonic()
-            if hint is not None or left <= 0:
-                return hint
+    def _waited(self, waiter: Waiter) -> None:
+        """Look for a notification, and look again until there is a reason to read; each wait is short."""
+        clock, state = self._clock, waiter.state
+        until = min(waiter.deadline, waiter.again, clock.monotonic() + state.wait_slice)
+        command = waiting_for(state.keys.notifications, 1, None)
+        while not self._sent(*command) and (left := until - clock.monotonic()) > 0:
             self._wait(min(self._poll, left))
 
     def _sent(self, *words: Any) -> Any:

@@ -127,7 +127,7 @@ class Purgatory:
         could want.
         """
         done = 0
-        for operation in self._watched_under(key):
+        for operation in self.watched_under(key):
             if done == limit:
                 break
             try:
@@ -138,7 +138,12 @@ class Purgatory:
 
     def cancel_for_key(self, key: Hashable) -> list[Operation]:
         """Take out every operation watched under `key`, uncompleted; those operations."""
-        return [operation for operation in self._watched_under(key) if self._take_out(operation)]
+        return [operation for operation in self.watched_under(key) if self._take_out(operation)]
+
+    def watched_under(self, key: Hashable) -> tuple[Operation, ...]:
+        """The operations that wait under `key`, the longest waiting first."""
+        with self._lock:
+            return tuple(self._watchers.get(key, ()))
 
     def __len__(self) -> int:
         """How many operations wait."""
@@ -152,10 +157,6 @@ class Purgatory:
         """How many places in watch lists are taken: one per waiting operation and key."""
         with self._lock:
             return sum(map(len, self._watchers.values()))
-
-    def _watched_under(self, key: Hashable) -> tuple[Operation, ...]:
-        with self._lock:
-            return tuple(self._watchers.get(key, ()))
 
     def _try(self, operation: Operation) -> bool:
         """Complete `operation` if it is ready; whether this call did it."""

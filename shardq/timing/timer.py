@@ -90,7 +90,7 @@ class Timer:
         entry = _new(Callback)
         entry.callback = callback
         entry.args = args
-        try:  # `insert` written out for the usual case: its calls would be a fifth of the whole
+        try:  # `insert` and `_due` written out for the usual case: their calls would be a fifth of the whole
             now = self._monotonic() - self._zero
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
@@ -108,7 +108,8 @@ class Timer:
         if entry.home is not None:
             entry.leave()
         try:
-            due = self._due(self._monotonic() - self._zero, delay)
+            now = self._monotonic() - self._zero
+            due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
             raise _refusal(delay) from None
         if self._wheel.insert(entry, due):

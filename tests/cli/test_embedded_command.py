@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         second = Command("")("embedded", "--port", port)
         process.terminate()
     assert (second.code, second.out) == (1, "")
-    assert re.fullmatch(r"shardq: .*did not start.*\n", second.err)
+    assert re.fullmatch(r"shardq: port \d+ is in use .*\n", second.err)
 
 
 def test_a_killed_command_takes_its_server_along() -> None:

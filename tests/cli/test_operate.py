@@ -85,20 +85,21 @@ def test_settings_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     changed = cli("configure", "jobs", "visibility_timeout=1.5", "max_deliveries=7", "ttl=3600", "--yes")
     assert (changed.code, facts(changed.out)["visibility_timeout"]) == (0, "1.5")
     assert cli("configure", "jobs", "ttl=none", "--yes", "--json").objects[0]["ttl"] is None
-    assert queue.configure().max_deliveries == 7
+    assert queue.settings().max_deliveries == 7
 
 
 @pytest.mark.parametrize("change", ["streams=3", "nonsense=1", "max_len=x", "ttl=x", "max_deliveries=1", "ttl"])
 def test_a_bad_setting_changes_nothing(cli: Command, queue: Queue, change: str) -> None:
-    before = queue.configure()
+    before = queue.settings()
     told = cli("configure", "jobs", change, "--yes")
     assert told.code == 2
     assert "Traceback" not in told.err
-    assert queue.configure() == before
+    assert queue.settings() == before
 
 
 def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue) -> None:
-    assert cli("dead", "jobs").code == 3
+    none = cli("dead", "jobs")
+    assert (none.code, none.err) == (3, "shardq: queue 'jobs' has no dead letters\n")
     bury(queue, 3)
     told = cli("dead", "jobs", "--payload", "--count", "2")
     assert told.out.count("bad\\x1b[31m input") == 2
@@ -113,6 +114,15 @@ def test_a_terminal_gets_a_table_of_the_same(cli: Command, queue: Queue) -> None
     shown = cli.terminal("dead", "jobs")
     assert shown.code == 0
     assert "bad\\x1b[31m input" in re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
+
+
+@pytest.mark.parametrize("columns", ["40", "90", "200"])
+def test_an_id_is_never_broken_however_narrow_the_terminal(cli: Command, queue: Queue, columns: str) -> None:
+    bury(queue, 2)
+    cli.environment = {"COLUMNS": columns, "NO_COLOR": "1", "TERM": "xterm"}
+    shown = cli.terminal("dead", "jobs", "--payload")
+    assert [letter.message_id for letter in queue.dead() if letter.message_id not in shown.out] == []
+    assert shown.out.count("message id") == (2 if columns == "40" else 1)
 
 
 def test_a_terminal_without_rich_gets_plain_text(cli: Command, queue: Queue, tmp_path: Path) -> None:
@@ -134,7 +144,8 @@ def test_redrive_moves_what_was_meant(cli: Command, queue: Queue) -> None:
     assert cli("redrive", "jobs", "--shard-key", "other", "--yes").out == "2 dead letters moved\n"
     assert cli("redrive", "jobs", "--count", "4", "--yes").out == "4 dead letters moved\n"
     assert (queue.stats().dead, queue.stats().backlog) == (1, 6)
-    assert cli("redrive", "jobs", "--shard-key", "nobody", "--yes").code == 3
+    nobody = cli("redrive", "jobs", "--shard-key", "nobody", "--yes")
+    assert (nobody.code, nobody.err) == (3, "shardq: queue 'jobs' has no dead letters of shard key 'nobody'\n")
 
 
 def test_redrive_goes_through_all_pages(cli: Command, queue: Queue) -> None:

@@ -16,6 +16,7 @@ import shardq
 from shardq import Queue
 from shardq.cli.commands import ALL
 from shardq.cli.program import main, parser
+from shardq.embedded import EmbeddedServer
 from tests.cli.conftest import Command
 from tests.servers import Server, ServerKind, free_ports
 
@@ -64,7 +65,6 @@ def test_version_and_the_installed_script() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        (),
         ("nonsense",),
         ("len",),
         ("write", "jobs", "hello"),  # no shard key
@@ -78,6 +78,9 @@ def test_version_and_the_installed_script() -> None:
         ("len", "jobs", "--url", "nonsense"),
         ("len", "jobs", "--url", "redis://u:secret@host:port"),
         ("len", "jobs", "--timeout", "x"),
+        ("len", "jobs", "--url", "redis://u:secret@host?colour=red"),
+        ("resize", "jobs", "many"),
+        ("write", "jobs", "x", "-k", "t", "--delay", "soon"),
         ("doctor", "--durability", "much"),
     ],
     ids=repr,
@@ -89,6 +92,21 @@ def test_a_wrong_command_line_is_code_2_and_says_why(cli: Command, words: tuple[
     assert re.search(r"^shardq.*: ", told.err, re.MULTILINE)
     assert "Traceback" not in told.err
     assert "secret" not in told.err
+
+
+def test_without_a_command_it_prints_its_help_as_an_error(cli: Command) -> None:
+    told = cli()
+    assert (told.code, told.out) == (2, "")
+    assert told.err == cli("--help").out
+
+
+@pytest.mark.parametrize("credentials", ["", ":wrong@", "nobody:wrong@"])
+def test_a_wrong_password_is_one_line_and_not_a_matter_of_rights(credentials: str) -> None:
+    with EmbeddedServer(port=0, options={"requirepass": "right"}) as server:
+        told = Command(f"redis://{credentials}127.0.0.1:{server.port}")("len", "jobs")
+    assert told.code == 1
+    assert re.fullmatch(r"shardq: Redis does not know this user: .*\n", told.err)
+    assert "wrong@" not in told.err
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_ack_takes_out_no_more_than_it_prints(cli: Command, queue: Queue) -> Non
 
 def test_an_empty_queue_and_a_missing_one_are_told_apart_from_failures(cli: Command, queue: Queue) -> None:
     empty, missing = cli("read", "jobs"), cli("read", "none")
-    assert (empty.code, empty.out, empty.err) == (3, "", "")
+    assert (empty.code, empty.out, empty.err) == (3, "", "shardq: queue 'jobs' has nothing to deliver now\n")
     assert missing.code == 3
     assert "there is no queue 'none'" in missing.err
     assert cli("stats", "none").code == 3  # and the read did not create it

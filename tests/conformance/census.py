@@ -24,6 +24,8 @@ class Census:
     doubled: list[str] = field(default_factory=list)  # leased twice
     lens: dict[int, int] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
+    attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
+    moved: set[str] = field(default_factory=set)  # handles of redriven messages
     per_turn: dict[int, int] = field(default_factory=dict)
     now: int = 0
     dead: int = 0
@@ -51,7 +53,7 @@ class Census:
 
     def problems(self) -> list[str]:
         """What contradicts itself; nothing in a sound queue."""
-        return [*self._misplaced(), *self._miscounted()]
+        return [*self._misplaced(), *self._miscounted(), *self._left_behind()]
 
     def _misplaced(self) -> Iterator[str]:
         yield from (f"leased twice: {handle}" for handle in self.doubled)
@@ -74,6 +76,10 @@ class Census:
         if self.counted != len(self.messages):
             yield f"the counters give {self.counted} messages, there are {len(self.messages)}"
 
+    def _left_behind(self) -> Iterator[str]:
+        yield from (f"remembered, but gone: {handle}" for handle in self.attempts - self.messages)
+        yield from (f"moved, but gone: {handle}" for handle in self.moved - self.messages)
+
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     """Count; nobody else may use the queue meanwhile."""
@@ -88,6 +94,8 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     )
     seen.returned = {handle: int(turn) for handle, turn in _members(raw, keys.returned).items()}
     seen.delayed = _members(raw, keys.delayed)
+    seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
+    seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
     seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
     for token, ends in _members(raw, keys.leases).items():
         handle = ":".join(token.split(":")[:2])

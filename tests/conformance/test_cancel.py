@@ -119,6 +119,26 @@ def test_a_redriven_message_is_cancelled_by_its_own_id(queue: Queue, world: Worl
     assert world.raw.hlen(queue.state.keys.moved) == 1
 
 
+@pytest.mark.parametrize("end", ["ack", "nack", "reject", "lease"])
+def test_a_redriven_message_in_flight_is_cancelled_by_its_own_id_and_again(
+    queue: Queue, world: World, end: str
+) -> None:
+    message_id = queue.write(1, shard_key="t")
+    queue.read().reject("no")
+    queue.redrive(queue.dead())
+    delivery = queue.read(visibility_timeout=60)
+    assert (queue.cancel(message_id), queue.cancel(message_id)) == ("in flight", "in flight")
+    if end == "lease":
+        world.elapse(queue, 60)
+        assert queue.read_many(9) == []
+    else:
+        with pytest.raises(MessageCancelled):
+            getattr(delivery, end)(*(["no"] if end == "reject" else []))
+    with pytest.raises(MessageNotFound):
+        queue.cancel(message_id)
+    assert (queue.len(), world.census(queue).problems()) == (0, [])
+
+
 def test_any_client_may_cancel(open_queue: OpenQueue, world: World) -> None:
     message_id = open_queue(streams=4).write(1, shard_key="t")
     other = open_queue(by=world.client())

@@ -53,6 +53,7 @@ def test_configuring_changes_the_queue_for_every_client(open_queue: OpenQueue, w
     with pytest.raises(QueueFull):
         other.write(3, shard_key="t")
     assert other.read().remaining < 7.5
+    assert other.settings() == config
 
 
 def test_configuring_one_setting_keeps_what_another_client_configured(open_queue: OpenQueue, world: World) -> None:
@@ -80,7 +81,7 @@ def test_a_bad_change_is_refused_whole(queue: Queue, settings: dict[str, float])
     queue.write(1, shard_key="t")
     with pytest.raises(ConfigError):
         queue.configure(**settings)
-    assert queue.configure() == QueueConfig(streams=4, streams_per_shard=4)
+    assert queue.settings() == QueueConfig(streams=4, streams_per_shard=4)
 
 
 def test_what_does_not_exist_cannot_be_configured(queue: Queue, world: World) -> None:
@@ -161,8 +162,8 @@ def test_an_idle_queue_with_a_ttl_goes_whole_and_comes_back_new(open_queue: Open
 def test_configuring_nothing_only_looks_the_settings_up(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, max_len=7)
     with pytest.raises(QueueMissing):
-        queue.configure()
+        queue.settings()
     queue.read_many(1)
     epoch = world.raw.hget(queue.state.keys.meta, "epoch")
-    assert queue.configure().max_len == 7
+    assert queue.settings().max_len == 7
     assert world.raw.hget(queue.state.keys.meta, "epoch") == epoch

@@ -100,6 +100,28 @@ def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, worl
 
 
 @pytest.mark.usefixtures("anywhere")
+@pytest.mark.parametrize("keyed", [True, False])
+def test_nothing_is_left_of_a_rush_of_keys(open_queue: OpenQueue, world: World, keyed: bool) -> None:
+    """Neither when a few keys come after it, nor when none do."""
+    queue = open_queue(streams=4, dedup_window=1)
+    queue.write_many([Message(number, "t", dedup_key=f"rush-{number}") for number in range(500)])
+    writes = 0
+
+    def forgotten() -> bool:
+        nonlocal writes
+        writes += 1
+        queue.write_many(
+            [Message(number, "t", dedup_key=f"{writes}-{number}" if keyed else None) for number in range(9)]
+        )
+        return not any(key.startswith(b"k:rush") for key in world.raw.hkeys(queue.state.keys.dedup))
+
+    assert not forgotten()
+    eventually(forgotten, every=0.02)
+    assert writes < 150
+    assert world.raw.hlen(queue.state.keys.dedup) == world.raw.zcard(queue.state.keys.dedup_index)
+
+
+@pytest.mark.usefixtures("anywhere")
 def test_a_repeated_key_takes_no_room(open_queue: OpenQueue) -> None:
     """A full queue, or a full window, still answers a repeated write with the first one's id."""
     queue = open_queue(streams=4, max_len=2, max_dedup=2)

@@ -126,7 +126,9 @@ def test_an_adopted_message_comes_back_from_the_dead_as_its_fields(queue: Queue,
     plain.write("job")
     first = queue.read()
     first.reject("no")
-    assert queue.redrive(queue.dead()) == 1
+    [letter] = queue.dead()
+    assert letter.payload == {"job": b"job", "raw": b"\xff"}
+    assert queue.redrive([letter]) == 1
     again = queue.read()
     assert (again.payload, again.message_id) == ({"job": b"job", "raw": b"\xff"}, first.message_id)
     assert again.count == 2
@@ -185,6 +187,29 @@ def test_a_migration_by_configuration(open_queue: OpenQueue, plain: Plain) -> No
     queue.configure(legacy_stream=None, legacy_group=None)
     plain.write("left alone")
     assert queue.read_many(9) == []
+
+
+@pytest.mark.parametrize("streams", [2, 16])
+def test_what_was_adopted_waits_while_the_queue_has_no_legacy_stream(
+    open_queue: OpenQueue, plain: Plain, world: World, streams: int
+) -> None:
+    """It stops nobody, and comes when the stream is adopted again."""
+    queue = open_queue(streams=streams, legacy_stream=plain.key, legacy_group=GROUP)
+    plain.write("old", "held")
+    given_back, held = queue.read_many(2)
+    given_back.nack()
+    queue.configure(legacy_stream=None, legacy_group=None)
+    held.ack()
+    assert plain.raw.xlen(plain.key) == 1
+    queue.write_many([("new", f"tenant-{n}") for n in range(20)])
+    assert [each.payload for each in queue.read_many(30, timeout=1)] == ["new"] * 20
+    assert [each.payload for each in queue.read_many(1, timeout=1)] == []
+    queue.write("newer", shard_key="t")
+    assert queue.read().payload == "newer"
+    assert (queue.len(), queue.stats().backlog) == (22, 1)
+    queue.configure(legacy_stream=plain.key, legacy_group=GROUP)
+    assert job(queue.read()) == "old"
+    assert world.census(queue).problems() == []
 
 
 def test_purging_leaves_what_was_never_adopted(queue: Queue, plain: Plain, world: World) -> None:

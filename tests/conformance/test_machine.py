@@ -23,6 +23,8 @@ from hypothesis.stateful import (
 )
 
 from shardq import Delivery, LeaseLost, Message, MessageCancelled, MessageNotFound, Queue
+from shardq.ops.look import recovered
+from shardq.ops.waiting import Asked
 from tests.conformance.census import Census
 from tests.conformance.world import World, raw_client
 from tests.servers import Server, ServerKind
@@ -194,6 +196,19 @@ class Walk(RuleBasedStateMachine):
     @rule(who=who, lease=units)
     def read_one(self, who: int, lease: int) -> None:
         self.read_up_to(who, 1, lease, None)
+
+    @rule(who=who, count=st.integers(1, 9))
+    def lose_a_read(self, who: int, count: int) -> None:
+        """The reply is lost, so what it had granted is given back as if it had never been delivered."""
+        before = len(self.deliveries)
+        self.read_up_to(who, count, 1, None)
+        lost, self.deliveries = self.deliveries[before:], self.deliveries[:before]
+        holder = lost[0].received.token.split(":", 3)[3] if lost else "nobody"
+        state, asked = self.queues[who].state, Asked(holder, 0, round(UNIT * 1000))
+        self.clients[who].run(recovered(state, asked, state.until()))
+        for delivery in lost:
+            known = self.model.messages[delivery.message_id]
+            known.life, known.count, known.state, known.holder = known.life - 1, known.count - 1, "waiting", None
 
     @precondition(lambda self: self.deliveries)
     @rule(who=who)

@@ -85,7 +85,7 @@ def test_a_payload_that_is_too_large(world: World, queue_name: str) -> None:
 
 @pytest.mark.parametrize("item", [7, ("payload",), ("payload", "t", "u"), ["payload", "t"], None], ids=repr)
 def test_a_batch_of_something_else(queue: Queue, item: Any) -> None:
-    with pytest.raises(ConfigError, match="item 1 of a batch"):
+    with pytest.raises(ConfigError, match="message 1 of the batch"):
         queue.write_many([("good", "t"), item])
 
 
@@ -107,6 +107,17 @@ BAD_CALLS: dict[str, Callable[[Queue], object]] = {
     "unknown setting": lambda queue: queue.configure(colour="red"),
     "count of dead ones": lambda queue: queue.dead(0),
     "dead after nonsense": lambda queue: queue.dead(after="nonsense"),
+    "block that is huge": lambda queue: queue.read(block=10**5000),
+    "count that is huge": lambda queue: queue.read_many(10**5000),
+    "streams by configure": lambda queue: queue.configure(streams=8),
+    "batch of nothing": lambda queue: queue.write_many(None),  # type: ignore[arg-type]
+    "batch of one message": lambda queue: queue.write_many(Message(1, "t")),  # type: ignore[arg-type]
+    "acks of nothing": lambda queue: queue.ack_many(None),  # type: ignore[arg-type]
+    "acks of ids": lambda queue: queue.ack_many(["1-2-3"]),  # type: ignore[list-item]
+    "acks of an iterator": lambda queue: queue.ack_many(iter([])),  # type: ignore[arg-type]
+    "nacks of one thing": lambda queue: queue.nack_many(7),  # type: ignore[arg-type]
+    "redrive of nothing": lambda queue: queue.redrive(None),  # type: ignore[arg-type]
+    "redrive of ids": lambda queue: queue.redrive(["1-2-3"]),  # type: ignore[list-item]
 }
 
 
@@ -142,6 +153,14 @@ BAD_SETTINGS: list[dict[str, Any]] = [
 def test_a_bad_setting_of_a_queue(client: Client, queue_name: str, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         client.queue(queue_name, **settings)
+
+
+def test_the_error_names_the_message_of_a_batch_that_is_wrong(queue: Queue) -> None:
+    with pytest.raises(ConfigError, match=r"^message 1 of the batch: a shard key must be str or bytes, not int$"):
+        queue.write_many([("good", "t"), ("bad", 7)])  # type: ignore[list-item]
+    with pytest.raises(CodecError, match=r"^message 2 of the batch: cannot encode"):
+        queue.write_many([("good", "t"), ("good", "t"), (object(), "t")])
+    assert queue.len() == 0
 
 
 def test_an_error_never_shows_the_payload(queue: Queue) -> None:

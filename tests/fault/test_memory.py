@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shardq import BackendTimeout, Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
+from shardq import Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
 from tests.fault.conftest import Open
 from tests.servers import Server
 
@@ -32,8 +32,7 @@ def test_a_write_is_refused_whole(full: Queue) -> None:
         full.write(BODY, shard_key="tenant", delay=5, dedup_key="k")
     with pytest.raises(PartlyWritten) as caught:
         full.write_many([(BODY, "tenant")] * 300)
-    assert isinstance(caught.value.results[0], OutOfMemory)
-    assert {type(result) for result in caught.value.results} == {OutOfMemory, BackendTimeout}  # the rest was not sent
+    assert {type(result) for result in caught.value.results} == {OutOfMemory}  # also the rest, which was not sent
     after = full.stats()
     assert (after.written, after.backlog, after.streams) == (before.written, before.backlog, before.streams)
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import permutations
 
 import pytest
@@ -111,8 +112,10 @@ def test_4_every_blocked_reader_is_woken_when_there_is_a_message_for_each(
 ) -> None:
     queue = client.queue(queue_name, streams=8)
     queue.len()
-    with ThreadPoolExecutor(8) as pool:
-        readers = [pool.submit(_timed_read, queue) for _ in range(8)]
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(8))
+        clients = [stack.enter_context(Client.from_url(server.url)) for _ in range(8)]  # one blocks once for all of its
+        readers = [pool.submit(_timed_read, each.queue(queue_name)) for each in clients]
         eventually(lambda: blocked(server) == 8)
         begun = time.monotonic()
         fill(queue, 8) if batch else [queue.write(str(n), shard_key=f"tenant-{n}") for n in range(8)]

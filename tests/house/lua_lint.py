@@ -172,7 +172,7 @@ def one_time(source: Source) -> Iterator[str]:
 
 
 def no_wide_unpack(source: Source) -> Iterator[str]:
-    """Lua's stack ends at 8,000 values: never unpack what a caller sent."""
+    """Lua's stack ends at 8,000 values: never unpack all that a caller sent."""
     yield from (f"{line}: unpack({table}) fails at 8,000 values" for line, table in source.walk.unpacks)
 
 

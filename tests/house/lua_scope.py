@@ -240,7 +240,7 @@ class Walk:
             self.calls.append(RedisCall(self._line, self._spread(node.args), self._scope, bool(self._loops)))
             self._visit(node.args)
             return
-        if (name := _unpacked(node)) in {"KEYS", "ARGV"}:
+        if (name := _unpacked(node)) in {"KEYS", "ARGV"} and len(node.args) < 3:  # a slice has the size of a chunk
             self.unpacks.append((self._line, name))
         self._visit([node.func, node.args])
 

@@ -25,7 +25,8 @@ Mutate = Callable[[str, str, str], None]
 # what the bug is: the script, the right line, the wrong one, and what of it must be seen (any of these)
 MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
     "ack accepts any token that was ever given out": (
-        "ack", "if not is_live(deadlines[i]) then", "if false then", {"acked twice", "late ack accepted"},
+        "ack", "for i = 1, count do live = live and is_live(deadlines[i]) end", "",
+        {"acked twice", "late ack accepted"},
     ),
     "ack looks at the index, not at the deadline": (
         "lib/held", "return deadline and (tonumber(deadline) > now or held_until > now)", "return deadline",
@@ -45,8 +46,8 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "lib/take", "cursor[turn] = entry[1]", "cursor[turn] = cursor[turn]", {"two leases at one time", "acked twice"},
     ),
     "read hands out the newest first": (
-        "lib/take", "for _, entry in ipairs(entries) do\n    cursor[turn] = entry[1]",
-        "for at = #entries, 1, -1 do\n    local entry = entries[at]\n    cursor[turn] = entries[#entries][1]",
+        "lib/take", "for _, entry in ipairs(entries) do\n",
+        "for at = #entries, 1, -1 do\n    local entry = entries[at]\n",
         {"out of order"},
     ),
     "extend accepts any token": (
@@ -57,7 +58,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
-        "write", "redis.call('XADD', KEYS[9 + to], id,", "redis.call('XADD', KEYS[9 + to], 'MAXLEN', 20, id,", {"lost"},
+        "lib/put", "redis.call('XADD', key, id, 'k',", "redis.call('XADD', key, 'MAXLEN', 20, id, 'k',", {"lost"},
     ),
 }  # fmt: skip
 

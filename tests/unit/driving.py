@@ -10,7 +10,7 @@ from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Block, Call, Op, Sleep, Step
+from shardq.ops.steps import Call, Op, Sleep, Step, Wait
 from shardq.testing import ManualClock
 
 T = TypeVar("T")
@@ -31,7 +31,10 @@ class Driven(Generic[T]):
 
 
 def drive(op: Op[T], answer: Answer, clock: ManualClock) -> Driven[T]:
-    """Run *op*; *answer* gives each step's reply, or an exception to throw in. Sleeps and blocks take their time."""
+    """Run *op*; *answer* gives each step's reply, or an exception to throw in. Sleeps and waits take their time.
+
+    Who waits alone waits for a slice at most, and is then told to look for himself, unless *answer* ended his wait.
+    """
     done: Driven[T] = Driven()
     reply: Any = None
     resume: Callable[[Any], Step] = op.send
@@ -47,8 +50,9 @@ def drive(op: Op[T], answer: Answer, clock: ManualClock) -> Driven[T]:
             resume, reply = op.send, None
             continue
         reply = answer(step)
-        if isinstance(step, Block) and reply is None:
-            clock.advance(step.milliseconds / 1000)
+        if isinstance(step, Wait) and not step.waiter.done:
+            waiter, now = step.waiter, clock.monotonic()
+            clock.advance(min(waiter.deadline - now, waiter.again - now, waiter.state.wait_slice))
         resume = op.throw if isinstance(reply, BaseException) else op.send
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.errors import ConfigError
-from shardq.model import DeadLetter, Message, MessageId, QueueConfig, Received, seconds
+from shardq.codec import Codecs, JsonCodec
+from shardq.delivery import DeadLetter
+from shardq.errors import CodecError, ConfigError
+from shardq.model import Message, MessageId, QueueConfig, Received, seconds
 
 configs = st.builds(
     QueueConfig,
@@ -107,3 +111,37 @@ def test_no_text_shows_a_payload_a_header_or_a_token(value: object) -> None:
     """Values end up in logs."""
     assert "shard_key='t'" in repr(value)
     assert SECRET not in repr(value) + str(value)
+
+
+def test_an_error_is_readable_and_shows_no_more_of_a_value_than_fits() -> None:
+    with pytest.raises(ConfigError, match=r"wait must be a number of seconds from 0 to 315,360,000, not this int$"):
+        seconds("wait", 10**5000, 0, 315_360_000)
+    with pytest.raises(ConfigError, match=r"streams must be a whole number from 1 to 4,096, not this int$"):
+        QueueConfig(streams=10**5000)
+    with pytest.raises(ConfigError, match=r"from 0\.05 to 604,800, not '1{38}…$"):
+        QueueConfig(visibility_timeout="1" * 5000)  # type: ignore[arg-type]
+
+
+def test_a_dead_letter_is_plain_data_whichever_codecs_read_it() -> None:
+    """Compared, replaced and pickled as its fields; then it is read with the built-in codecs."""
+    letter = DeadLetter("1-0", "1-2-3", "t", "no", 1, "", 0.0, 0.0, b"{}", "j")
+    other = letter.read_with(Codecs(JsonCodec(dict[str, int])))
+    assert replace(letter) == pickle.loads(pickle.dumps(letter)) == other == letter  # noqa: S301 (our own)
+    assert asdict(letter)["body"] == b"{}"
+    assert letter.payload == pickle.loads(pickle.dumps(letter)).payload == {}  # noqa: S301 (our own)
+
+
+def test_a_dead_letter_is_read_with_the_codecs_it_was_given() -> None:
+    class Shout:
+        tag = "S"
+
+        def encode(self, value: str) -> bytes:
+            return value.upper().encode()
+
+        def decode(self, body: bytes) -> str:
+            return body.decode() + "!"
+
+    letter = DeadLetter("1-0", "1-2-3", "t", "no", 1, "", 0.0, 0.0, b"HO", "S")
+    with pytest.raises(CodecError, match="no codec has the tag 'S'"):
+        _ = letter.payload
+    assert letter.read_with(Codecs(Shout())).payload == "HO!"

@@ -78,7 +78,8 @@ def test_it_gives_up_at_the_deadline_and_not_much_before() -> None:
         ("OOM", OutOfMemory, "nothing was written"),
         ("WRONGTYPE", BackendError, "another type"),
         ("NOPERM", BackendError, "denies"),
-        ("NOAUTH", BackendError, "denies"),
+        ("NOAUTH", BackendError, "into the URL"),
+        ("WRONGPASS", BackendError, "into the URL"),
         ("ERR", BackendError, "refused the call"),
     ],
 )

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError
+from shardq.ops.look import RECOVER_PAGE
 from shardq.ops.read import checked_count, checked_stream, read
-from shardq.ops.steps import Block, Call, Refused, Step, Unanswered
+from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
+from shardq.ops.waiting import Asked
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
-BODY = [b"k", b"t", b"m", b"b", b"h", b"", b"p", b"x"]
-ROW = [b"2:1700000000000-7:1", b"", BODY]
+ROW = [b"1700000000000-7", [b"k", b"t", b"b", b"x"]]
 
 
 def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, hints: bytes = b"", epoch: bytes = b"1") -> list[Any]:
     """What `read.lua` answers."""
-    return [kind, 1_700_000_000_000, epoch, wait, hints, list(rows)]
+    return [kind, 1_700_000_000_000, epoch, wait, hints, [b"2", list(rows)] if rows else [], []]
 
 
 class Server:
@@ -48,20 +49,66 @@ def test_nothing_is_waited_for_without_a_block() -> None:
     assert (done.result, done.calls, len(done.steps)) == ([], ["read"], 1)
 
 
-def test_a_wait_is_in_slices_and_ends_at_the_deadline() -> None:
+def test_who_is_told_to_look_for_itself_does_so_until_its_deadline() -> None:
     clock = ManualClock()
     done = drive(read(state_of(clock), 1, block=2.5), Server(reply()), clock)
     assert done.result == []
-    assert [step.milliseconds for step in done.steps if isinstance(step, Block)] == [1000, 1000, 500]
     assert clock.monotonic() == pytest.approx(2.5)
     assert len(done.calls) == 4  # the last look is at the deadline
 
 
-def test_a_wait_ends_when_the_next_lease_does() -> None:
+def test_a_waiter_knows_when_the_next_lease_ends() -> None:
     clock = ManualClock()
     done = drive(read(state_of(clock), 1, block=5), Server(reply(wait=120), reply(ROW)), clock)
-    assert [step.milliseconds for step in done.steps if isinstance(step, Block)] == [120]
+    assert [step.waiter.again for step in done.steps if isinstance(step, Wait)] == [pytest.approx(0.12)]
     assert len(done.result or []) == 1
+
+
+def ending(**ends: Any) -> Any:
+    """Looks that find nothing, and a wait that ends so."""
+    server, given = Server(reply()), ends.pop("given", None)
+
+    def answer(step: Step) -> Any:
+        if isinstance(step, Wait):
+            step.waiter.rows, step.waiter.done = given, True
+            for name, value in ends.items():
+                setattr(step.waiter, name, value)
+            return None
+        return server(step)
+
+    return answer
+
+
+def test_what_a_waiter_was_given_is_returned_without_another_look() -> None:
+    clock = ManualClock()
+    given: list[Any] = ["row"]
+    done = drive(read(state_of(clock), 1, block=5), ending(given=given), clock)
+    assert done.result is given
+    assert done.calls == ["read"]
+
+
+def test_a_waiter_first_gives_back_what_a_look_was_granted_whose_reply_was_lost() -> None:
+    clock = ManualClock()
+    waits = iter([ending(asked=Asked("lost", 5, 6)), ending(given=[])])
+    turns: list[Any] = [next(waits)]
+
+    def answer(step: Step) -> Any:
+        done = turns[0](step)
+        if isinstance(step, Wait):
+            turns[0] = next(waits, turns[0])
+        return done
+
+    done = drive(read(state_of(clock), 1, block=5), answer, clock)
+    assert done.calls == ["read", "recover", "read"]
+    assert next(step.args for step in done.steps if isinstance(step, Call) and step.script.name == "recover") == (
+        "lost", 5, 6, RECOVER_PAGE, "",
+    )  # fmt: skip
+
+
+def test_what_no_look_can_mend_ends_the_read() -> None:
+    clock = ManualClock()
+    with pytest.raises(BackendError, match="denies"):
+        drive(read(state_of(clock), 1, block=5), ending(failure=Refused("NOPERM", "")), clock)
 
 
 def test_the_server_is_told_how_long_the_reader_will_block() -> None:
@@ -113,16 +160,6 @@ def test_a_request_that_never_left_needs_no_recovery() -> None:
     clock = ManualClock()
     done = drive(read(state_of(clock), 1), Server(Unanswered("no route", sent=False), reply(ROW)), clock)
     assert done.calls == ["read", "read"]
-
-
-@pytest.mark.parametrize("trouble", [Unanswered("reset", sent=True), Refused("UNBLOCKED", ""), Refused("NOGROUP", "")])
-def test_trouble_while_blocked_ends_the_wait_early_and_not_the_read(trouble: Exception) -> None:
-    clock = ManualClock()
-    looks = Server(reply(), reply(ROW))
-    done = drive(
-        read(state_of(clock), 1, block=5), lambda step: trouble if isinstance(step, Block) else looks(step), clock
-    )
-    assert len(done.result or []) == 1
 
 
 def test_a_refusal_that_does_not_pass_ends_the_read() -> None:

@@ -2,54 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from shardq.replies import attributes, dead_letter, headers_of, pairs, received, stats, stored_ids, text_or_bytes
+from shardq.model import Received
+from shardq.replies import attributes, dead_letter, deliveries, headers_of, pairs, stats, stored_ids, text_or_bytes
 
 NOW = 1_700_000_005_000
 
 
-def row(place: str = "3", attributes: bytes = b"m", headers: bytes = b"", count: int = 1, error: bytes = b"") -> Any:
-    """One row of a read."""
-    fields = [b"k", b"tenant", b"m", attributes, b"h", headers, b"p", b"\xa1x"]
-    return [f"{place}:1700000000000-7:{count}".encode(), error, fields]
+def again(
+    place: str = "3", attributes: bytes = b"", headers: bytes = b"", count: int = 2, error: bytes = b"", now: int = NOW
+) -> Received:
+    """One message in a reply of `read`, delivered before."""
+    fields = [b"k", b"tenant", b"m", b"\xa1x"]
+    fields += [b"m", attributes] if attributes else []
+    fields += [b"h", headers] if headers else []
+    row = [f"{place}:1700000000000-7:{count}".encode(), error, fields]
+    (found,) = deliveries([b"OK", now, b"1", -1, b"", [], [row]], "nonce", 99.0)
+    return found
+
+
+def first(*fields: bytes, place: bytes = b"3", now: int = NOW) -> Received:
+    """One message in a reply of `read`, delivered for the first time."""
+    (found,) = deliveries([b"OK", now, b"1", -1, b"", [place, [[b"1700000000000-7", [*fields]]]], []], "nonce", 99.0)
+    return found
 
 
 def test_a_row_becomes_a_delivery() -> None:
-    got = received(row(headers=b"\x81\xa1a\xa11", count=2, error=b"no"), "nonce", NOW, 99.0)
-    assert (got.message_id, got.shard_key, got.count, got.deadline) == ("1700000000000-7-3", "tenant", 2, 99.0)
-    assert (got.body, got.tag, dict(got.headers), got.last_error) == (b"\xa1x", "m", {"a": "1"}, "no")
+    got = first(b"k", b"tenant", b"m", b"\xa1x")
+    assert (got.message_id, got.shard_key, got.count, got.deadline) == ("1700000000000-7-3", "tenant", 1, 99.0)
+    assert (got.body, got.tag, got.headers, got.last_error) == (b"\xa1x", "m", {}, "")
     assert (got.stream, got.pickup_delay, got.origin, got.fields) == (3, 5.0, "", None)
-    assert got.token == "3:1700000000000-7:2:nonce"
+    assert got.token == "3:1700000000000-7:1:nonce"
+
+
+def test_a_redelivery_has_its_count_and_last_error() -> None:
+    got = again(headers=b"\x81\xa1a\xa11", count=2, error=b"no")
+    assert (got.message_id, got.shard_key, got.count, got.token) == (
+        "1700000000000-7-3", "tenant", 2, "3:1700000000000-7:2:nonce",
+    )  # fmt: skip
+    assert (got.body, got.tag, got.headers, got.last_error) == (b"\xa1x", "m", {"a": "1"}, "no")
+
+
+def test_redeliveries_come_first_and_streams_keep_their_order() -> None:
+    body = [b"k", b"t", b"b", b"x"]
+    new = [b"3", [[b"5-1", body], [b"5-2", body]], b"1", [[b"5-3", body]]]
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"3:4-1:2", b"", body]]], "n", 0)
+    assert [each.message_id for each in found] == ["4-1-3", "5-1-3", "5-2-3", "5-3-1"]
 
 
 def test_the_attributes_of_a_message_are_understood() -> None:
-    got = received(row("d", b"m x1700000009000 t1700000004000"), "nonce", NOW, 0)
+    got = again("d", b" x1700000009000 t1700000004000")
     assert (got.stream, got.pickup_delay, got.message_id) == (None, 1.0, "1700000000000-7-d")
-    redriven = received(row("d", b"m i1600000000000-3-9 c4", count=2), "nonce", NOW, 0)
+    redriven = again("d", b" i1600000000000-3-9 c4", count=2)
     assert (redriven.message_id, redriven.origin, redriven.count) == ("1600000000000-3-9", "1600000000000-3-9", 6)
 
 
-@pytest.mark.parametrize("rubbish", [b"m c", b"m cx tx", b"m c" + b"9" * 9999, b"m  \xff", b"", b"m t-5 c\xc2\xb2"])
+@pytest.mark.parametrize("rubbish", [b" c", b" cx tx", b" c" + b"9" * 9999, b"  \xff", b" t-5 c\xc2\xb2"])
 def test_rubbish_in_the_attributes_does_not_stop_a_reader(rubbish: bytes) -> None:
-    assert received(row(attributes=rubbish), "nonce", NOW, 0).body == b"\xa1x"
+    assert again(attributes=rubbish).body == b"\xa1x"
+
+
+@pytest.mark.parametrize("rest", [(b"m",), (b"h",), (b"z", b"z"), (b"m", b"", b"h"), (b"h", b"", b"m", b"")])
+def test_rubbish_after_the_payload_does_not_stop_a_reader(rest: tuple[bytes, ...]) -> None:
+    assert first(b"k", b"tenant", b"m", b"\xa1x", *rest).body == b"\xa1x"
 
 
 def test_rubbish_in_the_headers_does_not_stop_a_reader() -> None:
-    assert dict(received(row(headers=b"\xc1"), "nonce", NOW, 0).headers) == {}
+    assert again(headers=b"\xc1").headers == {}
     assert dict(headers_of(b"\x93\x01\x02\x03")) == {}
 
 
-@pytest.mark.parametrize("place", ["l", "3"])
-def test_what_something_else_wrote_is_handed_out_as_its_fields(place: str) -> None:
-    got = received([f"{place}:1700000000000-7:1".encode(), b"", [b"job", b"\xff", b"k", b""]], "n", NOW, 0)
-    assert (got.tag, got.fields, got.shard_key, got.body) == ("l", {"job": b"\xff", "k": b""}, "", b"")
+@pytest.mark.parametrize("place", [b"l", b"3"])
+@pytest.mark.parametrize("key", [b"job", b"k"])
+def test_what_something_else_wrote_is_handed_out_as_its_fields(place: bytes, key: bytes) -> None:
+    got = first(key, b"\xff", b"n", b"", b"o", b"1", place=place) if place == b"l" else first(key, b"\xff", place=place)
+    assert (got.tag, got.shard_key, got.body) == ("l", "", b"")
+    assert got.fields == {key.decode(): b"\xff"} | ({"n": b"", "o": b"1"} if place == b"l" else {})
 
 
 def test_the_clock_never_makes_a_delay_negative() -> None:
-    assert received(row(), "nonce", 1_600_000_000_000, 0).pickup_delay == 0
+    assert again(now=1_600_000_000_000).pickup_delay == first(b"k", b"t", b"b", b"", now=5).pickup_delay == 0
 
 
 def test_shard_keys_are_text_where_they_can_be() -> None:
@@ -62,15 +95,15 @@ def test_the_ids_of_a_write_are_spelled_out() -> None:
     ]  # fmt: skip
 
 
-def test_attributes_are_a_tag_and_words() -> None:
-    assert attributes(b"m") == ("m", {})
-    assert attributes(b"j x5 t6 i7-8-9") == ("j", {"x": "5", "t": "6", "i": "7-8-9"})
+def test_attributes_are_words() -> None:
+    assert attributes(b"") == {}
+    assert attributes(b" x5 t6 i7-8-9") == {"x": "5", "t": "6", "i": "7-8-9"}
 
 
 def test_a_dead_letter_is_read() -> None:
     flat = [
-        b"i", b"1700000000000-7-3", b"r", b"why", b"c", b"3", b"e", b"err\xff", b"k", b"\xff", b"m", b"m x5",
-        b"h", b"", b"p", b"body",
+        b"i", b"1700000000000-7-3", b"r", b"why", b"c", b"3", b"e", b"err\xff", b"k", b"\xff", b"m", b"body",
+        b"m", b" x5",
     ]  # fmt: skip
     letter = dead_letter([b"1700000009000-0", flat])
     assert (letter.message_id, letter.reason, letter.count, letter.shard_key) == (

@@ -23,7 +23,7 @@ def test_one_server() -> None:
 
 
 def test_a_cluster_has_several_seeds_and_one_database() -> None:
-    target = Target.parse(f"redis+cluster://user:{SECRET}@a,b:7001,[::1]:7002?ssl_cert_reqs=none")
+    target = Target.parse(f"rediss+cluster://user:{SECRET}@a,b:7001,[::1]:7002?ssl_cert_reqs=none")
     assert target.addresses == (("a", 6379), ("b", 7001), ("::1", 7002))
     assert (target.kind, target.settings["password"], "db" in target.settings) == ("cluster", SECRET, False)
     assert Target.parse("rediss+cluster://a").tls
@@ -36,6 +36,8 @@ def test_sentinels_name_a_service() -> None:
     assert {name: target.settings[name] for name in ("username", "password", "db")} == {
         "username": "us@er", "password": f"{SECRET}/", "db": 3,
     }  # fmt: skip
+    secure = Target.parse("rediss+sentinel://a/name?ssl_ca_certs=ca.pem")
+    assert (secure.tls, secure.settings) == (True, {"ssl_ca_certs": "ca.pem"})
 
 
 def test_an_embedded_server_may_have_a_directory() -> None:
@@ -55,7 +57,18 @@ BAD = [
     f"redis+cluster://user:{SECRET}@host?socket_timeout=soon",
     f"redis+sentinel://user:{SECRET}@host",
     f"redis+sentinel://user:{SECRET}@host:port/name",
+    f"redis://:{SECRET}/rest@host",  # a / that should be %2F: what stands before it looks like a port
+    f"redis://:{SECRET}#rest@host",
+    f"redis://user:{SECRET}@host/name",
+    f"redis://user:{SECRET}@host?colour=red",
+    f"redis://user:{SECRET}@host?max_connections=3",
+    f"unix:///run/redis.sock?password={SECRET}&colour=red",
+    f"redis+sentinel://user:{SECRET}@host/name/database",
+    f"redis+sentinel://user:{SECRET}@host/name?colour=red",
+    f"redis://user:{SECRET}@[::1",
     f"shardq://user:{SECRET}@embedded",
+    "shardq://embedded/jobs.d",
+    "shardq://embedded?directory=",
     f"shardq://embedded?password={SECRET}",
     f"{SECRET}://host",
     SECRET,
@@ -76,4 +89,8 @@ def test_a_bad_url_is_refused_without_showing_its_password(url: Any) -> None:
 
 def test_no_text_of_a_target_shows_its_password() -> None:
     for url in (f"redis://:{SECRET}@host", f"redis+sentinel://:{SECRET}@a/name", f"redis+cluster://:{SECRET}@a"):
-        assert SECRET not in repr(Target.parse(url))
+        assert SECRET not in repr(Target.parse(url)) + str(Target.parse(url))
+    assert str(Target.parse(f"redis+sentinel://:{SECRET}@a,b:1/name")) == "a:26379,b:1/name"
+    assert [str(Target.parse(url)) for url in ("redis://h/3", "unix:///s", "shardq://embedded")] == [
+        "h:6379", "/s", "embedded",
+    ]  # fmt: skip

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from shardq.codec import Codecs
-from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, PartlyWritten, QueueFull
+from shardq.errors import (
+    BackendTimeout,
+    ConfigError,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    OutOfMemory,
+    PartlyWritten,
+    QueueFull,
+)
 from shardq.model import Message
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
@@ -68,6 +76,12 @@ def test_a_chunk_is_bounded_in_bytes_too() -> None:
     large = [Outgoing("t", "b", bytes(CHUNK_BYTES // 3)) for _ in range(7)]
     assert [len(part) for part in chunks(large)] == [2, 2, 2, 1]
     assert chunks([]) == []
+
+
+@pytest.mark.parametrize(("choices", "most"), [(1, 250), (32, 250), (64, 125), (4096, 1), (10**6, 1)])
+def test_messages_of_wide_shards_come_in_smaller_chunks(choices: int, most: int) -> None:
+    """What a script costs grows with the streams that it may choose from."""
+    assert max(len(part) for part in chunks(SMALL, choices)) == most
 
 
 def test_a_message_larger_than_a_chunk_goes_alone() -> None:
@@ -132,13 +146,31 @@ def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualCl
     declared = call.keys[9:]
     assert set(declared) == {state.keys.stream(number) for each in shards for number in each}
     count = int(call.args[8])
-    numbers = call.args[9 : 9 + count]
+    numbers = call.args[10 : 10 + count]
     assert declared == tuple(state.keys.stream(int(number)) for number in numbers)
     for index, shard in enumerate(shards):
-        hand = call.args[9 + count + 6 * index]
+        hand = call.args[10 + count + 4 * index]
         assert isinstance(hand, bytes)
-        positions = [int.from_bytes(hand[at : at + 2]) for at in range(0, len(hand), 2)]
-        assert [numbers[position - 1] for position in positions] == list(shard)
+        assert [numbers[position - 1] for position in hand] == list(shard)
+
+
+@pytest.mark.parametrize("streams", [64, 255, 256, 1000])
+def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_need(
+    clock: ManualClock, streams: int
+) -> None:
+    state, server = state_of(clock, streams=streams, streams_per_shard=3), Server()
+    messages = [Outgoing(f"tenant-{n}", "b", b"x") for n in range(250)]
+    drive(write_many(state, messages), server, clock)
+    [call] = server.writes
+    count = int(call.args[8])
+    numbers = call.args[10 : 10 + count]
+    assert len(set(numbers)) == count == len(call.keys) - 9
+    size = 1 if count <= 255 else 2
+    for index, message in enumerate(messages):
+        hand = call.args[10 + count + 4 * index]
+        assert isinstance(hand, bytes)
+        positions = [int.from_bytes(hand[at : at + size]) for at in range(0, len(hand), size)]
+        assert [numbers[position - 1] for position in positions] == list(state.shard(message.shard_key))
 
 
 # --- how it may end ------------------------------------------------------------------------------------------------
@@ -186,6 +218,17 @@ def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clo
         drive(write_many(state, SMALL), answer, clock)
     kinds = [type(result) for result in caught.value.results]
     assert kinds == [str] * 250 + [BackendTimeout] * 350
+
+
+def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: QueueState, clock: ManualClock) -> None:
+    server = Server()
+
+    def answer(step: Step) -> Any:
+        return server(step) if not server.writes else Refused("OOM", "command not allowed")
+
+    with pytest.raises(PartlyWritten) as caught:
+        drive(write_many(state, SMALL), answer, clock)
+    assert [type(result) for result in caught.value.results] == [str] * 250 + [OutOfMemory] * 350
 
 
 # --- composing -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from shardq.cli.commands import (
     doctor,
     embedded,
     len,  # noqa: A004 (the queue's own verb)
+    plan,
     purge,
     read,
     redrive,
@@ -20,11 +21,12 @@ from shardq.cli.commands import (
     route,
     stats,
     unbind,
+    worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, bind, unbind, bindings, route,
-    doctor, embedded,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings, route,
+    doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""

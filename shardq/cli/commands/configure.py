@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Show the settings, after changing some."""
     changes = {name: value_of(name, text) for name, text in args.changes}
     queue, _ = shell.existing(args.queue)
-    config = queue.state.config
+    config = queue.settings()
     if changes:
         named = ", ".join(f"{name} from {getattr(config, name)} to {value}" for name, value in changes.items())
         if not shell.confirm(f"Change {named} for queue {args.queue!r}?", yes=args.yes):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from shardq.cli.exits import NOTHING, OK
+from shardq.cli.exits import OK, Nothing
 from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
-from shardq.model import DeadLetter
+from shardq.delivery import DeadLetter
 from shardq.ops.read import MAX_COUNT
 
 ABOUT = """Oldest first. A message dies when it was delivered max_deliveries times or when its handler
@@ -45,7 +45,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         _draw(shell, letters, numbers.time, payload=args.payload)
     if len(letters) < numbers.dead and len(letters) == args.count:
         remark(f"{numbers.dead - len(letters):,} more; --count shows more")
-    return OK if letters else NOTHING
+    if not letters:
+        raise Nothing(f"queue {args.queue!r} has no dead letters")
+    return OK
 
 
 def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool) -> None:
@@ -68,8 +70,8 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
             printable(each.reason),
             "" if each.last_error == each.reason else printable(each.last_error),
         ]
-        rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body)] if payload else row)
-    draw(headers, rows, right=frozenset({"deliveries"}))
+        rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body, each.fields)] if payload else row)
+    draw(headers, rows, right=frozenset({"deliveries"}), folded=frozenset({"reason", "last error", "payload"}))
 
 
 def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
@@ -83,5 +85,5 @@ def _fields(shell: Shell, letter: DeadLetter) -> dict[str, Any]:
         "written_at": letter.written_at,
         "died_at": letter.died_at,
         "headers": dict(letter.headers),
-        **payload_fields(shell.client.codecs, letter.tag, letter.body),
+        **payload_fields(shell.client.codecs, letter.tag, letter.body, letter.fields),
     }

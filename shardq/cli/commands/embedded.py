@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 import threading
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         shell.tell(server.url, {"url": server.url, "server": server.name, "pid": server.pid})
         sys.stdout.flush()
         pause = threading.Event()
-        while not _died(server.pid):
+        while server.running:
             pause.wait(0.2)
         remark(f"{server.name} ended by itself; was it killed?")
     return FAILED
@@ -54,11 +53,3 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     sys.exit(OK)
-
-
-def _died(pid: int | None) -> bool:
-    """Whether our child ended, without reaping it: that is the server's own affair."""
-    try:
-        return pid is None or os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True

@@ -7,8 +7,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from shardq.cli.exits import FAILED, NOTHING, OK
-from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.exits import FAILED, OK, Nothing
+from shardq.cli.parsing import Commands, add_queue, command, number, time
 from shardq.cli.shell import Shell, remark
 from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, printable, shown_key
 from shardq.client import Delivery, Queue
@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
     add_queue(parser)
     parser.add_argument("-c", "--count", type=number(1), default=1, metavar="N", help="at most so many messages (1)")
     parser.add_argument(
-        "-b", "--block", type=float, default=0.0, metavar="S", help="wait so many seconds for the first (0)"
+        "-b", "--block", type=time, default=0.0, metavar="S", help="wait so many seconds for the first (0)"
     )
     parser.add_argument(
         "--raw", action="store_true", help="print payloads only, as they are stored, newlines between them"
@@ -47,6 +47,7 @@ def register(commands: Commands) -> None:
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Print deliveries, then ack them or give them back."""
     queue, _ = shell.existing(args.queue)
+    limit = queue.settings().max_deliveries
     show = _Shown(args, shell)
     held: list[Delivery] = []
     code = OK
@@ -60,8 +61,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
                     held.remove(delivery)
     finally:
         for delivery in held:
-            _give_back(delivery, queue.state.config.max_deliveries)
-    return code if show.count else NOTHING
+            _give_back(delivery, limit)
+    if not show.count:
+        raise Nothing(f"queue {args.queue!r} has nothing to deliver now")
+    return code
 
 
 def _batches(queue: Queue, count: int, block: float) -> Iterator[list[Delivery]]:

@@ -6,12 +6,13 @@ import argparse
 import os
 from collections.abc import Iterator
 
-from shardq.cli.exits import FAILED, NOTHING, OK
+from shardq.cli.exits import FAILED, OK, Nothing
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
-from shardq.model import DeadLetter, QueueStats
+from shardq.delivery import DeadLetter
+from shardq.model import QueueStats
 from shardq.replies import text_or_bytes
 
 ABOUT = """Moves dead letters back into the queue, oldest first, with their ids and headers, for max_deliveries
@@ -38,10 +39,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Count, ask, move."""
     queue, numbers = shell.existing(args.queue)
     found = sum(len(page) for page in _pages(queue, numbers, args))
-    if args.dry_run or not found:
+    if not found:
+        of = "" if args.shard_key is None else f" of shard key {args.shard_key!r}"
+        raise Nothing(f"queue {args.queue!r} has no dead letters{of}")
+    if args.dry_run:
         text = f"{plural(found, 'dead letter')} would be moved"
         shell.tell(text, {"queue": args.queue, "would_redrive": found})
-        return OK if found else NOTHING
+        return OK
     if not shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes):
         return FAILED
     moved = sum(queue.redrive(page) for page in _pages(queue, numbers, args))

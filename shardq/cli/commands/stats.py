@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.parsing import Commands, add_queue, command, time
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
@@ -32,7 +32,7 @@ def register(commands: Commands) -> None:
     parser = command(commands, "stats", run, "print a queue's numbers", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
     parser.add_argument(
-        "-w", "--watch", type=float, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
+        "-w", "--watch", type=time, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
     )
 
 

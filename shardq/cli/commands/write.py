@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from shardq.cli.exits import FAILED, OK, UsageError
-from shardq.cli.parsing import Commands, add_queue, command, header
+from shardq.cli.parsing import Commands, add_queue, command, header, time
 from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
@@ -39,9 +39,9 @@ def register(commands: Commands) -> None:
     parser.add_argument("-k", "--shard-key", required=True, metavar="K", help="whose it is, usually the tenant")
     parser.add_argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="what PAYLOAD is")
     parser.add_argument("--lines", action="store_true", help="each line of stdin is a message; empty ones are left out")
-    parser.add_argument("--delay", type=float, metavar="S", help="deliver it after so many seconds")
+    parser.add_argument("--delay", type=time, metavar="S", help="deliver it after so many seconds")
     parser.add_argument(
-        "--deadline", type=float, metavar="S", help="do not deliver it later than so many seconds from now"
+        "--deadline", type=time, metavar="S", help="do not deliver it later than so many seconds from now"
     )
     parser.add_argument("--dedup-key", metavar="D", help="a second write with this key returns the first one's id")
     parser.add_argument(

@@ -1,0 +1,40 @@
+"""What is compared: each order as a model, and on the real server what the queue has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.fairness.disciplines import Discipline, Fifo, Ring, Rings, Sharded
+from benchmarks.fairness.window import Windowed, divided, fixed
+
+Model = Callable[[int, int, str], Discipline]
+
+IDEAL = "ideal fair queueing"
+PLAIN = "plain FIFO"
+OFF: dict[str, Any] = {}
+"""What turns the real queue's admission window off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One order: its model by N, M and salt, and the real queue's settings, None where the queue has no such order."""
+
+    name: str
+    model: Model
+    settings: dict[str, Any] | None = None
+
+
+CONTENDERS = (
+    Contender(IDEAL, lambda n, m, salt: Ring()),
+    Contender(PLAIN, lambda n, m, salt: Fifo(), {"streams": 1, "streams_per_shard": 1, **OFF}),
+    Contender("shuffle sharding alone", lambda n, m, salt: Sharded(n, m, salt=salt), OFF),
+    Contender("round robin inside each stream", lambda n, m, salt: Rings(n, m, salt=salt)),
+    Contender("window 1", lambda n, m, salt: Windowed(n, m, fixed(1), salt=salt), {"window": 1}),
+    Contender("window 2", lambda n, m, salt: Windowed(n, m, fixed(2), salt=salt), {"window": 2}),
+    Contender("window 3", lambda n, m, salt: Windowed(n, m, fixed(3), salt=salt)),
+    Contender("window 6", lambda n, m, salt: Windowed(n, m, fixed(6), salt=salt)),
+    Contender("window 8 / active tenants", lambda n, m, salt: Windowed(n, m, divided(8), salt=salt)),
+    Contender("window N / active tenants", lambda n, m, salt: Windowed(n, m, divided(n), salt=salt)),
+)

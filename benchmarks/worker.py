@@ -1,0 +1,144 @@
+"""worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, RQ and Celery.
+
+`python -m benchmarks.worker [--quick] [CONTENDER ...]`. Each runs in an environment of its own (made under `.bench/`
+when it is first needed), in its best usual setting, on a fresh server, in turns; all enqueue the same jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from benchmarks.report import Table, Target, times, us
+from benchmarks.settings import Place, Settings, place
+from benchmarks.workers import killed
+from benchmarks.workers.contenders import OTHERS, OURS, SINGLE, Contender
+from benchmarks.workers.environments import Missing, programs
+from benchmarks.workers.turn import Turn, turn
+
+JOBS_PER_MESSAGE = 4
+"""How many jobs for each message of the settings: the fastest would be through too soon to be measured."""
+Turns = dict[str, list[Turn]]
+
+
+def run(place: Place) -> list[Table]:
+    """For `python -m benchmarks`."""
+    return compare(place, (*OURS, *OTHERS))
+
+
+def compare(place: Place, asked: Sequence[Contender], patience: float = killed.PATIENCE) -> list[Table]:
+    """The tables of those asked for, without those whose packages cannot be fetched; it says which."""
+    if sys.platform != "linux":
+        raise SystemExit("benchmarks.worker measures CPU time through /proc: run it on Linux")
+    chosen = replace(place.settings, messages=JOBS_PER_MESSAGE * place.settings.messages, seconds=5.0)
+    present, missing = [], {}
+    for contender in asked:
+        try:
+            programs(contender)
+            present.append(contender)
+        except Missing as error:
+            missing[contender.name] = str(error)
+    turns = _take_turns(present, chosen)
+    jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables != SINGLE]
+    kills = killed.table(once, place.described("one run"), jobs, patience)
+    return [_rates(Place(place.server, chosen), turns, missing), kills, _settings(place, present)]
+
+
+def _take_turns(contenders: Sequence[Contender], chosen: Settings) -> Turns:
+    dice = random.Random(chosen.seed)
+    turns: Turns = {contender.name: [] for contender in contenders}
+    for _ in range(chosen.rounds):
+        for contender in dice.sample(contenders, len(contenders)):
+            turns[contender.name].append(turn(contender, chosen))
+    return turns
+
+
+def _rate(own: Sequence[Turn], what: str) -> float:
+    return 1e6 / median(_cost(each, what) for each in own)
+
+
+def _cost(each: Turn, what: str) -> float:
+    """µs per job; `both` is enqueueing, then working."""
+    return each.enqueue + each.work if what == "both" else float(getattr(each, what))
+
+
+def _rates(place: Place, turns: Turns, missing: dict[str, str]) -> Table:
+    rivals = [other.name for other in OTHERS if other.name in turns]
+    fastest = {what: max(rivals, key=lambda name: _rate(turns[name], what), default="") for what in ("work", "both")}
+    rows = [_row(name, own, turns.get(fastest["work"])) for name, own in turns.items()]
+    rows += [(name, f"left out: {why}", *[""] * 7) for name, why in missing.items()]
+    targets = [
+        Target(f"{ours.name}, {said}, against {name}", _ratio(turns[ours.name], turns[name], what), 5)
+        for what, said in (("work", "worked"), ("both", "enqueued, then worked"))
+        if (name := fastest[what])
+        for ours in OURS
+        if ours.name in turns
+    ]
+    columns = (
+        "worker", "worked, jobs/s", "slowest to fastest round", "/ fastest other", "enqueued, jobs/s",
+        "enqueued, then worked", "worker CPU", "server CPU", "enqueuer CPU",
+    )  # fmt: skip
+    return Table(
+        "worker",
+        f"{place.settings.messages:,} no-op jobs through one worker process",
+        place.described(f"{place.settings.rounds} interleaved rounds, each on a fresh server, at most 5 s each"),
+        columns,
+        rows,
+        targets,
+        {name: [each._asdict() for each in own] for name, own in turns.items()},
+    )
+
+
+def _ratio(own: Sequence[Turn], other: Sequence[Turn], what: str) -> float:
+    """How many times the other's rate: the median over the rounds, each by itself."""
+    return median(_cost(theirs, what) / _cost(mine, what) for mine, theirs in zip(own, other, strict=True))
+
+
+def _row(name: str, own: Sequence[Turn], fastest: Sequence[Turn] | None) -> tuple[str, ...]:
+    rates = sorted(1e6 / each.work for each in own)
+    return (
+        name,
+        f"{_rate(own, 'work'):,.0f}",
+        f"{rates[0]:,.0f} to {rates[-1]:,.0f}",
+        times(_ratio(own, fastest, "work")) if fastest else "",
+        f"{_rate(own, 'enqueue'):,.0f}",
+        f"{_rate(own, 'both'):,.0f}",
+        *(us(median(getattr(each, what) for each in own)) for what in ("worker_cpu", "server_cpu", "enqueuer_cpu")),
+    )
+
+
+def _settings(place: Place, contenders: Sequence[Contender]) -> Table:
+    rows: list[tuple[str, ...]] = [
+        (each.name, each.packages[0] if each.packages else "", each.why, each.enqueues, each.acked)
+        for each in contenders
+    ]
+    return Table(
+        "worker-settings",
+        "Their settings",
+        "hiredis everywhere, payloads as JSON or pickle, as each does by itself",
+        ("worker", "version", "setting", "enqueues", "acknowledged"),
+        rows,
+        data={each.name: each.why for each in contenders},
+    )
+
+
+def main() -> None:
+    everybody = {each.name: each for each in (*OURS, *OTHERS)}
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.worker", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="CONTENDER", help="words of their names; all by default")
+    parser.add_argument("--quick", action="store_true", help="a fifth of the work")
+    asked = parser.parse_args()
+    chosen = [each for name, each in everybody.items() if not asked.names or any(word in name for word in asked.names)]
+    if not chosen:
+        raise SystemExit(f"nobody is called so: {', '.join(everybody)}")
+    with place(Settings().quick() if asked.quick else Settings()) as here:
+        for table in compare(here, chosen):
+            print(table.text(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What every job does: nothing, but for being counted. A job whose payload is MARK tells the count to the server.
+
+One whose payload begins with EACH takes 1 to 9 ms, and notes on the server that it ran: that says how many were lost.
+
+Runs in the environment of each contender, so it needs nothing but redis-py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import threading
+import time
+from functools import cache
+from typing import Any
+
+URL = os.environ.get("BENCH_URL", "")
+MARK = "mark"
+RAN = "bench:ran"
+EACH = "each-"
+SEEN = "bench:seen"
+
+_calls = itertools.count()  # `next` is atomic, `+= 1` is not
+_lock = threading.Lock()
+_told = 0
+
+
+def work(payload: str) -> None:
+    """The job."""
+    if payload == MARK:
+        _tell()
+    elif payload.startswith(EACH):
+        time.sleep(_pause(payload))
+        _server().sadd(SEEN, payload)
+    else:
+        next(_calls)
+
+
+async def work_async(payload: str) -> None:
+    """The job of an event loop."""
+    if payload.startswith(EACH):
+        await asyncio.sleep(_pause(payload))
+        _server().sadd(SEEN, payload)
+    else:
+        work(payload)
+
+
+def _pause(payload: str) -> float:
+    """1 to 9 ms, so that jobs that began together do not end together."""
+    return (1 + int(payload.removeprefix(EACH)) % 9) / 1000
+
+
+def _tell() -> None:
+    global _told
+    with _lock:
+        _server().set(RAN, next(_calls) - _told)
+        _told += 1
+
+
+@cache
+def _server() -> Any:
+    import redis
+
+    return redis.Redis.from_url(URL)

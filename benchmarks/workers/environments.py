@@ -1,0 +1,41 @@
+"""A virtual environment for each contender, made when it is first needed, with pinned versions, under `.bench/`."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.workers.contenders import Contender
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".bench"
+
+
+class Missing(Exception):
+    """The packages of a contender could not be fetched."""
+
+
+def programs(contender: Contender) -> Path:
+    """The folder of `python` and the contender's programs; Missing when pip cannot fetch its packages."""
+    if contender.ours:
+        return Path(sys.executable).parent
+    packages = sorted(contender.packages)
+    digest = hashlib.sha256(" ".join([sys.version, *packages]).encode()).hexdigest()[:8]
+    folder = CACHE / f"{contender.module.removesuffix('_jobs')}-{digest}"
+    if not (folder / "ready").exists():
+        _make(folder, packages)
+    return folder / "bin"
+
+
+def _make(folder: Path, packages: list[str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"making an environment for {', '.join(packages)}", file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [str(folder / "bin/python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *packages]
+    done = subprocess.run(pip, check=False, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Missing((done.stderr.strip().splitlines() or ["pip said nothing"])[-1])
+    (folder / "ready").touch()

@@ -1,0 +1,99 @@
+"""The worker's process group and the process that enqueues, and what they cost. Linux only: it reads /proc."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.workers.contenders import Contender
+from benchmarks.workers.environments import ROOT, programs
+from shardq.embedded.leash import Leashed
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def _variables(contender: Contender, url: str) -> dict[str, str]:
+    return {"BENCH_URL": url, "RQ_REDIS_URL": url, "PYTHONPATH": str(ROOT), **contender.variables}
+
+
+class Worker:
+    """One worker process and its children; it can be paused."""
+
+    def __init__(self, contender: Contender, url: str) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
+        words = [f"{name}={value}" for name, value in _variables(contender, url).items()]
+        command = [str(programs(contender) / contender.command[0]), *contender.command[1:]]
+        self._process = Leashed(["/usr/bin/env", *words, *command], directory=ROOT, log=self._log.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None:
+            error.add_note(f"the end of the worker's log:\n{self.log()}")
+        self.signal(signal.SIGKILL)
+        self._process.end()
+        self._log.close()
+
+    def log(self) -> str:
+        """The end of what it wrote."""
+        self._log.seek(0)
+        return self._log.read()[-3000:].decode(errors="replace")
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.running()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its children: it leads a group of its own."""
+        if self.running():
+            os.killpg(self._process.pid, number)
+
+    def cpu(self) -> float:
+        """CPU seconds of it and its children, those that ended too."""
+        return sum(_ticks(each, self._process.pid) for each in Path("/proc").glob("[0-9]*/stat")) / _TICK
+
+
+def _ticks(stat: Path, leader: int) -> int:
+    try:
+        fields = stat.read_text().rpartition(")")[2].split()
+    except OSError:  # it ended meanwhile
+        return 0
+    return sum(map(int, fields[11:15])) if int(fields[3]) == leader else 0
+
+
+class Enqueuer:
+    """The process that enqueues."""
+
+    def __init__(self, contender: Contender, url: str) -> None:
+        self._process = subprocess.Popen(
+            [programs(contender) / "python", "-m", "benchmarks.workers.enqueue", contender.module],
+            cwd=ROOT, env={**os.environ, **_variables(contender, url)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def enqueue(self, number: int, payload: str) -> dict[str, float]:
+        """Seconds by the clock and of CPU that it took."""
+        orders, answers = self._process.stdin, self._process.stdout
+        assert orders is not None
+        assert answers is not None
+        orders.write(f"{number} {payload}\n")
+        orders.flush()
+        line = answers.readline()
+        if not line:
+            raise RuntimeError("the process that enqueues ended; it says why above")
+        told: dict[str, float] = json.loads(line)
+        return told

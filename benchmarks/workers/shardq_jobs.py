@@ -1,0 +1,67 @@
+"""shardq: `python -m benchmarks.workers.shardq_jobs threads`, `asyncio`, or `hand`: read, run, ack, by a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from benchmarks.workers.counting import URL, work, work_async
+from shardq import AsyncClient, AsyncDelivery, Client, Delivery
+from shardq.worker import AsyncWorker, Worker
+
+TOGETHER = 100
+AHEAD = 500
+LEASE = float(os.environ.get("BENCH_LEASE", "30"))
+queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)
+
+
+def tenant(number: int) -> str:
+    """Whose job it is: a hundred tenants in turn."""
+    return f"tenant-{number % 100}"
+
+
+def enqueue(payloads: list[str]) -> None:
+    """One call each, or a hundred with each."""
+    if os.environ.get("BENCH_WRITE") == "single":
+        for number, payload in enumerate(payloads):
+            queue.write(payload, shard_key=tenant(number))
+        return
+    for at in range(0, len(payloads), TOGETHER):
+        some = payloads[at : at + TOGETHER]
+        queue.write_many([(payload, tenant(at + number)) for number, payload in enumerate(some)])
+
+
+def by_hand() -> None:
+    while True:
+        found = queue.read_many(TOGETHER, block=1)
+        for delivery in found:
+            work(delivery.payload)
+        if found:
+            queue.ack_many(found)
+
+
+def in_threads() -> None:
+    def handle(delivery: Delivery) -> None:
+        work(delivery.payload)
+
+    Worker(queue, handle, read_ahead=AHEAD).run()
+
+
+async def in_tasks() -> None:
+    async def handle(delivery: AsyncDelivery) -> None:
+        await work_async(delivery.payload)
+
+    async with AsyncClient.from_url(URL) as client:
+        await AsyncWorker(client.queue("jobs"), handle, read_ahead=AHEAD).run()
+
+
+def main(how: str) -> None:
+    if how == "asyncio":
+        asyncio.run(in_tasks())
+    else:
+        {"threads": in_threads, "hand": by_hand}[how]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

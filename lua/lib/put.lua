@@ -1,0 +1,18 @@
+-- An entry's fields: shard key, payload under its tag, and only where there are any: attributes, headers.
+local function put(key, id, at, attributes, headers)
+  if attributes == '' and headers == '' then
+    redis.call('XADD', key, id, 'k', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+    return
+  end
+  local fields = {'k', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]}
+  if attributes ~= '' then fields[5], fields[6] = 'm', attributes end
+  if headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', headers end
+  redis.call('XADD', key, id, unpack(fields))
+end
+-- Into the store of messages that are not due yet.
+local function put_later(id, at, attributes, headers, delay)
+  put(later, id, at, attributes, headers)
+  redis.call('ZADD', delayed, now + delay, 'd:' .. id)
+  redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(ARGV[at]) .. '|')
+  earliest = earliest or delay < 5000
+end

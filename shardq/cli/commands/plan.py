@@ -1,0 +1,176 @@
+"""`shardq plan`: how many streams a queue needs, and how many of them a shard."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.parsing import Commands, command, number
+from shardq.cli.shell import Shell
+from shardq.cli.table import draw, facts
+from shardq.cli.text import json_line, printable
+from shardq.keys import MAX_STREAMS
+from shardq.planner import Assignment, Plan, frontier, plan
+
+ABOUT = """Asks no server. While the noisy tenants flood their shards, the wanted share of all others keeps
+a stream that no flood is in. A larger shard needs fewer streams for that, but gives each flood more
+turns; of the plans that reach it, the one is chosen whose streams times turns are least. With --streams and
+--per-shard it says what those give. Times and bytes are those of docs/benchmarks.md: ratios.
+
+--names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams
+with any other. Who is named earlier is never moved by who is named later."""
+
+EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
+  shardq plan --tenants 10000 --noisy 20 --isolation 0.999 --check
+  shardq plan --tenants 10000 --noisy 20 --plot plan.svg
+  shardq plan --tenants 10000 --noisy 20 --streams 64 --per-shard 4
+  shardq plan --streams 64 --per-shard 4 --names tenants.txt --max-overlap 1"""
+
+LOST = (1, 2, 8)
+MAX_NAMES_BYTES = 64_000_000
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "plan", run, "choose streams and shard sizes", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000, help="shard keys in all (10,000)")
+    parser.add_argument("--noisy", type=number(0), metavar="K", default=20, help="how many flood at a time (20)")
+    parser.add_argument(
+        "--isolation", type=float, metavar="S", default=0.99, help="share of the others kept clear (0.99)"
+    )
+    parser.add_argument("--most", type=number(1), metavar="N", default=MAX_STREAMS, help="streams at most (4,096)")
+    parser.add_argument("--streams", type=number(1), metavar="N", help="look at so many streams")
+    parser.add_argument("--per-shard", type=number(1), metavar="M", help="and so many per shard")
+    parser.add_argument("--check", action="store_true", help="check the odds on a million random tenants (needs numpy)")
+    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="for --check and --names (0)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it as PNG or SVG (needs matplotlib)")
+    parser.add_argument("--names", type=Path, metavar="FILE", help="give these shard keys shards; - is stdin")
+    parser.add_argument("--max-overlap", type=number(0), metavar="K", default=1, help="any two share at most K (1)")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Choose, print, draw."""
+    if (args.streams is None) != (args.per_shard is None):
+        raise UsageError("--streams and --per-shard go together")
+    if args.names:
+        return _assign(args, shell)
+    chosen, others = _chosen(args)
+    _text(chosen, others) if not shell.json else print(json_line(_fields(chosen, others)))
+    if args.plot:
+        _plot(chosen, others, args.plot)
+    return _check(chosen, args.seed, shell) if args.check else OK
+
+
+def _chosen(args: argparse.Namespace) -> tuple[Plan, list[Plan]]:
+    if args.streams:
+        given = Plan(args.streams, args.per_shard, args.tenants, args.noisy)
+        return given, [given]
+    chosen = plan(args.tenants, args.noisy, args.isolation, most=args.most)
+    return chosen, frontier(args.tenants, args.noisy, args.isolation, most=args.most)
+
+
+def _text(chosen: Plan, others: list[Plan]) -> None:
+    columns = ("streams", "per shard", "keep a clean stream", "tenants without", "turns", "same shard", "memory", "")
+    draw(columns, [_row(each, each == chosen) for each in others], right=frozenset(columns))
+    cost = chosen.cost
+    print()
+    print(
+        facts(
+            [
+                ("chosen", f"{chosen.streams:,} streams, {chosen.streams_per_shard} per shard"),
+                ("beside the noisy", _shares("{} clean", chosen.clean)),
+                ("two tenants", _shares("{} shared", chosen.odds.overlap)),
+                *((f"{lost} lost", _loss(chosen, lost)) for lost in LOST if lost <= chosen.streams),
+                ("a read", f"{cost.read:.0f} µs of the server, whatever N is"),
+                ("a write", f"{cost.write_keys} keys; its streams cost {cost.write_server:.2f} µs of the server"),
+                ("100 writes", f"{cost.batch_keys:.0f} keys in one batch"),
+                ("a new tenant", f"{cost.deal:.0f} µs of the client, once"),
+            ]
+        )
+    )
+
+
+def _row(each: Plan, chosen: bool) -> tuple[str, ...]:
+    return (
+        f"{each.streams:,}", str(each.streams_per_shard), f"{each.isolation:.3%}", f"{each.blocked:,.1f}",
+        f"{each.busy:,.0f}", f"{each.twins:.2g}", f"{each.cost.memory / 1000:,.0f} kB", "<-" if chosen else "",
+    )  # fmt: skip
+
+
+def _shares(words: str, odds: tuple[float, ...]) -> str:
+    return ", ".join(f"{words.format(at)} {share:.3g}" for at, share in enumerate(odds) if share >= 1e-12)
+
+
+def _loss(chosen: Plan, lost: int) -> str:
+    odds = chosen.lost(lost)
+    return f"{1 - odds[0]:.3%} of the tenants lose a stream, {odds[-1]:.3g} all"
+
+
+def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
+    return {
+        **_plan_fields(chosen),
+        "clean": chosen.clean,
+        "overlap": chosen.odds.overlap,
+        "lost": {str(lost): chosen.lost(lost) for lost in LOST if lost <= chosen.streams},
+        "cost": asdict(chosen.cost),
+        "frontier": [_plan_fields(each) for each in others],
+    }
+
+
+def _plan_fields(each: Plan) -> dict[str, Any]:
+    names = ("isolation", "blocked", "busy", "twins")
+    return asdict(each) | {name: getattr(each, name) for name in names}
+
+
+def _plot(chosen: Plan, others: list[Plan], path: Path) -> None:
+    try:
+        from shardq.planner.plot import FORMATS, save
+    except ImportError:
+        raise UsageError("--plot needs matplotlib: pip install 'shardq[plan]'") from None
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"--plot writes {' or '.join(FORMATS)}, not {str(path)!r}")
+    save(chosen, others, path)
+
+
+def _check(chosen: Plan, seed: int, shell: Shell) -> int:
+    """Exit code 1 when odds and drawing disagree."""
+    try:
+        from shardq.planner.simulation import dealt, drawn
+    except ImportError:
+        raise UsageError("--check needs numpy: pip install 'shardq[plan]'") from None
+    n, m = chosen.streams, chosen.streams_per_shard
+    checks = [*drawn(n, m, chosen.noisy, seed=seed), *dealt(n, m, seed=seed)]
+    for each in checks:
+        verdict = "agrees" if each.close else "DISAGREES"
+        shell.tell(
+            f"check: {each.name}: {verdict}, {each.error:+.2f} deviations",
+            {"check": each.name, "deviations": each.error, "close": each.close},
+        )
+    return OK if all(each.close for each in checks) else FAILED
+
+
+def _assign(args: argparse.Namespace, shell: Shell) -> int:
+    if args.streams is None:
+        raise UsageError("--names needs --streams and --per-shard")
+    named = Assignment(args.streams, args.per_shard, max_overlap=args.max_overlap, seed=args.seed)
+    for name in _names(args.names):
+        named.add(name)
+    for key, dealt in named.items():
+        text = key.decode(errors="surrogateescape")
+        shell.tell(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
+    return OK
+
+
+def _names(path: Path) -> list[str]:
+    if str(path) == "-":
+        text = sys.stdin.read(MAX_NAMES_BYTES + 1)
+    else:
+        with path.open(encoding="utf-8", newline=None) as file:
+            text = file.read(MAX_NAMES_BYTES + 1)
+    if len(text) > MAX_NAMES_BYTES:
+        raise UsageError(f"--names takes at most {MAX_NAMES_BYTES:,} characters")
+    return [line for line in text.splitlines() if line]

@@ -1,0 +1,157 @@
+"""`shardq worker`: run a handler, in one process or in several."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import inspect
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Literal
+
+from shardq.cli.exits import OK, UsageError
+from shardq.cli.herd import Herd
+from shardq.cli.parsing import Commands, command, number, time
+from shardq.cli.shell import Shell, remark
+from shardq.client import Queue
+from shardq.client_async import AsyncClient
+from shardq.errors import BackendTimeout, OutcomeUnknown
+from shardq.worker import AsyncWorker, Worker
+from shardq.worker.plan import PlanSettings
+from shardq.worker.signals import SIGNALS
+
+ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
+async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
+processes that may die. What it returns is an ack; shardq.Nack(delay) and shardq.Reject(reason), raised, do what they
+say; any other exception gives the message back for later.
+
+SIGTERM or Ctrl-C: it reads no more, finishes what runs within the grace, gives the rest back and exits with 0. A second
+one: it leaves at once. With --processes a parent forwards signals, and says so when it replaces a process that died."""
+
+EXAMPLES = """  shardq worker tasks:handle --queue predictions
+  shardq worker tasks:handle --queue predictions --concurrency 16 --processes 4
+  shardq worker tasks:handle -q predictions --alive-file /tmp/alive --grace 60"""
+
+LOOK = 0.5
+"""Seconds between two looks for a queue that is not there yet."""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "worker", run, "run a handler for each message", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("handler", metavar="HANDLER", help="module:function")
+    parser.add_argument("-q", "--queue", required=True, metavar="QUEUE", help="the queue's name")
+    parser.add_argument(
+        "-c", "--concurrency", type=number(1), default=64, metavar="N", help="handlers at once per process (64)"
+    )
+    parser.add_argument("-p", "--processes", type=number(1), default=1, metavar="N", help="worker processes (1)")
+    parser.add_argument(
+        "--run-in", choices=("threads", "processes"), default="threads", help="where plain functions run (threads)"
+    )
+    parser.add_argument(
+        "--read-ahead", type=number(0), default=0, metavar="N", help="messages that may wait for a free handler (0)"
+    )
+    parser.add_argument("--time-limit", type=time, metavar="S", help="a handler that takes longer has failed")
+    parser.add_argument("--grace", type=time, default=25.0, metavar="S", help="for handlers to finish at the end (25)")
+    parser.add_argument(
+        "--alive-file",
+        metavar="PATH",
+        help="touched about each second while all is well; of several processes PATH.1, PATH.2, ...",
+    )
+    parser.add_argument("--herded", action="store_true", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Work until a signal comes."""
+    for each in SIGNALS:  # until the worker has its own handlers it holds nothing: there is nothing to drain
+        signal.signal(each, lambda *_: sys.exit(OK))
+    handle = imported(args.handler)
+    if args.processes > 1:
+        return Herd(shell.url, shell.timeout, lambda n: _words(args, n), args.processes).run()
+    if args.herded:
+        _end_with_parent()
+    queue = shell.queue(args.queue)
+    _await(queue)
+    settings: PlanSettings = {
+        "concurrency": args.concurrency,
+        "read_ahead": args.read_ahead,
+        "time_limit": args.time_limit,
+        "grace": args.grace,
+        "alive": args.alive_file,
+    }
+    if inspect.iscoroutinefunction(handle):
+        asyncio.run(_run_async(shell, args.queue, handle, settings))
+    else:
+        run_in: Literal["threads", "processes"] = args.run_in
+        Worker(queue, handle, run_in=run_in, **settings).run()
+    return OK
+
+
+def imported(name: str) -> Callable[[Any], Any]:
+    """The handler called `module:function`; UsageError if there is none. Errors of its module are its own."""
+    module_name, colon, path = name.partition(":")
+    if not colon or not module_name or not path:
+        raise UsageError(f"the handler must be named as module:function, not {name!r}")
+    if "" not in sys.path and os.getcwd() not in sys.path:  # noqa: PTH109 (sys.path holds strings)
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise UsageError(f"there is no module {module_name!r} here") from None
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise UsageError(f"module {module_name!r} has no function {path!r}")
+    return found  # type: ignore[no-any-return]
+
+
+async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], settings: PlanSettings) -> None:
+    async with AsyncClient.beside(shell.client) as client:
+        await AsyncWorker(client.queue(name), handle, **settings).run()
+
+
+def _await(queue: Queue) -> None:
+    """Wait until the queue is there: whoever writes first creates it, with the settings that it should have."""
+    pause, told = threading.Event(), ""
+    while problem := _missing(queue):
+        if problem != told:
+            remark(problem)
+            told = problem
+        pause.wait(LOOK)
+
+
+def _missing(queue: Queue) -> str:
+    """Why there is nothing to work on yet; '' if there is."""
+    try:
+        known = queue.stats().streams
+    except (BackendTimeout, OutcomeUnknown):
+        return "there is no answer from Redis yet; waiting for it"
+    return "" if known else f"there is no queue {queue.name!r} yet; its first write creates it"
+
+
+def _end_with_parent() -> None:
+    """Stop when the parent is gone, which is when stdin ends."""
+
+    def watch() -> None:
+        while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
+
+
+def _words(args: argparse.Namespace, number: int) -> list[str]:
+    """The arguments of worker process *number*, from 1."""
+    words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--herded"]
+    words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]
+    if args.time_limit is not None:
+        words += ["--time-limit", str(args.time_limit)]
+    if args.alive_file is not None:
+        words += ["--alive-file", f"{args.alive_file}.{number}"]
+    return words

@@ -1,0 +1,194 @@
+"""How coroutines wait together: a task per queue reads for all who wait, as long as anybody does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from redis.exceptions import RedisError
+
+from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.wire import Command, packed
+from shardq.errors import ClosedError
+from shardq.ops.look import given_back, recovered
+from shardq.ops.pump import pump
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Armed, Op, Refused
+from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
+from shardq.timing import LoopTimer, Purgatory
+
+T = TypeVar("T")
+log = logging.getLogger("shardq")
+SOON: Final = 0.001
+LATER: Final = 0.05
+FAREWELL: Final = 5.0
+CLOSED: Final = "this client was closed while a read waited"
+
+
+class Sender(Protocol):
+    """What is needed of the driver."""
+
+    async def run(self, op: Op[T]) -> T:
+        """Run an operation."""
+
+    async def arm(self, step: Armed) -> Line:
+        """A line for an armed look."""
+
+    async def unblock(self, key: str, client_id: int) -> None:
+        """End the wait of a connection."""
+
+
+class Line:
+    """A blocking connection for *commands*, whose answers come within *limit* seconds."""
+
+    def __init__(self, pool: Any, connection: Any, commands: tuple[Command, ...], limit: float) -> None:
+        self._pool, self._connection, self._commands, self._limit = pool, connection, commands, limit
+        self.answers: list[Any] = []
+
+    async def exchanged(self) -> list[Any]:
+        """Send, and wait for all answers. A connection that failed is never used again."""
+        clean = cancelled = False
+        try:
+            # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
+            async with asyncio.timeout(self._limit):
+                await self._connection.send_packed_command(packed(self._commands))
+                while len(self.answers) < len(self._commands):
+                    self.answers.append(await answer(self._connection))
+            clean = True
+        except LOST as error:
+            raise unanswered(error) from error
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+        finally:
+            if not clean:
+                await self._connection.disconnect(nowait=cancelled)
+            await self._pool.release(self._connection)
+        if any(isinstance(each, Refused) and each.code in DEMOTED for each in self.answers):
+            await self._pool.disconnect(inuse_connections=False)
+        return self.answers
+
+
+class Pumping:
+    """Lets coroutines wait, and a task per queue read for them."""
+
+    def __init__(self, driver: Sender) -> None:
+        self._driver = driver
+        self._timer: LoopTimer | None = None
+        self._closed = False
+        self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
+
+    async def wait(self, waiter: Waiter) -> None:
+        """Return when *waiter* is done. What it was given, if it is cancelled just then, is given back."""
+        state = waiter.state
+        waiting, clock = state.waiting, state.clock
+        if self._closed:
+            raise ClosedError(CLOSED)
+        if self._timer is None:
+            self._timer = LoopTimer(asyncio.get_running_loop(), clock=clock)
+            self._purgatory = Purgatory(self._timer)
+        woken = asyncio.get_running_loop().create_future()
+        waiter.wake = partial(_resolve, woken)
+        waiting.join(waiter, self._purgatory, max(0.0, waiter.deadline - clock.monotonic()))
+        if waiting.turn is None:
+            waiting.turn = self._start(self._pump(state), waiting)
+        try:
+            await woken
+        except asyncio.CancelledError:
+            self._left(waiter)
+            raise
+
+    async def armed(self, step: Armed) -> list[Any]:
+        """The answers to an armed look, whose wait is ended when something is due or nobody waits any more."""
+        line: Line | None = None
+        begun = answered = False
+
+        async def unblock() -> None:
+            pause = SOON
+            while not answered:
+                if line is not None and line.answers and isinstance(line.answers[0], int):
+                    await self._driver.unblock(step.key, line.answers[0])
+                if not answered:  # it did not wait yet, or the answers are on their way
+                    await asyncio.sleep(pause)
+                pause = min(2 * pause, LATER)
+
+        def rouse() -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                self._start(unblock(), None)
+
+        alarm = self._timer.call_at(step.due, rouse) if self._timer and step.due < NEVER else None
+        step.waiting.rouse = rouse
+        try:
+            line = await self._driver.arm(step)
+            return await line.exchanged()
+        finally:
+            answered = True
+            step.waiting.rouse = nobody
+            if alarm is not None:
+                alarm.cancel()
+
+    async def aclose(self) -> None:
+        """Who waits gets ClosedError; what is out is answered, and what it brings is given back."""
+        self._closed = True
+        idle = []
+        for task, waiting in list(self._tasks.items()):
+            if waiting is not None and waiting.release(failure=ClosedError(CLOSED)):
+                waiting.rouse()
+            idle.append(task)
+        if idle:
+            await asyncio.wait(idle, timeout=FAREWELL)
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _pump(self, state: QueueState) -> None:
+        waiting = state.waiting
+        try:
+            await self._driver.run(pump(state))
+        except Exception as error:
+            log.exception("reading for those who wait on %r failed", state.keys.name)
+            waiting.release(failure=error)
+        finally:
+            waiting.turn = None
+            waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
+
+    def _left(self, waiter: Waiter) -> None:
+        state, asked = waiter.state, waiter.asked
+        if waiter.cancel():
+            if not state.waiting.waiters():
+                state.waiting.rouse()
+        elif waiter.rows and asked:
+            self._start(self._driver.run(given_back(state, waiter.rows, asked, state.until())), None)
+        elif asked:
+            self._start(self._driver.run(recovered(state, asked, state.until())), None)
+
+    def _start(self, work: Coroutine[Any, Any, Any], waiting: Waiting | None) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = waiting
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.exception()  # its failure only costs time
+
+
+def _resolve(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+async def answer(connection: Any) -> Any:
+    """One reply; a refusal as a value, so that the answers after it are read too."""
+    try:
+        return await connection.read_response()
+    except RedisError as error:
+        refused = refusal(error)
+        if refused is None:
+            raise
+        return refused

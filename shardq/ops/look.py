@@ -1,0 +1,152 @@
+"""One look: the call of read.lua, what is to be made of its reply, and giving back what nobody could take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shardq.lease import believed_until, new_holder
+from shardq.model import Received
+from shardq.ops.persist import persist
+from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
+from shardq.ops.steps import Argument, Call, Op
+from shardq.ops.waiting import Asked, Want
+from shardq.replies import deliveries
+from shardq.scripts import load
+
+ALL_DECLARED = 8
+RECOVER_PAGE = 2000
+SEEN_LATER = 10_000
+"""ms that another read's look at the server's clock may be later than the one in question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look to be sent at local time `sent`."""
+
+    call: Call
+    holder: str
+    sent: float
+    visibility: float
+    declared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look found: rows, and ms until there is a reason to look again (-1: none).
+
+    After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date.
+    """
+
+    rows: list[Received]
+    wait_ms: int = -1
+    miss: bool = False
+    moved: bool = False
+
+
+def look(state: QueueState, want: Want, blocks: float, asked: Asked, *, declare: int, delay: float = 0.0) -> Look:
+    """A look for *want*, noted in *asked*.
+
+    *blocks*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
+    *delay*: the seconds for which the server may put it off.
+    """
+    holder = new_holder()
+    sent = state.clock.monotonic()
+    numbers = _numbers(state, want, declare)
+    call = _call(state, want, blocks, numbers, holder, sent + delay)
+    asked.visibility = round(want.visibility * 1000)
+    asked.since = (state.seen.ms if state.seen is not None else 0) + asked.visibility
+    asked.holder = holder
+    return Look(call, holder, sent, want.visibility, len(numbers))
+
+
+def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None) -> Seen:
+    """What *reply* says, remembered in *state*. The server looked at local time *granted* or later."""
+    if reply[0] == b"NOQUEUE":
+        state.epoch = ""
+        return Seen([], moved=True)
+    granted = look.sent if granted is None else granted
+    now_ms = int(reply[1])
+    state.seen = ServerTime(now_ms, granted)
+    state.hints = _hints(reply[4])
+    rows = deliveries(reply, look.holder, believed_until(granted, look.visibility))
+    moved = reply[2].decode() != state.epoch
+    if moved:
+        state.epoch = ""
+    miss = reply[0] != b"OK"
+    if miss:
+        state.missed(look.declared)
+    else:
+        state.hit()
+    return Seen(rows, int(reply[3]), miss, moved)
+
+
+def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
+    """Give back the leases of a look whose reply was lost."""
+    keys = state.keys
+    declared = (
+        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
+        keys.moved,
+    )  # fmt: skip
+    last, page = "", RECOVER_PAGE
+    while True:
+        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last))
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == last else RECOVER_PAGE
+        last = reply.decode()
+
+
+def given_back(state: QueueState, rows: Iterable[Received], asked: Asked, until: float) -> Op[None]:
+    """Give back, uncounted, what the look *asked* was granted for nobody. A whole token names one of its leases."""
+    for row in rows:
+        yield from recovered(state, replace(asked, holder=row.token), until)
+
+
+def unread(state: QueueState, rows: Sequence[Received], visibility: float, timeout: float | None = None) -> Op[None]:
+    """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
+    lasts = round(visibility * 1000)
+    shown = state.seen.ms if state.seen is not None else 0
+    yield from given_back(state, rows, Asked("", max(0, shown + lasts - SEEN_LATER), lasts), state.until(timeout))
+
+
+def _hints(raw: bytes) -> tuple[str, ...]:
+    return tuple(turn for turn in raw.decode().split(",") if turn and turn != LEGACY_TURN)
+
+
+def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
+    """Which streams to declare: all when they are few, else those that are likely to be next."""
+    if state.streams <= declare:
+        numbers = list(dict.fromkeys([*map(str, range(state.streams)), *state.hints]))  # a hint may be news of a resize
+    else:
+        numbers = list(dict.fromkeys(state.hints[: max(state.width, want.count)]))
+        if want.prefer is not None and str(want.prefer) not in numbers:
+            numbers.append(str(want.prefer))
+    if state.config.legacy_stream is not None:
+        numbers.append("l")
+    return numbers
+
+
+def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], holder: str, ends: float) -> Call:
+    keys, config = state.keys, state.config
+    declared = (
+        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
+        keys.attempts, keys.cancelled, keys.dead, keys.moved, *state.declared(numbers),
+    )  # fmt: skip
+    args: tuple[Argument, ...] = (
+        want.count,
+        holder,
+        round(want.visibility * 1000),
+        state.expected_ms(ends),
+        config.max_deliveries,
+        config.max_dead,
+        math.ceil(blocks * 1000),
+        0 if state.streams <= ALL_DECLARED else max(state.width, min(want.count, state.streams)),
+        "" if want.prefer is None else str(want.prefer),
+        config.legacy_group or "",
+        *numbers,
+    )
+    return Call(load("read"), declared, args)

@@ -1,0 +1,134 @@
+"""The pump: reads on behalf of all that wait on one queue, over one blocking connection.
+
+It sends a wait for notifications and, in the same pipeline, the look that is to follow (`Armed`). The server runs that
+look the moment the wait ends, so the message comes with the wake-up. A look that finds nothing makes the next wait
+safe: it clears the notifications and lets writers know that somebody waits. After one that found something, messages
+may lie there unannounced, so an ordinary look comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Final
+
+from shardq.errors import BackendError
+from shardq.lease import granted_after
+from shardq.ops.look import ALL_DECLARED, Look, Seen, given_back, look, recovered, seen
+from shardq.ops.opening import upkeep
+from shardq.ops.persist import TRANSIENT
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
+from shardq.ops.waiting import Asked, Waiter, Want
+
+ARMED_DECLARED: Final = 256
+"""An armed look cannot know which stream will be next, so it declares all, if they are no more than this."""
+
+LATENESS: Final = 0.5
+"""Seconds after which an answer is overdue: the server ends a wait up to 100 ms late."""
+
+PAUSE: Final = 0.01
+_ENDED: Final = frozenset({"NOGROUP", "NOSCRIPT"}) | TRANSIENT
+
+
+def pump(state: QueueState) -> Op[None]:
+    """Read for those who wait until nobody does. On trouble all look for themselves: their looks know how to go on."""
+    asked = Asked()
+    try:
+        yield from _Pump(state, asked).run()
+        return
+    except Unanswered as lost:
+        asked.holder = asked.holder if lost.sent else ""
+        failure: Exception | None = None
+    except Refused as refused:
+        asked.holder, failure = "", None if refused.code in _ENDED else refused
+    state.waiting.answer_by = math.inf
+    yield Sleep(PAUSE)
+    lost_look = asked if asked.holder else None
+    if not state.waiting.release(lost_look, failure) and lost_look:
+        yield from _tried(recovered(state, lost_look, state.until()))
+
+
+class _Pump:
+    """`quiet`: the last look found nothing, so whatever came since is announced. `due`: when to look again anyhow."""
+
+    def __init__(self, state: QueueState, asked: Asked) -> None:
+        self.state, self.clock, self.waiting, self.asked = state, state.clock, state.waiting, asked
+        waiters = self.waiting.waiters()
+        self.quiet = any(waiter.looked > self.waiting.found_at for waiter in waiters)
+        self.due = min((waiter.again for waiter in waiters), default=math.inf)
+
+    def run(self) -> Op[None]:
+        """Turn after turn."""
+        while True:
+            yield from upkeep(self.state, self.clock.monotonic())
+            if self.quiet:
+                self.waiting.expire_all(self.clock.monotonic())
+            want = self.waiting.want()
+            if want is None:
+                return
+            found = yield from (self._armed(want) if self.quiet else self._plain(want))
+            if found is None:
+                continue
+            if found.rows:
+                yield from self._hand_out(want, found)
+            if found.moved:
+                self.waiting.release()
+                return
+
+    def _hand_out(self, want: Want, found: Seen) -> Op[None]:
+        self.waiting.found_at = self.clock.monotonic()
+        asked = replace(self.asked)
+        if left := self.waiting.hand_out(want, found.rows, asked):
+            yield from _tried(given_back(self.state, left, asked, self.state.until()))
+
+    def _plain(self, want: Want) -> Op[Seen]:
+        each = look(self.state, want, self.state.wait_slice, self.asked, declare=ALL_DECLARED)
+        self.waiting.answer_by = each.sent + LATENESS
+        reply = yield each.call
+        return self._noted(each, reply, None)
+
+    def _armed(self, want: Want) -> Op[Seen | None]:
+        state, now = self.state, self.clock.monotonic()
+        ends = max(map(_deadline, self.waiting.waiters()), default=now)
+        block = max(0.001, min(state.wait_slice, self.due - now, ends - now))
+        each = look(state, want, state.wait_slice, self.asked, declare=ARMED_DECLARED, delay=block)
+        self.waiting.answer_by = each.sent + block + LATENESS
+        step = Armed(state.keys.notifications, want.count, math.ceil(block * 1000), each.call, self.due, self.waiting)
+        _, shown, woken, reply = yield step
+        if isinstance(woken, Refused):
+            if woken.code not in _ENDED:
+                raise woken
+            yield Sleep(PAUSE)
+        if isinstance(reply, Refused):
+            if reply.code != "NOSCRIPT":
+                raise reply
+            self.quiet = False
+            return None
+        arrived = self.clock.monotonic()
+        return self._noted(each, reply, _granted(each.sent, shown, reply, arrived))
+
+    def _noted(self, each: Look, reply: Any, granted: float | None) -> Seen:
+        found = seen(self.state, each, reply, granted)
+        self.asked.holder = ""
+        self.quiet = not (found.rows or found.miss or found.moved)
+        self.due = self.clock.monotonic() + found.wait_ms / 1000 if found.wait_ms >= 0 else math.inf
+        return found
+
+
+def _deadline(waiter: Waiter) -> float:
+    return waiter.deadline
+
+
+def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:
+    if isinstance(shown, Refused) or len(reply) < 2:
+        return sent
+    return granted_after(sent, int(shown[0]) + int(shown[1]) / 1e6, int(reply[1]) / 1000, arrived)
+
+
+def _tried(op: Op[Any]) -> Op[None]:
+    """Run *op*; if it fails, the leases end by themselves."""
+    try:
+        yield from op
+    except BackendError:
+        return

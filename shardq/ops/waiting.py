@@ -1,0 +1,183 @@
+"""The readers of one client that wait on one queue: what they want, and which of them gets what. Sans-IO.
+
+They share one read, which is out on one blocking connection for all of them (`shardq.ops.pump`). The purgatory decides
+how each wait ends, exactly once: with rows, at its deadline, or with word to look for itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from shardq.model import Received
+from shardq.timing import Operation, Purgatory
+
+if TYPE_CHECKING:
+    from shardq.ops.state import QueueState
+
+MOST: Final = 100
+"""So many messages at most are asked for on behalf of several waiters."""
+
+NEVER: Final = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a reader asks for: at most `count` messages, leases of `visibility` seconds, a stream to prefer."""
+
+    count: int
+    visibility: float
+    prefer: int | None
+
+    def like(self, other: Want) -> bool:
+        """Whether one read can serve both."""
+        return self.visibility == other.visibility and self.prefer == other.prefer
+
+
+@dataclass(slots=True)
+class Asked:
+    """A look that has no answer yet: what a cancelled reader must give back.
+
+    Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock.
+    """
+
+    holder: str = ""
+    since: int = 0
+    visibility: int = 0
+
+
+class Waiter(Operation):
+    """One blocked read. It looked at `looked` and found nothing; there is a reason to look again at `again`.
+
+    Once `done`, `rows` is what it was given by the look `asked`; None means that it shall look for itself, and first
+    give back what a lost `asked` was granted. `failure` is what no look can mend. `wake` is the driver's: how to tell
+    the thread or task that waits.
+    """
+
+    __slots__ = ("again", "asked", "deadline", "done", "failure", "looked", "rows", "state", "wake", "want")
+
+    def __init__(self, state: QueueState, want: Want, deadline: float, looked: float, again: float) -> None:
+        super().__init__()
+        self.state = state
+        self.want = want
+        self.deadline = deadline
+        self.looked = looked
+        self.again = again
+        self.done = False
+        self.rows: list[Received] | None = None
+        self.asked: Asked | None = None
+        self.failure: Exception | None = None
+        self.wake: Callable[[], object] = nobody
+
+    def settle(
+        self, rows: list[Received] | None, *, asked: Asked | None = None, failure: Exception | None = None
+    ) -> bool:
+        """End the wait; whether this call did it."""
+        if not self.cancel():
+            return False
+        self.rows, self.asked, self.failure = rows, asked, failure
+        self.done = True
+        self.wake()
+        return True
+
+    def fire(self) -> None:
+        """The timer's call: the deadline has come."""
+        waiting = self.state.waiting
+        if not waiting.expire(self):
+            waiting.rouse()
+
+
+def nobody() -> None:
+    """There is nobody to be told."""
+
+
+class Waiting:
+    """The waiters of one queue, in the order of their arrival. `turn` is the driver's: what reads on their behalf."""
+
+    def __init__(self) -> None:
+        self.turn: Any = None
+        self.rouse: Callable[[], object] = nobody
+        self.found_at = -NEVER  # local time; when a look on behalf of all last found something
+        self.answer_by = NEVER  # local time by which what is out should be answered
+        self._leader: Waiter | None = None
+        self._purgatory: Purgatory | None = None
+        self._lock = Lock()
+
+    def join(self, waiter: Waiter, purgatory: Purgatory, timeout: float | None) -> None:
+        """Let *waiter* wait, for *timeout* seconds if the purgatory's timer is to expire it."""
+        self._purgatory = purgatory
+        purgatory.watch(waiter, (self,), timeout)
+
+    def waiters(self) -> tuple[Waiter, ...]:
+        """Who waits, the longest waiting first."""
+        return self._purgatory.watched_under(self) if self._purgatory else ()  # type: ignore[return-value]
+
+    def lead(self, waiter: Waiter) -> bool:
+        """Whether *waiter* may read for all now: one at a time may."""
+        with self._lock:
+            if self._leader is None:
+                self._leader = waiter
+            return self._leader is waiter
+
+    def resign(self, waiter: Waiter) -> Any:
+        """*waiter* leaves, and somebody else must lead; the turn if nobody is left to end it."""
+        with self._lock:
+            if self._leader is waiter:
+                self._leader = None
+            if self._leader is not None:
+                return None
+            if left := self.waiters():
+                left[0].wake()
+                return None
+            orphan, self.turn = self.turn, None
+            return orphan
+
+    def expire(self, waiter: Waiter) -> bool:
+        """End a wait at its deadline; False for the last waiter, since the answer to come is its last look.
+
+        What comes just then goes to the others. While no answers come, *waiter* must find out for itself.
+        """
+        with self._lock:
+            if len(self.waiters()) < 2:
+                return waiter.done
+            overdue = waiter.state.clock.monotonic() > self.answer_by
+            return waiter.settle(None if overdue else []) or waiter.done
+
+    def expire_all(self, now: float) -> None:
+        """A look just found nothing: it was the last one of those whose deadline has come."""
+        for waiter in self.waiters():
+            if waiter.deadline <= now:
+                waiter.settle([])
+
+    def want(self) -> Want | None:
+        """What to ask for: what the first waiter wants, for all that are like it; None when nobody waits."""
+        waiters = self.waiters()
+        if not waiters:
+            return None
+        first, count = waiters[0].want, 0
+        for waiter in waiters:
+            if waiter.want.like(first):
+                count += waiter.want.count
+                if count >= MOST:
+                    break
+        return Want(min(count, max(MOST, first.count)), first.visibility, first.prefer)
+
+    def hand_out(self, want: Want, rows: list[Received], asked: Asked) -> list[Received]:
+        """Give *rows* to those who want such, in order of arrival; what nobody was left to take."""
+        for waiter in self.waiters():
+            if not rows:
+                break
+            count = waiter.want.count
+            if waiter.want.like(want) and waiter.settle(rows[:count], asked=asked):
+                rows = rows[count:]
+        return rows
+
+    def release(self, lost: Asked | None = None, failure: Exception | None = None) -> bool:
+        """Let all look for themselves; the first gives back what *lost* was granted. Whether somebody will."""
+        taken = False
+        for waiter in self.waiters():
+            taken = waiter.settle(None, asked=None if taken else lost, failure=failure) or taken
+        return taken

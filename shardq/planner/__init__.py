@@ -1,0 +1,15 @@
+"""Choosing N and M from tenants, noisy tenants at a time and the wanted isolation, with what that gives and costs.
+
+>>> chosen = plan(tenants=10_000, noisy=20, isolation=0.99)
+>>> chosen.streams, chosen.streams_per_shard
+(246, 3)
+"""
+
+from __future__ import annotations
+
+from shardq.planner.assignment import Assignment, capacity
+from shardq.planner.choice import Plan, frontier, plan
+from shardq.planner.costs import Cost, cost
+from shardq.planner.odds import busy, clean_odds, lost_odds
+
+__all__ = ["Assignment", "Cost", "Plan", "busy", "capacity", "clean_odds", "cost", "frontier", "lost_odds", "plan"]

@@ -1,0 +1,132 @@
+"""How many streams a queue needs, and how many of them a shard: N and M.
+
+The question: so many tenants, `noisy` of them flood at a time; which share of the others shall keep a clean stream?
+For each M there is a fewest N that reaches it (`frontier`). A larger M needs fewer streams, up to about
+N / noisy x ln 2 (a shard is a Bloom filter's probe and the noisy tenants its content: Bloom, CACM 13(7), 1970), but
+each noisy tenant then has M turns in a round, so everybody waits longer. `plan` takes the point of the frontier where
+streams x busy streams is least: memory times waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import comb
+from typing import Final
+
+from shardq.errors import ConfigError
+from shardq.keys import MAX_STREAMS, shown
+from shardq.planner.costs import Cost, cost
+from shardq.planner.odds import busy, check_count, clean_odds, lost_odds
+from shardq.sharding import Odds, check_width
+
+WIDEST: Final = 16
+"""The largest M that `plan` considers; a wider shard costs each write a key per stream."""
+
+ROUNDING: Final = 1e-12
+"""By how much an isolation may fall short: 1 in 10 shards is 0.1 only nearly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """N streams, M to a shard, for so many tenants of which `noisy` flood at a time, and what that gives."""
+
+    streams: int
+    streams_per_shard: int
+    tenants: int
+    noisy: int
+
+    def __post_init__(self) -> None:
+        width = check_width(self.streams, self.streams_per_shard)
+        object.__setattr__(self, "streams_per_shard", width)  # frozen
+        check_count("tenants", self.tenants, 1)
+        check_count("noisy", self.noisy, 0, self.tenants)
+
+    @property
+    def odds(self) -> Odds:
+        """How two shards overlap."""
+        return Odds(self.streams, self.streams_per_shard)
+
+    @property
+    def clean(self) -> tuple[float, ...]:
+        """The share of quiet tenants with exactly c clean streams while the noisy flood, for c = 0 to M."""
+        return clean_odds(self.streams, self.streams_per_shard, self.noisy)
+
+    @property
+    def isolation(self) -> float:
+        """The share of quiet tenants that keep a clean stream."""
+        return 1 - self.clean[0]
+
+    @property
+    def blocked(self) -> float:
+        """How many quiet tenants have none, on average."""
+        return (self.tenants - self.noisy) * self.clean[0]
+
+    @property
+    def busy(self) -> float:
+        """Streams that the noisy cover, on average: the dequeues that a message in a clean stream waits at most."""
+        return busy(self.streams, self.streams_per_shard, self.noisy)
+
+    @property
+    def twins(self) -> float:
+        """How many other tenants have all streams in common with a given one, on average."""
+        return (self.tenants - 1) / comb(self.streams, self.streams_per_shard)
+
+    def lost(self, lost: int) -> tuple[float, ...]:
+        """The share of tenants that lose exactly j of their streams when `lost` streams are lost, for j = 0 to M."""
+        return lost_odds(self.streams, self.streams_per_shard, lost)
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs."""
+        return cost(self.streams, self.streams_per_shard)
+
+
+def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STREAMS) -> list[Plan]:
+    """For each M up to `WIDEST`, the plan with the fewest streams that reaches the isolation.
+
+    As long as a larger M saves any; empty when `most` streams do not suffice. ConfigError for invalid numbers.
+    """
+    if type(isolation) not in (float, int) or not 0 < isolation < 1:
+        raise ConfigError(f"isolation must be a share between 0 and 1, such as 0.99, not {shown(isolation)}")
+    check_count("most", most, 1, MAX_STREAMS)
+    check_count("tenants", tenants, 1)
+    check_count("noisy", noisy, 1, tenants)
+    found: list[Plan] = []
+    for width in range(1, min(WIDEST, most) + 1):
+        streams = _fewest(width, noisy, isolation, found[-1].streams - 1 if found else most)
+        if streams:
+            found.append(Plan(streams, width, tenants, noisy))
+        elif found:
+            break
+    return found
+
+
+def plan(tenants: int, noisy: int, isolation: float = 0.99, *, most: int = MAX_STREAMS) -> Plan:
+    """N and M that isolate so well: while `noisy` tenants flood, that share of the others keeps a clean stream.
+
+    `tenants`: 1 to 1,000,000,000. `noisy`: 1 to that. `isolation`: between 0 and 1. `most`: streams at most.
+    ConfigError when the numbers are invalid, or no queue of that size reaches the isolation.
+
+    >>> chosen = plan(tenants=10_000, noisy=20, isolation=0.99)
+    >>> chosen.streams, chosen.streams_per_shard, f"{chosen.isolation:.2%}"
+    (246, 3, '99.01%')
+    """
+    found = frontier(tenants, noisy, isolation, most=most)
+    if not found:
+        raise ConfigError(
+            f"{most:,} streams cannot keep a clean one for {isolation:.10g} of the tenants while {noisy:,} flood: "
+            f"plan for fewer noisy tenants at a time, or for a lower isolation"
+        )
+    return min(found, key=lambda each: each.streams * each.busy)
+
+
+def _fewest(width: int, noisy: int, isolation: float, most: int) -> int | None:
+    """The fewest streams, at most `most`, with which shards of this width reach the isolation: more always help."""
+    low, high = width, most + 1
+    while low < high:
+        middle = (low + high) // 2
+        if 1 - clean_odds(middle, width, noisy)[0] >= isolation - ROUNDING:
+            high = middle
+        else:
+            low = middle + 1
+    return low if low <= most else None

@@ -1,0 +1,63 @@
+"""What streams and shards cost, from figures that were measured.
+
+Times: docs/benchmarks.md, from one small machine, so take them as ratios. A read costs the same for 8 streams as for
+1,024 ("Many streams, few of them busy"); what grows is the keys that a call declares ("An empty script with so many
+keys declared"). Bytes: an embedded Valkey 9.1; a test measures them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+READ_US: Final = 55.0
+"""Server time of a read, µs, whatever N is."""
+
+KEY_SERVER_US: Final = 0.033
+KEY_CLOCK_US: Final = 0.28
+"""What one more declared key costs, µs: the server's time, and the caller's wait (262 keys against 1)."""
+
+WRITE_KEYS: Final = 9
+"""Keys that each write declares beside its streams."""
+
+QUEUE_BYTES: Final = 13_000
+STREAM_BYTES: Final = 440
+"""Memory of an empty queue, and of each of its streams, once all have been used."""
+
+DEAL_US: Final = 4.0
+DEAL_STREAM_US: Final = 0.1
+"""What it costs a client to deal a shard that it has not cached: this, and so much per stream of the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The price of N streams, M to a shard: bytes, µs."""
+
+    memory: int
+    """Bytes of Redis memory without any message."""
+    read: float
+    """Server time of a read."""
+    write_keys: int
+    """Keys declared by the write of one message."""
+    write_server: float
+    """How much of the server time of such a write is due to its streams."""
+    write_clock: float
+    """How much of the caller's wait is."""
+    batch_keys: float
+    """Keys declared by a batch of 100 messages of 100 tenants, on average."""
+    deal: float
+    """Dealing a shard that the client has not cached."""
+
+
+def cost(streams: int, streams_per_shard: int) -> Cost:
+    """What such a queue costs."""
+    spread = streams * (1 - (1 - streams_per_shard / streams) ** 100)
+    return Cost(
+        memory=QUEUE_BYTES + STREAM_BYTES * streams,
+        read=READ_US,
+        write_keys=WRITE_KEYS + streams_per_shard,
+        write_server=KEY_SERVER_US * streams_per_shard,
+        write_clock=KEY_CLOCK_US * streams_per_shard,
+        batch_keys=WRITE_KEYS + spread,
+        deal=DEAL_US + DEAL_STREAM_US * streams,
+    )

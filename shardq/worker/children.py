@@ -1,0 +1,232 @@
+"""Child processes that run handlers, one message at a time each; one that dies takes only its message with it.
+
+Started with `multiprocessing`'s spawn, which is safe beside threads; what a child imports is what the handler's module
+imports. Messages and answers cross the pipe as MessagePack. Children ignore SIGTERM and SIGINT, which a terminal or a
+service manager sends to all processes of a group: the parent drains, and a child ends when its pipe does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Literal
+
+import msgspec
+
+from shardq.clock import Clock, SystemClock
+from shardq.codec import Codecs
+from shardq.delivery import DeliveryView
+from shardq.errors import ConfigError, ShardqError
+from shardq.model import Received
+from shardq.outcome import HandlerFailed, Nack, Reject, described
+from shardq.worker_state import Job
+
+MAX_TRACE = 4000
+START_PATIENCE = 60.0
+"""Seconds that a child may take to import the handler."""
+
+
+class ProcessDied(ShardqError):
+    """The child process of a handler ended before the handler did."""
+
+    untraced = True  # where this process waited for it says nothing
+
+
+class Answer(msgspec.Struct, array_like=True):
+    """What a child says: how its handler ended."""
+
+    kind: Literal["ready", "done", "nack", "reject", "error"]
+    text: str = ""
+    delay: float | None = None
+    trace: str = ""
+
+
+class Child:
+    """One process and our end of its pipe. `job` is what it works on."""
+
+    def __init__(self, handle: Callable[..., object], codecs: Codecs) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.job: Job | None = None
+        self.process: BaseProcess = context.Process(
+            target=work, args=(theirs, handle, codecs), name="shardq-handler", daemon=False
+        )
+        try:
+            self.process.start()
+        except Exception:
+            self.pipe.close()
+            raise
+        finally:
+            theirs.close()
+        self._ready = False
+
+    def wait_ready(self) -> None:
+        """Wait until it has imported the handler; ProcessDied if it cannot, or not in time."""
+        try:
+            if not self._ready and not self.pipe.poll(START_PATIENCE):
+                self.kill()
+            self._ready = self._ready or self._answer().kind == "ready"
+        except (EOFError, OSError) as error:
+            raise ProcessDied(self._end()) from error
+
+    def ask(self, received: Received) -> Answer:
+        """Have it handle one message; ProcessDied if it ends meanwhile."""
+        try:
+            self.pipe.send_bytes(msgspec.msgpack.encode(received))
+            return self._answer()
+        except (EOFError, OSError) as error:
+            raise ProcessDied(self._end()) from error
+
+    def _answer(self) -> Answer:
+        return msgspec.msgpack.decode(self.pipe.recv_bytes(), type=Answer)
+
+    def _end(self) -> str:
+        self.process.join(5)
+        code = self.process.exitcode
+        if code is not None and code < 0:
+            return f"the handler's process was killed by {signal.Signals(-code).name}"
+        return f"the handler's process ended with exit code {code}"
+
+    def kill(self) -> None:
+        """SIGKILL; safe within a signal handler."""
+        with contextlib.suppress(Exception):
+            self.process.kill()
+
+    def close(self) -> None:
+        """Let go of what is left of it."""
+        self.kill()
+        self.pipe.close()
+        with contextlib.suppress(Exception):
+            self.process.join(5)
+            self.process.close()
+
+
+class Children:
+    """The children of one worker: started when first needed, used again, replaced when they die."""
+
+    def __init__(self, handle: Callable[..., object], codecs: Codecs, clock: Clock) -> None:
+        self._handle, self._codecs, self._clock = handle, codecs, clock
+        self._lock = threading.Lock()
+        self._resting: list[Child] = []
+        self._all: set[Child] = set()
+
+    def check(self) -> None:
+        """Start the first child; ConfigError if the handler cannot get there."""
+        try:
+            child = self._start()
+            self._resting.append(child)
+            child.wait_ready()
+        except Exception as error:  # noqa: BLE001 (pickling raises what it likes)
+            raise ConfigError(
+                "run_in='processes' needs a handler (and codecs) that a new process can import: "
+                f"a function at the top of a module, not a lambda or a closure ({error})"
+            ) from None
+
+    def run(self, job: Job) -> None:
+        """Handle *job* in a child; raises what its handler raised, or ProcessDied."""
+        with self._lock:
+            child = self._resting.pop() if self._resting else None
+        child = child or self._start()
+        with self._lock:
+            child.job = job
+        job.handle = child
+        if job.delivery.lost:  # the one who told it found no child to kill
+            child.kill()
+        try:
+            child.wait_ready()
+            job.started = self._clock.monotonic()  # its time does not run while a process starts
+            answer = child.ask(job.delivery.received)
+        except ProcessDied:
+            self._forget(child)
+            raise
+        finally:
+            with self._lock:
+                job.handle = child.job = None
+        with self._lock:
+            self._resting.append(child)
+        _raise(answer)
+
+    def kill(self, job: Job) -> None:
+        """End the handling of *job*, which is lost."""
+        with self._lock:  # or it might work on another one by now
+            child = job.handle
+            if child is not None and child.job is job:
+                child.kill()
+
+    def kill_all(self) -> None:
+        """Kill all of them; also from a signal handler, so without the lock."""
+        for child in self._all.copy():
+            child.kill()
+
+    def close(self) -> None:
+        """Kill all of them, and let go of what is left of those that rest."""
+        self.kill_all()
+        with self._lock:
+            resting, self._resting = self._resting, []
+        for child in resting:
+            self._forget(child)
+
+    def _start(self) -> Child:
+        child = Child(self._handle, self._codecs)
+        self._all.add(child)
+        return child
+
+    def _forget(self, child: Child) -> None:
+        self._all.discard(child)
+        child.close()
+
+
+def _raise(answer: Answer) -> None:
+    match answer.kind:
+        case "nack":
+            raise Nack(answer.delay, answer.text)
+        case "reject":
+            raise Reject(answer.text)
+        case "error":
+            failed = HandlerFailed(answer.text)
+            failed.add_note(f"in the handler's process:\n{answer.trace}")
+            raise failed
+
+
+# --- in the child --------------------------------------------------------------------------------------------------
+
+
+def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> None:
+    """The life of a child: handle what comes through *pipe*, until it ends."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
+        while True:
+            received = Received(**msgspec.msgpack.decode(pipe.recv_bytes()))  # msgspec knows no union of str and bytes
+            answer = _handled(handle, DeliveryView(received, codecs, SystemClock()))
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            pipe.send_bytes(msgspec.msgpack.encode(answer))
+
+
+def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
+    try:
+        handle(delivery)
+    except Nack as nack:
+        return Answer("nack", str(nack.error), nack.delay)
+    except Reject as reject:
+        return Answer("reject", str(reject.reason))
+    except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure; the child lives on)
+        return Answer("error", described(error), None, _trace(error))
+    return Answer("done")
+
+
+def _trace(error: BaseException) -> str:
+    into = io.StringIO()
+    traceback.print_exception(error, file=into)
+    return into.getvalue()[-MAX_TRACE:]

@@ -1,0 +1,145 @@
+"""The thread that keeps leases alive, watches time limits, and shows that the worker lives.
+
+A thread of its own with connections of its own: neither an event loop that a handler blocks nor handlers that use up
+the client's connections can stop it. It looks at all jobs in hand a few times per visibility timeout: there are at most
+as many as the worker's window, so a look costs less than a timer for each message would.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from shardq.client import Client
+from shardq.errors import BackendError, ClosedError
+from shardq.face import Face, extended
+from shardq.ops import settle
+from shardq.ops.state import QueueState
+from shardq.worker.plan import Plan
+from shardq.worker_state import BUSY, LEASED, Job
+
+log = logging.getLogger("shardq")
+PULSE = 1.0
+"""Seconds between two signs of life."""
+UNKNOWN = 0.01
+"""Seconds between two looks until the queue's own visibility timeout is known."""
+PATIENCE = 2.0
+"""Seconds that one extension may take, at most."""
+
+
+class Watched(Protocol):
+    """What the keeper needs of a runner. Called in the keeper's thread."""
+
+    def lost(self, job: Job) -> None:
+        """Its lease is over."""
+        ...
+
+    def overdue(self, job: Job) -> None:
+        """Its handler has run for longer than the time limit."""
+        ...
+
+    def goes_round(self) -> bool:
+        """Whether the runner still takes part in the world."""
+        ...
+
+
+class Keeper:
+    """Keeps the leases of *jobs* (the runner changes that set) until `close`."""
+
+    def __init__(self, face: Face, queue: QueueState, jobs: set[Job], plan: Plan, watched: Watched) -> None:
+        self._face, self._queue, self._jobs, self._plan, self._watched = face, queue, jobs, plan, watched
+        self._clock = queue.clock
+        self._client: Client | None = None
+        self._over = threading.Event()
+        self._shown = float("-inf")
+        self._thread = threading.Thread(target=self._keep, name="shardq-lease-keeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End, and wait for it as long as one extension may take."""
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(PATIENCE)
+
+    def _keep(self) -> None:
+        try:
+            while not self._over.is_set():
+                self._over.wait(self._guarded_round())
+        finally:
+            if self._client:
+                self._client.close()
+
+    def _guarded_round(self) -> float:
+        try:
+            return self._round()
+        except Exception:  # without this thread every lease would be lost
+            log.exception("keeping the leases of queue %r failed and will be tried again", self._queue.keys.name)
+            return PULSE / 10
+
+    def _round(self) -> float:
+        """Do what is due; seconds until the next round."""
+        visibility = self._plan.visibility_timeout or self._queue.config.visibility_timeout
+        now = self._clock.monotonic()
+        jobs = [job for job in self._jobs.copy() if job.message == LEASED]
+        due = []
+        for job in jobs:
+            left = job.delivery.received.deadline - now
+            if left <= 0:
+                self._watched.lost(job)
+            elif left < visibility * 2 / 3:
+                due.append(job)
+        pause = min(PULSE, visibility / 6, self._until_overdue(jobs, now))
+        if not self._queue.epoch:  # not opened yet: the leases may turn out to be short
+            pause = min(pause, UNKNOWN)
+        if due:
+            self._extend(due, visibility)
+        if now - self._shown >= PULSE * 0.9 and self._watched.goes_round():
+            self._shown = now
+            self._show()
+        return pause
+
+    def _until_overdue(self, jobs: list[Job], now: float) -> float:
+        limit = self._plan.time_limit
+        if limit is None:
+            return PULSE
+        soonest = limit
+        for job in jobs:
+            if job.slot == BUSY and job.started:
+                if (left := job.started + limit - now) <= 0:
+                    self._watched.overdue(job)
+                else:
+                    soonest = min(soonest, left)
+        return soonest
+
+    def _extend(self, jobs: list[Job], visibility: float) -> None:
+        patience = min(PATIENCE, max(0.1, visibility / 6))
+        if self._client is None:
+            self._client = Client.beside(self._face, timeout=patience)
+        state = self._client.state_of(self._queue.keys.name, {})
+        sent = self._clock.monotonic()
+        held = [job.delivery.received for job in jobs]
+        try:
+            results = self._client.run(settle.extend(state, held, visibility, patience))
+        except (BackendError, ClosedError) as error:  # tried again next round, while there is a lease
+            log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
+            return
+        for job, before, result in zip(jobs, held, results, strict=True):
+            if result in settle.LOST:
+                self._watched.lost(job)
+            elif job.delivery.received is before:  # else the handler extended it by itself meanwhile
+                job.delivery.received = extended(before, sent, visibility)
+
+    def _show(self) -> None:
+        alive = self._plan.alive
+        try:
+            if isinstance(alive, (str, Path)):
+                Path(alive).touch()
+            elif alive is not None:
+                alive()
+        except Exception:
+            log.exception("the worker's sign of life failed")

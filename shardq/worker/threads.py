@@ -1,0 +1,366 @@
+"""`Worker`: threads, that each do whatever is next - run a handler, read, or settle.
+
+There are no reader and no settler threads: a thread that has read runs a handler itself while another one, woken on the
+way, reads on; a thread that finds nothing to run settles. So a message on an idle queue is read, run and acked by one
+thread without a hop. Threads are woken one by one, each by the one before, and only while there is more to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, Unpack, cast
+
+from shardq.client import Delivery, Queue
+from shardq.delivery import DeliveryView
+from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.ops.look import unread
+from shardq.ops.read import MAX_COUNT
+from shardq.outcome import ACK, Outcome
+from shardq.telemetry import enabled
+from shardq.worker.children import Children
+from shardq.worker.keeper import Keeper
+from shardq.worker.plan import Plan, PlanSettings
+from shardq.worker.signals import stopping
+from shardq.worker.trouble import (
+    CALL_PATIENCE,
+    FATAL,
+    RETURN_PATIENCE,
+    Trouble,
+    judged,
+    overran,
+    tell_late,
+    tell_left,
+    tell_lost,
+)
+from shardq.worker_state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+
+log = logging.getLogger("shardq")
+BLOCK = 1.0
+"""Seconds that one read waits: how long `stop` takes on an idle queue, at most."""
+
+Report: TypeAlias = Callable[[], object]
+Order: TypeAlias = Literal["stop", "over"] | BaseException
+
+
+class Worker:
+    """Reads messages of *jobs* and calls `handle(delivery)` for each, in threads, until it is stopped.
+
+    A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say; any other exception
+    gives it back after the backoff, with the error kept on it, and after the queue's `max_deliveries` it is a dead
+    letter. Leases are extended while handlers run. With `run_in="processes"` each handler runs in a child process,
+    which is killed when its message is lost or overdue; a message that kills its process has failed like any other.
+    Settings are those of `shardq.worker.plan.Plan`. ConfigError for a bad one, or an async handler.
+    """
+
+    def __init__(
+        self,
+        jobs: Queue,
+        handle: Callable[[Delivery], object],
+        *,
+        run_in: Literal["threads", "processes"] = "threads",
+        **settings: Unpack[PlanSettings],
+    ) -> None:
+        self._plan = Plan(**settings)
+        self._jobs = _checked(jobs, handle, run_in)
+        self._children = Children(handle, jobs._client.codecs, jobs.state.clock) if run_in == "processes" else None
+        self._handle = cast("Callable[[DeliveryView], object]", handle)
+        self._clock = jobs.state.clock
+        self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
+        self._lock = threading.Lock()
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()  # its put is safe within a signal handler
+        self._stopped = threading.Event()
+        self._left = threading.Event()
+        self._idle: list[threading.Lock] = []
+        self._threads = 0
+        self._waking = False
+        self._traced = False
+        self._reads = Trouble(jobs.name, "reading")
+        self._settles = Trouble(jobs.name, "settling")
+        self._keeper = Keeper(jobs._client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
+
+    def run(self) -> None:
+        """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
+
+        A worker runs once. BackendErrors are waited out; ConfigError, ServerUnfit and ClosedError are raised.
+        """
+        if self._threads or self._state.life != RUNNING:
+            raise ConfigError("a Worker runs once: make a new one")
+        with stopping(self.stop, self._kill_children, self._plan.signals):
+            try:
+                if self._children:
+                    self._children.check()
+                self._keeper.start()
+                self._nudge()
+                self._supervise()
+            finally:
+                with self._lock:
+                    self._state.stop()
+                    self._state.out_of_patience()
+                    self._release_all()
+                self._stopped.set()
+                self._left.set()
+                self._keeper.close()
+                if self._children:
+                    self._children.close()
+
+    def stop(self) -> None:
+        """Let `run` come to its end; from any thread, a handler or a signal handler. Idempotent."""
+        self._orders.put("stop")
+
+    # --- the thread that called run ---------------------------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        failure: BaseException | None = None
+        left: float | None = None
+        while True:
+            try:
+                order = self._orders.get(timeout=left)
+            except queue.Empty:
+                if not self._end_of_wait():
+                    return _raised(failure)
+                left = RETURN_PATIENCE
+                continue
+            if order == "over":
+                return _raised(failure)
+            if isinstance(order, BaseException):
+                failure = failure or order
+            with self._lock:
+                if self._state.stop():
+                    left = self._plan.grace
+            self._stopped.set()
+            self._nudge()
+
+    def _end_of_wait(self) -> bool:
+        """The grace, or the patience after it, has passed. False when there is nothing left to wait for."""
+        with self._lock:
+            if self._state.life == DRAINING:
+                told = self._state.grace_over()
+            else:
+                tell_left(self._state.out_of_patience())
+                return False
+        for job in told:
+            self._tell(job)
+        self._nudge()
+        return True
+
+    # --- the threads of the crew ------------------------------------------------------------------------------------
+
+    def _nudge(self) -> None:
+        with self._lock:
+            if not self._waking and (self._state.more or self._state.life in (DRAINING, RETURNING)):
+                self._wake_one()
+
+    def _wake_one(self) -> None:
+        """Have one more thread at work; under the lock. It wakes the next one, if there is more to do."""
+        if self._idle:
+            self._waking = True
+            self._idle.pop().release()
+        elif self._threads < self._plan.concurrency + 2:  # one that reads, one that settles
+            thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads for this process: those that there are go on
+                if not self._threads:
+                    raise
+                return
+            self._threads += 1
+            self._waking = True
+
+    def _release_all(self) -> None:
+        for parked in self._idle:
+            parked.release()
+        self._idle.clear()
+
+    def _live(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+            self._orders.put(error)
+
+    def _work(self) -> None:
+        lock, state = self._lock, self._state
+        parked = threading.Lock()
+        parked.acquire()
+        report: Report | None = None
+        job: Job | None = None
+        outcome = ACK
+        woken = True
+        while True:
+            with lock:
+                if woken:
+                    self._waking = woken = False
+                if job is not None:
+                    state.ended(job, outcome)
+                elif report is not None:
+                    report()
+                action = state.next()
+                if action is None:
+                    if state.life == STOPPED:
+                        self._orders.put("over")
+                        return
+                    self._idle.append(parked)
+                elif not self._waking and state.more:
+                    self._wake_one()
+            job = None
+            if isinstance(action, Job):
+                job, outcome = action, self._run(action)
+            elif action is None:
+                report, woken = None, True
+                parked.acquire()
+            else:
+                report = self._performed(action)
+
+    def _performed(self, action: Read | Settle) -> Report:
+        try:
+            return self._read(action) if isinstance(action, Read) else self._settle(action)
+        except BaseException as error:  # noqa: BLE001 (raised by run)
+            self._orders.put(error)
+            self._stopped.wait()
+            if isinstance(action, Read):
+                return self._state.read_failed
+            return lambda: self._state.settled(action.jobs)
+
+    def _run(self, job: Job) -> Outcome:
+        delivery = job.delivery
+        if self._plan.time_limit is not None and self._children is None:
+            job.started = self._clock.monotonic()
+        try:
+            if self._traced:
+                with cast("Delivery", delivery).processing():
+                    result = self._call(job, delivery)
+            else:
+                result = self._call(job, delivery)
+            if result is not None and inspect.isawaitable(result):
+                raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
+        except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
+            return judged(error, delivery, self._plan.backoff)
+        return ACK
+
+    def _call(self, job: Job, delivery: DeliveryView) -> object:
+        if self._children is None:
+            return self._handle(delivery)
+        self._children.run(job)
+        return None
+
+    def _read(self, action: Read) -> Report:
+        state = self._state
+        try:
+            found = self._jobs.read_many(
+                min(action.credit, MAX_COUNT),
+                block=BLOCK,
+                visibility_timeout=self._plan.visibility_timeout,
+                timeout=CALL_PATIENCE,
+            )
+        except FATAL:
+            raise
+        except BackendError as error:
+            with self._lock:
+                state.redis_fails()
+            self._stopped.wait(self._reads.began(error))
+            return state.read_failed
+        if state.life == AWAY:
+            self._reads.over()
+            with self._lock:
+                state.redis_answers()
+        self._traced = enabled()  # once per batch: asking costs as much as running a handler
+        state.max_deliveries = self._jobs.state.config.max_deliveries
+        if found and self._stopped.is_set() and self._unread(found):
+            found = []
+        return lambda: state.arrived(found)
+
+    def _unread(self, found: Sequence[Delivery]) -> bool:
+        """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
+        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
+        rows = [delivery.received for delivery in found]
+        try:
+            self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
+        except BackendError:
+            return False
+        return True
+
+    def _settle(self, action: Settle) -> Report:
+        jobs, state = action.jobs, self._state
+        try:
+            tell_late(self._told(action), action.verb)
+        except FATAL:
+            raise
+        except DurabilityUnknown as error:  # it happened
+            log.warning("queue %r: %s", self._jobs.name, error)
+        except BackendError as error:
+            self._left.wait(self._settles.began(error))
+            return lambda: state.unsettled(jobs)
+        self._settles.over()
+        return lambda: state.settled(jobs)
+
+    def _told(self, action: Settle) -> Sequence[DeliveryView]:
+        deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
+        outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
+        if action.verb == "ack":
+            return self._jobs.ack_many(deliveries, timeout=CALL_PATIENCE)
+        texts = [outcome.text for outcome in outcomes]
+        if action.verb == "reject":
+            return self._jobs.reject_many(deliveries, texts, timeout=CALL_PATIENCE)
+        delays = [outcome.delay for outcome in outcomes]
+        return self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_PATIENCE)
+
+    def _tell(self, job: Job) -> None:
+        job.delivery.lost = True
+        if self._children:
+            self._children.kill(job)
+
+    def _kill_children(self) -> None:
+        if self._children:
+            self._children.kill_all()
+
+
+class _Watched:
+    """What the keeper calls, in its thread."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def lost(self, job: Job) -> None:
+        worker = self._worker
+        with worker._lock:
+            before = job.message
+            told = worker._state.lost(job)
+            news = job.message != before
+        if news:
+            tell_lost(job)
+        if told:
+            worker._tell(job)
+        worker._nudge()
+
+    def overdue(self, job: Job) -> None:
+        worker = self._worker
+        outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff)
+        with worker._lock:
+            told = worker._state.decide(job, outcome)
+        if told:
+            worker._tell(job)
+        worker._nudge()
+
+    def goes_round(self) -> bool:
+        with self._worker._lock:
+            return not self._worker._state.stuck
+
+
+def _checked(jobs: Queue, handle: object, run_in: str) -> Queue:
+    if not isinstance(jobs, Queue):
+        raise ConfigError(f"a Worker takes a Queue; for {type(jobs).__name__} use AsyncWorker")
+    if not callable(handle):
+        raise ConfigError(f"the handler must be a function that takes a delivery, not {type(handle).__name__}")
+    if inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(getattr(handle, "__call__", None)):  # noqa: B004
+        raise ConfigError("an async handler needs an AsyncWorker, with a queue of an AsyncClient")
+    if run_in not in ("threads", "processes"):
+        raise ConfigError(f'run_in must be "threads" or "processes", not {run_in!r}')
+    return jobs
+
+
+def _raised(failure: BaseException | None) -> None:
+    if failure is not None:
+        raise failure

@@ -1,0 +1,100 @@
+"""What both runners do about trouble: waiting with jitter, and one line of log per change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+
+from shardq.backoff import Backoff, Exponential
+from shardq.delivery import DeliveryView
+from shardq.errors import BackendError, ClosedError, ConfigError, ServerUnfit
+from shardq.model import seconds
+from shardq.outcome import LONGEST, Nack, Outcome, Reject, outcome_of
+from shardq.worker.plan import RETRY
+from shardq.worker_state import Job
+
+log = logging.getLogger("shardq")
+FATAL = (ClosedError, ConfigError, ServerUnfit)
+"""What no waiting mends: `run` raises it."""
+PAUSE = Exponential(base=0.05, cap=3.0)
+RETURN_PATIENCE = 5.0
+"""Seconds that giving back may take at the end."""
+CALL_PATIENCE = 2.0
+"""Seconds for which one call to Redis tries by itself before the worker speaks of trouble."""
+RANDOM = Random()  # spreads retries, protects nothing
+
+
+class Trouble:
+    """Counts failures in a row of one kind of call; logs the first, and the end of them."""
+
+    def __init__(self, queue: str, what: str) -> None:
+        self._queue, self._what = queue, what
+        self._failures = 0
+
+    def began(self, error: BackendError) -> float:
+        """Another failure; seconds to wait."""
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("queue %r: %s fails, will be tried until it works: %s", self._queue, self._what, error)
+        return PAUSE(self._failures, RANDOM)
+
+    def over(self) -> None:
+        """It worked."""
+        if self._failures:
+            log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self._failures)
+            self._failures = 0
+
+
+def delay_of(backoff: Backoff, count: int) -> float:
+    """Seconds until the next try, by the user's policy; by our own where that fails."""
+    try:
+        return seconds("the backoff's delay", backoff(count, RANDOM), 0, LONGEST)
+    except Exception:
+        log.exception("the worker's backoff failed; the default one is used")
+        return RETRY(count, RANDOM)
+
+
+def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff) -> Outcome:
+    """What the failure of a handler comes to; logged, without the payload."""
+    outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
+    if not isinstance(error, (Nack, Reject)) and not delivery.lost:
+        log.warning(
+            "message %s failed, delivery %d, again in %.1f s: %s",
+            delivery.message_id, delivery.count, outcome.delay, outcome.text,
+            exc_info=None if getattr(error, "untraced", False) else error,
+        )  # fmt: skip
+    return outcome
+
+
+def overran(job: Job, limit: float, backoff: Backoff) -> Outcome:
+    """What it comes to that a handler took too long."""
+    delivery = job.delivery
+    outcome = Outcome("nack", delay_of(backoff, delivery.count), f"TimeLimit: it ran for more than {limit:g} s")
+    log.warning(
+        "message %s ran for more than %g s, delivery %d, again in %.1f s",
+        delivery.message_id, limit, delivery.count, outcome.delay,
+    )  # fmt: skip
+    return outcome
+
+
+def tell_lost(job: Job) -> None:
+    """Log that a lease was lost."""
+    delivery = job.delivery
+    log.warning(
+        "message %s: its lease ended or it was cancelled; delivery %d will not be settled",
+        delivery.message_id, delivery.count,
+    )  # fmt: skip
+
+
+def tell_late(lost: Sequence[DeliveryView], verb: str) -> None:
+    """Log that Redis refused to settle these."""
+    if lost:
+        first = lost[0].message_id
+        log.warning("%d leases had ended before their %s, the first of message %s", len(lost), verb, first)
+
+
+def tell_left(jobs: Sequence[Job]) -> None:
+    """Log that the worker leaves with these unsettled."""
+    if jobs:
+        log.warning("%d messages could not be settled before the end; their leases end by themselves", len(jobs))

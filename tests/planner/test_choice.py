@@ -1,0 +1,82 @@
+"""The plan beside a search through all N and M, and its costs beside a real server."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardq import Client
+from shardq.errors import ConfigError
+from shardq.planner import Plan, cost, frontier, plan
+from shardq.planner.choice import ROUNDING
+from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES
+from shardq.sharding import Odds
+from tests.servers import Server
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 6), st.sampled_from([0.5, 0.9, 0.95, 0.99]), st.integers(1, 60))
+def test_the_frontier_is_what_a_search_finds(noisy: int, isolation: float, most: int) -> None:
+    """For each M the fewest streams, as long as more M saves streams; the plan is the best of them."""
+    wanted: list[tuple[int, int]] = []
+    for m in range(1, 17):
+        fits = [n for n in range(m, most + 1) if 1 - Odds(n, m).blocked(noisy) >= isolation - ROUNDING]
+        if fits and (not wanted or fits[0] < wanted[-1][0]):
+            wanted.append((fits[0], m))
+        elif wanted:
+            break
+    found = frontier(1000, noisy, isolation, most=most)
+    assert [(each.streams, each.streams_per_shard) for each in found] == wanted
+    if wanted:
+        best = plan(1000, noisy, isolation, most=most)
+        assert best.isolation >= isolation - ROUNDING
+        assert best.streams * best.busy == min(each.streams * each.busy for each in found)
+    else:
+        with pytest.raises(ConfigError, match="plan for fewer noisy tenants"):
+            plan(1000, noisy, isolation, most=most)
+
+
+@given(st.integers(2, 100), st.integers(1, 6), st.integers(1, 30))
+def test_more_streams_always_help(n: int, m: int, noisy: int) -> None:
+    """The search by halves relies on it."""
+    more, fewer = (Plan(each, m, 100, noisy).isolation for each in (n + 1, n))
+    assert more >= fewer - 1e-12
+
+
+def test_a_plan_counts_tenants() -> None:
+    """Averages over tenants: blocked among the quiet ones, and those with the very same shard."""
+    chosen = Plan(16, 2, 1201, 4)
+    assert chosen.blocked == pytest.approx(1197 * Odds(16, 2).blocked(4))
+    assert chosen.twins == pytest.approx(10)
+    assert chosen.lost(16)[-1] == 1
+
+
+@pytest.mark.parametrize("isolation", [0, 1, 1.5, -0.1, float("nan"), "0.9", True])
+def test_an_isolation_is_a_share(isolation: float) -> None:
+    with pytest.raises(ConfigError, match="isolation must be a share between 0 and 1"):
+        plan(1000, 20, isolation)
+
+
+@pytest.mark.parametrize(("tenants", "noisy"), [(0, 1), (10, 11), (10, 0), (2**40, 1), (1000.0, 1)])
+def test_tenants_are_counted_in_whole_numbers(tenants: int, noisy: int) -> None:
+    with pytest.raises(ConfigError, match=r"(tenants|noisy) must be an int"):
+        plan(tenants, noisy)
+
+
+def test_the_memory_is_what_a_server_needs(server: Server) -> None:
+    """An empty queue of 1,024 streams costs within a factor of two of what the plan says."""
+    with Client.from_url(server.url) as client:
+        client.queue("first", streams=2, streams_per_shard=1).write(b"", shard_key="a")
+        before = _used(server)
+        queue = client.queue("planned", streams=1024, streams_per_shard=4)
+        queue.write_many([(b"", f"tenant-{number}") for number in range(2000)])
+        while found := queue.read_many(1000):
+            queue.ack_many(found)
+        used = _used(server) - before
+    assert cost(1024, 4).memory == QUEUE_BYTES + 1024 * STREAM_BYTES
+    assert cost(1024, 4).memory / 2 < used < cost(1024, 4).memory * 2
+
+
+def _used(server: Server) -> int:
+    return int(server.run("INFO", "memory")["used_memory"])

@@ -1,0 +1,273 @@
+"""The pump, driven by hand: how long it waits, what it asks for, who gets what, what happens on trouble."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.ops.pump import pump
+from shardq.ops.state import QueueState, ServerTime
+from shardq.ops.steps import Armed, Call, Refused, Sleep, Step, Unanswered
+from shardq.ops.waiting import Waiter, Want
+from shardq.testing import ManualClock
+from shardq.timing import Purgatory, Timer
+from tests.unit.driving import Driven, drive, state_of
+
+NOW = 1_700_000_000_000
+NEVER = float("inf")
+
+
+def row(number: int) -> list[Any]:
+    """A message, as `read.lua` tells it."""
+    return [b"1700000000000-%d" % number, [b"k", b"t", b"b", b"x"]]
+
+
+def reply(*rows: Any, kind: bytes = b"OK", wait: int = -1, epoch: bytes = b"1", now: int = NOW) -> list[Any]:
+    """What `read.lua` answers."""
+    return [kind, now, epoch, wait, b"", [b"2", list(rows)] if rows else [], []]
+
+
+class Room:
+    """Those who wait on one queue, with a clock that only waits move."""
+
+    def __init__(self, **config: Any) -> None:
+        self.clock = ManualClock()
+        self.state: QueueState = state_of(self.clock, **config)
+        self.state.seen = ServerTime(NOW, 0.0)
+        self.purgatory = Purgatory(Timer(clock=self.clock))
+
+    def enter(self, count: int = 1, block: float = 5, visibility: float = 30, again: float = NEVER) -> Waiter:
+        """One more, whose look just found nothing."""
+        now = self.clock.monotonic()
+        waiter = Waiter(self.state, Want(count, visibility, None), now + block, now, again)
+        self.state.waiting.join(waiter, self.purgatory, None)
+        return waiter
+
+    def pump(self, *replies: Any, takes: float | None = None) -> Driven[None]:
+        """Run the pump; *replies* are to its looks, armed or not. An armed one takes *takes* s, or its whole block."""
+        left = list(replies)
+
+        def answer(step: Step) -> Any:
+            if isinstance(step, Call) and step.script.name != "read":
+                return 1
+            told = left.pop(0) if len(left) > 1 else left[0]
+            if not isinstance(step, Armed) or isinstance(told, BaseException):
+                return told
+            self.clock.advance(step.milliseconds / 1000 if takes is None else takes)
+            woken, looked = told if isinstance(told, tuple) else (None, told)
+            return [7, [b"%d" % (NOW // 1000), b"0"], woken, looked]
+
+        return drive(pump(self.state), answer, self.clock)
+
+
+@pytest.fixture
+def room() -> Room:
+    """A queue of four streams on which nobody waits yet."""
+    return Room()
+
+
+def armed(done: Driven[None]) -> list[Armed]:
+    """The armed looks among the steps."""
+    return [step for step in done.steps if isinstance(step, Armed)]
+
+
+def kinds(done: Driven[None]) -> list[str]:
+    """What was done, in order."""
+    names = {Armed: "armed", Sleep: "sleep"}
+    return [step.script.name if isinstance(step, Call) else names[type(step)] for step in done.steps]
+
+
+def test_where_nobody_waits_nothing_is_done(room: Room) -> None:
+    assert kinds(room.pump(reply())) == []
+
+
+def test_a_wait_is_in_slices_and_ends_at_the_deadline_of_the_last(room: Room) -> None:
+    first, second = room.enter(block=0.4), room.enter(block=2.5)
+    done = room.pump(reply())
+    assert [step.milliseconds for step in armed(done)] == [1000, 1000, 500]
+    assert (first.rows, second.rows, room.clock.monotonic()) == ([], [], 2.5)
+    assert len(room.purgatory) == 0
+
+
+def test_a_wait_ends_when_the_next_lease_does(room: Room) -> None:
+    room.enter(again=0.25)
+    done = room.pump(reply(wait=120), reply(row(1)))
+    assert [step.milliseconds for step in armed(done)] == [250, 120]
+    assert [step.due for step in armed(done)] == [0.25, pytest.approx(0.37)]
+
+
+def test_the_message_comes_with_the_wake_up(room: Room) -> None:
+    waiter = room.enter()
+    done = room.pump(reply(row(1)), takes=0.3)
+    assert kinds(done) == ["armed"]
+    assert [each.message_id for each in waiter.rows or []] == ["1700000000000-1-2"]
+
+
+def test_several_waiters_are_served_by_one_look_in_order_of_arrival(room: Room) -> None:
+    first, second, third = room.enter(), room.enter(count=2), room.enter()
+    done = room.pump(reply(row(1), row(2), row(3), row(4)))
+    assert armed(done)[0].call.args[0] == armed(done)[0].count == 4
+    assert [[each.message_id[14] for each in waiter.rows or []] for waiter in (first, second, third)] == [
+        ["1"], ["2", "3"], ["4"],
+    ]  # fmt: skip
+
+
+def test_one_look_serves_only_those_who_want_the_same_lease(room: Room) -> None:
+    short, long = room.enter(visibility=5), room.enter(visibility=60)
+    done = room.pump(reply(row(1)), reply(row(2)), takes=0.1)
+    assert [step.call.args[2] for step in armed(done)] == [5000]
+    assert kinds(done) == ["armed", "read"]
+    assert (short.rows or [])[0].deadline < (long.rows or [])[0].deadline - 50
+
+
+def test_at_most_a_hundred_are_asked_for_on_behalf_of_many_but_one_may_ask_for_more(room: Room) -> None:
+    waiters = [room.enter() for _ in range(150)]
+    assert armed(room.pump(reply(), takes=1))[0].count == 100
+    assert all(waiter.done for waiter in waiters)
+    room.enter(count=700)
+    assert armed(room.pump(reply(), takes=1))[0].count == 700
+
+
+def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Room) -> None:
+    """There may be more that nobody announced; only a look that finds nothing lets writers know that somebody waits."""
+    room.enter()
+    second = room.enter()
+    done = room.pump(reply(row(1)), reply(), reply(row(2)), takes=0.1)
+    assert kinds(done) == ["armed", "read", "armed"]
+    assert second.rows
+
+
+def test_a_new_pump_trusts_no_look_that_is_older_than_the_last_find(room: Room) -> None:
+    room.enter()
+    room.pump(reply(row(1)), takes=0.3)
+    room.enter().looked = 0.2
+    assert kinds(room.pump(reply(row(2)))) == ["read"]
+
+
+def test_what_nobody_is_left_to_take_is_given_back_by_its_tokens(room: Room) -> None:
+    waiter = room.enter(count=1)
+
+    def leave(step: Step) -> Any:
+        if isinstance(step, Armed):
+            waiter.cancel()
+            return [7, [b"0", b"0"], None, reply(row(1), row(2))]
+        return b""
+
+    done = drive(pump(room.state), leave, room.clock)
+    recovers = [step for step in done.steps if isinstance(step, Call)]
+    holder = str(armed(done)[0].call.args[1])
+    assert [step.args[0] for step in recovers] == [f"2:1700000000000-{n}:1:{holder}" for n in (1, 2)]
+    assert kinds(done) == ["armed", "recover", "recover"]
+
+
+def test_a_miss_is_followed_by_an_ordinary_look_at_once(room: Room) -> None:
+    room.enter()
+    assert kinds(room.pump(reply(kind=b"MISS"), reply(row(1)), takes=0.0)) == ["armed", "read"]
+
+
+def test_all_streams_are_declared_up_to_256() -> None:
+    for streams, declared in ((256, 256), (257, 1)):
+        room = Room(streams=streams)
+        room.state.hints = ("17",)
+        room.enter()
+        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == 12 + declared
+
+
+def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:
+    room.enter()
+    assert armed(room.pump(reply(row(1))))[0].call.args[3] == str(NOW + 1500 + 1000)
+
+
+def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> None:
+    waiter = room.enter(visibility=100)
+    room.pump(reply(row(1), now=NOW + 800), takes=0.9)
+    assert (waiter.rows or [])[0].deadline == pytest.approx(0.8 * 0.999 + 99)
+    assert room.state.seen
+    assert room.state.seen.ms == NOW + 800
+    assert room.state.seen.at == pytest.approx(0.8 * 0.999)
+
+
+@pytest.mark.parametrize("code", ["UNBLOCKED", "NOGROUP", "READONLY"])
+def test_a_wait_that_is_refused_is_followed_by_its_look_all_the_same(room: Room, code: str) -> None:
+    waiter = room.enter()
+    assert kinds(room.pump((Refused(code, ""), reply(row(1))), takes=0.1)) == ["armed", "sleep"]
+    assert waiter.rows
+
+
+def test_a_forgotten_script_is_followed_by_an_ordinary_look(room: Room) -> None:
+    waiter = room.enter()
+    assert kinds(room.pump((None, Refused("NOSCRIPT", "")), reply(row(1)))) == ["armed", "read"]
+    assert waiter.rows
+
+
+@pytest.mark.parametrize("code", ["READONLY", "MOVED", "TRYAGAIN"])
+def test_a_refusal_that_passes_lets_all_look_for_themselves(room: Room, code: str) -> None:
+    waiters = [room.enter(), room.enter()]
+    room.pump((Refused(code, ""), Refused(code, "")))
+    assert [(waiter.done, waiter.rows, waiter.failure, waiter.asked) for waiter in waiters] == [
+        (True, None, None, None)
+    ] * 2
+
+
+def test_a_refusal_that_does_not_pass_reaches_all(room: Room) -> None:
+    waiters = [room.enter(), room.enter()]
+    refused = Refused("NOPERM", "")
+    room.pump((refused, reply()))
+    assert [waiter.failure for waiter in waiters] == [refused, refused]
+
+
+def test_a_lost_reply_is_given_back_by_the_first_of_them(room: Room) -> None:
+    first, second = room.enter(), room.enter()
+    done = room.pump(Unanswered("reset", sent=True))
+    assert first.asked
+    assert first.asked.holder == armed(done)[0].call.args[1]
+    assert (second.done, second.asked, kinds(done)) == (True, None, ["armed", "sleep"])
+
+
+def test_a_lost_reply_is_given_back_by_the_pump_where_nobody_is_left(room: Room) -> None:
+    waiter = room.enter()
+
+    def answer(step: Step) -> Any:
+        if isinstance(step, Armed):
+            waiter.cancel()
+            return Unanswered("reset", sent=True)
+        return b""
+
+    assert kinds(drive(pump(room.state), answer, room.clock)) == ["armed", "sleep", "recover"]
+
+
+def test_a_request_that_never_left_needs_no_recovery(room: Room) -> None:
+    waiter = room.enter()
+    room.pump(Unanswered("no route", sent=False))
+    assert (waiter.done, waiter.asked) == (True, None)
+
+
+@pytest.mark.parametrize("told", [[b"NOQUEUE"], reply(epoch=b"2")])
+def test_a_queue_that_moved_lets_all_look_for_themselves(room: Room, told: Any) -> None:
+    waiter = room.enter()
+    room.pump(told)
+    assert (waiter.done, waiter.rows, room.state.epoch) == (True, None, "")
+
+
+def test_what_a_moved_queue_handed_out_is_not_lost(room: Room) -> None:
+    first, second = room.enter(), room.enter()
+    room.pump(reply(row(1), epoch=b"2"))
+    assert len(first.rows or []) == 1
+    assert (second.done, second.rows) == (True, None)
+
+
+def test_the_last_waiter_does_not_expire_by_itself_and_others_do(room: Room) -> None:
+    first, second = room.enter(block=1), room.enter(block=1)
+    room.clock.advance(1)
+    waiting = room.state.waiting
+    assert (waiting.expire(first), first.rows) == (True, [])
+    assert (waiting.expire(second), second.done) == (False, False)
+
+
+def test_at_a_deadline_without_answers_a_waiter_must_find_out_for_itself(room: Room) -> None:
+    waiter, _ = room.enter(block=1), room.enter()
+    room.clock.advance(1)
+    room.state.waiting.answer_by = 0.5
+    assert room.state.waiting.expire(waiter)
+    assert (waiter.done, waiter.rows) == (True, None)

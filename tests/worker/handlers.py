@@ -1,0 +1,67 @@
+"""Handlers for worker processes. What they did goes to the file that SHARDQ_TEST_LOG names, a line per message."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+from shardq import Nack, Reject
+from shardq.delivery import DeliveryView
+
+
+def note(delivery: DeliveryView, what: str) -> None:
+    """One line, whole even when several processes write."""
+    file = os.open(os.environ["SHARDQ_TEST_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, f"{what} {delivery.payload} {delivery.count} {os.getpid()} {time.time():.6f}\n".encode())
+    os.close(file)
+
+
+def quick(delivery: DeliveryView) -> None:
+    """A little work."""
+    time.sleep(0.02)
+    note(delivery, "done")
+
+
+async def quick_async(delivery: DeliveryView) -> None:
+    """A little work, awaited."""
+    await asyncio.sleep(0.02)
+    note(delivery, "done")
+
+
+async def hold(delivery: DeliveryView) -> None:
+    """Never done."""
+    note(delivery, "began")
+    await asyncio.sleep(3600)
+
+
+def deaf(delivery: DeliveryView) -> None:
+    """Done long after everybody stopped waiting."""
+    note(delivery, "began")
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.1)
+
+
+def varied(delivery: DeliveryView) -> Any:
+    """What the payload says."""
+    note(delivery, "began")
+    match delivery.payload:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(7)
+        case "hang":
+            time.sleep(60)
+        case "fail":
+            raise ValueError("boom")
+        case "nack" if delivery.count == 1:
+            raise Nack(0, "again")
+        case "reject":
+            raise Reject("never")
+        case "big":
+            return "x" * 1_000_000  # goes nowhere
+    note(delivery, "done")
+    return None

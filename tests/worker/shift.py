@@ -1,0 +1,106 @@
+"""A worker of either face at work in a thread of the test, with handlers that both can run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from shardq import AsyncClient, AsyncWorker, Client, Worker
+from shardq.delivery import DeliveryView
+from tests.faces import Face
+from tests.waiting import eventually
+
+Handle = Callable[[DeliveryView], Any]
+LIMIT = 40.0
+
+
+class Gate:
+    """Holds handlers until it is opened; knows who is inside and who was told to leave."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.inside: list[DeliveryView] = []
+        self.told: list[DeliveryView] = []
+        self.done: list[DeliveryView] = []
+
+    def __call__(self, delivery: DeliveryView) -> None:
+        """Wait in a thread; leave when told that the lease is lost."""
+        self.inside.append(delivery)
+        while not self.open.wait(0.002):
+            if delivery.lost:
+                self.told.append(delivery)
+                return
+        self.done.append(delivery)
+
+    async def asynchronous(self, delivery: DeliveryView) -> None:
+        """Wait in a task; leave when cancelled."""
+        self.inside.append(delivery)
+        try:
+            while not self.open.is_set():  # noqa: ASYNC110 (threads open it)
+                await asyncio.sleep(0.002)
+        except asyncio.CancelledError:
+            self.told.append(delivery)
+            raise
+        self.done.append(delivery)
+
+
+class Shift:
+    """`with Shift(...) as shift`: at work until `stop`; `failure` is what `run` raised."""
+
+    def __init__(self, face: Face, url: str, queue: str, handle: Handle, **settings: Any) -> None:
+        self._face, self._url, self._queue, self._handle = face, url, queue, handle
+        self._client_settings = settings.pop("client", {})
+        self._settings = settings
+        self.worker: Worker | AsyncWorker | None = None
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="shift", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        eventually(lambda: self.worker is not None or self.failure is not None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread.is_alive():
+            self.stop()
+
+    def stop(self, *, wait: bool = True) -> None:
+        """Ask it to stop, and wait for the end."""
+        assert self.worker
+        self.worker.stop()
+        if wait:
+            self.join()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive(), "the worker does not end"
+
+    def _run(self) -> None:
+        try:
+            if self._face == "sync":
+                self._run_threads()
+            else:
+                asyncio.run(self._run_tasks())
+        except BaseException as error:  # noqa: BLE001 (looked at by the test)
+            self.failure = error
+
+    def _run_threads(self) -> None:
+        with Client.from_url(self._url, **self._client_settings) as client:
+            self.worker = Worker(client.queue(self._queue), self._handle, **self._settings)
+            self.worker.run()
+
+    async def _run_tasks(self) -> None:
+        handle = self._handle
+
+        async def plain(delivery: DeliveryView) -> None:
+            handle(delivery)
+
+        chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
+        if asyncio.iscoroutinefunction(handle):
+            chosen = handle
+        async with AsyncClient.from_url(self._url, **self._client_settings) as client:
+            self.worker = AsyncWorker(client.queue(self._queue), chosen, **self._settings)
+            await self.worker.run()

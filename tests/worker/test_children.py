@@ -1,0 +1,82 @@
+"""Handlers in child processes: what ends one, ends only its message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardq import ConfigError, Queue, Worker
+from shardq.backoff import Constant
+from tests.waiting import eventually
+from tests.worker import handlers
+from tests.worker.shift import Shift
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setenv("SHARDQ_TEST_LOG", str(path))
+    return path
+
+
+def lines(log: Path, what: str) -> list[tuple[str, int, int]]:
+    """(payload, delivery count, pid) of each line."""
+    rows = [line.split() for line in log.read_text().splitlines()]
+    return [(row[1], int(row[2]), int(row[3])) for row in rows if row[0] == what]
+
+
+def shift(url: str, **settings: object) -> Shift:
+    chosen: dict[str, object] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
+    return Shift("sync", url, "jobs", handlers.varied, **(chosen | settings))
+
+
+def test_what_a_handler_says_crosses_the_pipe(jobs: Queue, url: str, log: Path) -> None:
+    jobs.write_many([(each, each) for each in ("fine", "fail", "nack", "reject", "big")])
+    with shift(url) as running:
+        eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (3, 2), 30)
+        running.stop()
+    pids = {pid for _, _, pid in lines(log, "began")}
+    assert len(pids) <= 2
+    assert ("nack", 2) in {row[:2] for row in lines(log, "done")}
+    reasons = {letter.shard_key: (letter.reason, letter.last_error) for letter in jobs.dead()}
+    assert reasons == {"fail": ("max deliveries", "ValueError: boom"), "reject": ("never", "never")}
+
+
+@pytest.mark.parametrize(
+    ("poison", "error"),
+    [
+        ("kill", "ProcessDied: the handler's process was killed by SIGKILL"),
+        ("exit", "ProcessDied: the handler's process ended with exit code 7"),
+    ],
+)
+def test_a_poison_message_ends_as_a_dead_letter_and_the_others_are_done(
+    jobs: Queue, url: str, log: Path, poison: str, error: str
+) -> None:
+    jobs.write_many([(poison, "bad"), *((f"m{n}", f"t{n}") for n in range(10))])
+    with shift(url):
+        eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (10, 1), 30)
+    (letter,) = jobs.dead()
+    assert (letter.count, letter.reason, letter.last_error) == (3, "max deliveries", error)
+    assert [row[:2] for row in lines(log, "began") if row[0] == poison] == [(poison, n) for n in (1, 2, 3)]
+    assert {row[1] for row in lines(log, "done")} == {1}
+
+
+def test_an_overdue_and_a_cancelled_handler_are_killed(jobs: Queue, url: str, log: Path) -> None:
+    jobs.write("hang", shard_key="t")
+    with shift(url, time_limit=0.3, concurrency=1):
+        (letter,) = eventually(jobs.dead, 30)
+        assert letter.last_error == "TimeLimit: it ran for more than 0.3 s"
+    unwanted = jobs.write("hang", shard_key="t")
+    with shift(url, concurrency=1):
+        eventually(lambda: len(lines(log, "began")) == 4, 30)
+        jobs.cancel(unwanted)
+        jobs.write("next", shard_key="t")
+        eventually(lambda: jobs.stats().acked == 1, 30)  # the only slot is free again
+    assert jobs.stats().cancelled == 1
+
+
+def test_a_handler_that_no_process_can_import_is_refused(jobs: Queue) -> None:
+    with pytest.raises(ConfigError, match="top of a module"):
+        Worker(jobs, lambda _: None, run_in="processes").run()

@@ -1,0 +1,199 @@
+"""What becomes of messages: handled once, given back, rejected, lost, overdue."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from shardq import Client, Nack, Queue, Reject
+from shardq.backoff import Constant
+from shardq.delivery import DeliveryView
+from tests.servers import Server
+from tests.waiting import eventually
+from tests.worker.conftest import Begin
+from tests.worker.shift import Gate
+
+AT_ONCE = Constant(0)
+
+
+def test_each_message_is_handled_once_and_acked(begin: Begin, jobs: Queue) -> None:
+    ids = jobs.write_many([(n, f"t{n % 7}") for n in range(1000)])
+    seen: list[str] = []
+    begin(lambda delivery: seen.append(delivery.message_id), concurrency=20)
+    eventually(lambda: jobs.stats().acked == 1000)
+    assert Counter(seen) == Counter(ids)
+    late = jobs.write("late", shard_key="t")
+    eventually(lambda: jobs.stats().acked == 1001)
+    assert seen[-1] == late
+
+
+def test_acks_and_reads_come_in_batches(begin: Begin, jobs: Queue, default_server: Server) -> None:
+    jobs.write_many([(n, f"t{n % 7}") for n in range(2000)])
+    default_server.run("CONFIG", "RESETSTAT")
+    begin(lambda _: None, concurrency=200)
+    eventually(lambda: jobs.stats().acked == 2000)
+    calls = default_server.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert calls < 500
+
+
+def test_a_single_message_is_acked_without_waiting_for_more(begin: Begin, jobs: Queue) -> None:
+    begin(lambda _: None, concurrency=3)
+    for n in range(5):
+        jobs.write(n, shard_key="t")
+        eventually(lambda n=n: jobs.stats().acked == n + 1, 2)  # type: ignore[misc]
+
+
+def test_nack_and_reject_do_what_they_say(begin: Begin, jobs: Queue) -> None:
+    counts: list[tuple[str, int, str]] = []
+
+    def handle(delivery: DeliveryView) -> None:
+        counts.append((delivery.payload, delivery.count, delivery.last_error))
+        if delivery.payload == "reject":
+            raise Reject("not for us")
+        if delivery.count == 1:
+            raise Nack(0, error="busy")
+
+    jobs.write_many([("reject", "a"), ("nack", "b")])
+    begin(handle)
+    eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, 1))
+    assert sorted(counts) == [("nack", 1, ""), ("nack", 2, "busy"), ("reject", 1, "")]
+    (letter,) = jobs.dead()
+    assert (letter.reason, letter.count) == ("not for us", 1)
+
+
+def test_a_nack_is_delayed_as_it_says(begin: Begin, jobs: Queue) -> None:
+    def handle(_: DeliveryView) -> None:
+        raise Nack(500)
+
+    jobs.write("later", shard_key="t")
+    begin(handle)
+    eventually(lambda: jobs.stats().delayed == 1)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("boom"), SystemExit(1), KeyboardInterrupt(), MemoryError("boom")], ids=repr
+)
+def test_what_keeps_failing_is_a_dead_letter_with_its_error(
+    begin: Begin, jobs: Queue, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handle(_: DeliveryView) -> None:
+        raise error
+
+    jobs.write("secret payload", shard_key="t")
+    begin(handle, backoff=AT_ONCE)
+    (letter,) = eventually(jobs.dead)
+    assert (letter.reason, letter.count) == ("max deliveries", 3)
+    assert letter.last_error == f"{type(error).__name__}: {error}".removesuffix(": ")
+    assert "secret" not in caplog.text
+    assert caplog.text.count(letter.message_id) >= 3
+
+
+class Sealed:
+    """A codec that the worker does not know."""
+
+    tag = "S"
+
+    def encode(self, value: object) -> bytes:
+        return str(value).encode()
+
+    def decode(self, body: bytes) -> object:
+        return body
+
+
+def test_a_payload_that_cannot_be_decoded_ends_as_a_dead_letter_whole(begin: Begin, url: str, jobs: Queue) -> None:
+    with Client.from_url(url, codec=Sealed()) as client:
+        client.queue("jobs").write("the payload", shard_key="t")
+    begin(lambda delivery: delivery.payload, backoff=AT_ONCE)
+    (letter,) = eventually(jobs.dead)
+    assert letter.body == b"the payload"
+    assert letter.last_error.startswith("CodecError: ")
+    assert "payload" not in letter.last_error
+
+
+def test_a_lease_is_extended_while_the_handler_runs(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    jobs.write("long", shard_key="t")
+    begin(gate, concurrency=2)
+    eventually(lambda: gate.inside)
+    until = time.monotonic() + 2.0  # four visibility timeouts
+    while time.monotonic() < until:
+        assert jobs.read_many(1, block=0.2) == []
+    gate.open.set()
+    eventually(lambda: jobs.stats().acked == 1)
+    assert [each.count for each in gate.inside] == [1]
+    assert not gate.told
+
+
+def test_a_cancelled_message_stops_its_handler_and_is_not_acked(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    message_id = jobs.write("unwanted", shard_key="t")
+    begin(gate)
+    eventually(lambda: gate.inside)
+    assert jobs.cancel(message_id) == "in flight"
+    eventually(lambda: gate.told)
+    eventually(lambda: (jobs.stats().in_flight, jobs.stats().backlog, jobs.stats().cancelled) == (0, 0, 1))
+    assert jobs.stats().acked == 0
+
+
+def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
+    begin: Begin, jobs: Queue, default_server: Server
+) -> None:
+    gate = Gate()
+    jobs.write("stolen", shard_key="t")
+    begin(gate)
+    eventually(lambda: gate.inside)
+    (token,) = [each for each in default_server.run("ZRANGE", jobs.state.keys.leases, 0, -1) if each]
+    default_server.run("ZADD", jobs.state.keys.leases, "XX", 1, token)  # by the server's clock it ended long ago
+    eventually(lambda: gate.told)
+    eventually(lambda: len(gate.inside) == 2)  # delivered again, here
+    assert jobs.stats().acked == 0
+    gate.open.set()
+    eventually(lambda: jobs.stats().acked == 1)
+
+
+def test_a_handler_that_takes_too_long_has_failed(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    jobs.write("endless", shard_key="t")
+    begin(gate, time_limit=0.2, backoff=AT_ONCE, concurrency=1)
+    (letter,) = eventually(jobs.dead)
+    assert letter.last_error == "TimeLimit: it ran for more than 0.2 s"
+    assert [each.count for each in gate.inside] == [1, 2, 3]
+    eventually(lambda: len(gate.told) == 3)
+
+
+@pytest.mark.parametrize(("settings", "held"), [({}, 2), ({"read_ahead": 3}, 5)])
+def test_no_more_is_taken_than_can_start_unless_asked_for(
+    begin: Begin, jobs: Queue, settings: dict[str, int], held: int
+) -> None:
+    gate = Gate()
+    jobs.write_many([(n, f"t{n}") for n in range(20)])
+    begin(gate, concurrency=2, **settings)
+    eventually(lambda: len(gate.inside) == 2 and jobs.stats().in_flight == held)
+    threading.Event().wait(0.7)  # longer than a lease: what waits here keeps its lease, too
+    assert (jobs.stats().in_flight, len(gate.inside)) == (held, 2)
+    gate.open.set()
+    eventually(lambda: jobs.stats().acked == 20)
+    assert {each.count for each in gate.inside} == {1}
+
+
+def test_a_backoff_that_fails_does_not_end_the_worker(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(count: int, _: object) -> float:
+        if count > 0:
+            raise RuntimeError("a policy with a mistake")
+        return -1.0
+
+    def handle(delivery: DeliveryView) -> None:
+        if delivery.payload == "bad":
+            raise ValueError("boom")
+
+    jobs.write("bad", shard_key="t")
+    begin(handle, backoff=broken)
+    eventually(lambda: jobs.stats().delayed == 1)
+    jobs.write("good", shard_key="t")
+    eventually(lambda: jobs.stats().acked >= 1)
+    assert "the default one is used" in caplog.text

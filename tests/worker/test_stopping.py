@@ -1,0 +1,271 @@
+"""How a worker ends, and what it says of itself while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Queue, Worker
+from shardq.backoff import Constant
+from shardq.delivery import DeliveryView
+from shardq.worker import keeper
+from tests.faces import Face
+from tests.waiting import eventually
+from tests.worker.conftest import Begin
+from tests.worker.shift import Gate, Shift
+
+
+def test_stop_finishes_what_runs_and_starts_nothing_new(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    jobs.write_many([(n, f"t{n}") for n in range(9)])
+    shift = begin(gate, concurrency=3, read_ahead=2)
+    eventually(lambda: len(gate.inside) == 3 and jobs.stats().in_flight == 5)
+    shift.stop(wait=False)
+    eventually(lambda: jobs.stats().in_flight == 3)  # those that only waited go back at once
+    gate.open.set()
+    shift.join()
+    now = jobs.stats()
+    assert (now.acked, now.in_flight, now.backlog, len(gate.inside)) == (3, 0, 6, 3)
+    assert shift.failure is None
+
+
+def test_after_the_grace_the_rest_is_given_back_and_handlers_are_told(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    jobs.write("stubborn", shard_key="t")
+    shift = begin(gate, grace=0.2)
+    eventually(lambda: gate.inside)
+    shift.stop()
+    again = jobs.read(block=5)
+    assert (again.count, again.last_error) == (2, "")
+    eventually(lambda: gate.told)
+    again.ack()
+
+
+def test_a_handler_that_heeds_nothing_does_not_hold_up_the_end(jobs: Queue, url: str) -> None:
+    release = threading.Event()
+    inside = threading.Event()
+
+    def handle(_: DeliveryView) -> None:
+        inside.set()
+        release.wait(30)
+
+    jobs.write("deaf", shard_key="t")
+    with Shift("sync", url, "jobs", handle, grace=0.1) as shift:
+        assert inside.wait(10)
+        shift.stop()
+        assert jobs.read(block=5).count == 2
+        release.set()
+
+
+def test_stop_on_an_idle_queue_and_before_the_start(face: Face, begin: Begin, jobs: Queue, client: Client) -> None:
+    begin(lambda _: None).stop()
+    if face == "sync":
+        worker = Worker(jobs, lambda _: None)
+        worker.stop()
+        worker.run()
+        with pytest.raises(ConfigError, match="runs once"):
+            worker.run()
+    assert jobs.stats().in_flight == 0
+
+
+def test_stop_may_be_called_by_a_handler(begin: Begin, jobs: Queue) -> None:
+    shifts: list[Shift] = []
+    jobs.write_many([(n, "t") for n in range(5)])
+    begun = threading.Event()
+
+    def handle(_: DeliveryView) -> None:
+        begun.wait(10)
+        assert shifts[0].worker
+        shifts[0].worker.stop()
+
+    shifts.append(begin(handle, concurrency=1))
+    begun.set()
+    shifts[0].join()
+    now = jobs.stats()
+    assert now.acked >= 1
+    assert (now.acked + now.backlog, now.in_flight) == (5, 0)
+
+
+async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> None:
+    inside = asyncio.Event()
+
+    async def handle(_: Any) -> None:
+        inside.set()
+        await asyncio.sleep(60)
+
+    jobs.write_many([(n, f"t{n}") for n in range(3)])
+    async with AsyncClient.from_url(url) as client:
+        task = asyncio.create_task(AsyncWorker(client.queue("jobs"), handle).run())
+        await asyncio.wait_for(inside.wait(), 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [each.count for each in jobs.read_many(9)] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("face", ["async"])
+def test_a_blocked_event_loop_keeps_its_leases(begin: Begin, jobs: Queue) -> None:
+    """Three visibility timeouts; a heartbeat in the loop would have lost both messages."""
+    seen: list[int] = []
+
+    async def handle(delivery: DeliveryView) -> None:
+        seen.append(delivery.count)
+        if delivery.payload == "blocks":
+            time.sleep(1.5)  # noqa: ASYNC251 (what this is about)
+        else:
+            await asyncio.sleep(0.01)
+
+    jobs.write_many([("waits", "a"), ("blocks", "b")])
+    begin(handle)
+    eventually(lambda: len(seen) == 2)
+    until = time.monotonic() + 1.4
+    while time.monotonic() < until:
+        assert jobs.read_many(1, block=0.1) == []
+    eventually(lambda: jobs.stats().acked == 2)
+    assert seen == [1, 1]
+
+
+def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_path: Path) -> None:
+    file = tmp_path / "alive"
+    begin(lambda _: None, alive=file)
+    first = eventually(lambda: file.exists() and file.stat().st_mtime_ns)
+    eventually(lambda: file.stat().st_mtime_ns > first)
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_a_worker_whose_handlers_all_hang_shows_no_life(
+    jobs: Queue, url: str, stuck: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "PULSE", 0.05)
+    release, signs = threading.Event(), list[float]()
+    jobs.write("hangs", shard_key="t")
+    settings = {"time_limit": 0.1, "backoff": Constant(60), "grace": 0.1} if stuck else {}
+    with Shift(
+        "sync", url, "jobs", lambda _: release.wait(30), concurrency=1, alive=lambda: signs.append(time.monotonic()),
+        **settings,
+    ):  # fmt: skip
+        eventually(lambda: jobs.stats().delayed == stuck and (jobs.stats().in_flight == 1 or stuck))
+        begun = len(signs)
+        threading.Event().wait(0.7)
+        assert (len(signs) - begun <= 2) is stuck
+        release.set()
+
+
+@pytest.mark.parametrize("face", ["async"])
+def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "PULSE", 0.05)
+    signs: list[float] = []
+    spans: list[tuple[float, float]] = []
+
+    async def handle(_: DeliveryView) -> None:
+        begun = time.monotonic()
+        time.sleep(0.6)  # noqa: ASYNC251 (what this is about)
+        spans.append((begun, time.monotonic()))
+
+    begin(handle, alive=lambda: signs.append(time.monotonic()))
+    jobs.write("blocks", shard_key="t")
+    eventually(lambda: spans)
+    eventually(lambda: signs and signs[-1] > spans[0][1])
+    assert sum(spans[0][0] + 0.2 < each < spans[0][1] for each in signs) == 0
+    assert any(each < spans[0][0] + 0.2 for each in signs)
+
+
+def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -> None:
+    with Client.from_url(url) as client:
+        failure: list[BaseException] = []
+        worker = Worker(client.queue("jobs"), lambda _: None)
+
+        def run() -> None:
+            try:
+                worker.run()
+            except ClosedError as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        eventually(lambda: client.queue("jobs").state.epoch)
+        client.close()
+        thread.join(20)
+        assert not thread.is_alive()
+        assert failure
+
+
+@pytest.mark.parametrize("signals", [True, False])
+def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs: Queue, signals: bool) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    within: list[object] = []
+
+    def handle(_: DeliveryView) -> None:
+        within.append(signal.getsignal(signal.SIGTERM))
+        worker.stop()
+
+    jobs.write("m", shard_key="t")
+    worker = Worker(jobs, handle, signals=signals)
+    worker.run()
+    assert (within[0] is not before) is signals
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, jobs: Queue, number: int) -> None:
+    gate = Gate()
+    jobs.write("m", shard_key="t")
+    async with AsyncClient.from_url(url) as client:
+        task = asyncio.create_task(AsyncWorker(client.queue("jobs"), gate.asynchronous).run())
+        while not gate.inside:  # noqa: ASYNC110 (bounded by the test's timeout)
+            await asyncio.sleep(0.005)
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(0.1)
+        assert not task.done()
+        gate.open.set()
+        await asyncio.wait_for(task, 10)
+    assert jobs.stats().acked == 1
+
+
+def plain(_: Any) -> None:
+    """A plain handler."""
+
+
+async def asynchronous(_: Any) -> None:
+    """An async handler."""
+
+
+class AsyncCallable:
+    async def __call__(self, _: Any) -> None:
+        """An async handler, too."""
+
+
+async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
+    async with AsyncClient.from_url(url) as client:
+        queue = client.queue("jobs")
+        AsyncWorker(queue, asynchronous)
+        AsyncWorker(queue, AsyncCallable())
+        AsyncWorker(queue, functools.partial(asynchronous))
+        refused: list[tuple[Callable[[], object], str]] = [
+            (lambda: Worker(jobs, asynchronous), "AsyncWorker"),
+            (lambda: Worker(jobs, AsyncCallable()), "AsyncWorker"),
+            (lambda: Worker(queue, plain), "AsyncWorker"),  # type: ignore[arg-type]
+            (lambda: AsyncWorker(queue, plain), "async handler"),  # type: ignore[arg-type]
+            (lambda: AsyncWorker(jobs, asynchronous), "use Worker"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, "tasks:handle"), "function"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, run_in="fibres"), "run_in"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, concurrency=0), "concurrency"),
+            (lambda: Worker(jobs, plain, read_ahead=-1), "read_ahead"),
+            (lambda: Worker(jobs, plain, time_limit=0), "time_limit"),
+            (lambda: Worker(jobs, plain, grace=-1), "grace"),
+            (lambda: Worker(jobs, plain, visibility_timeout=0), "visibility_timeout"),
+            (lambda: Worker(jobs, plain, backoff=3), "backoff"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, alive=3), "alive"),  # type: ignore[arg-type]
+        ]
+        for make, complaint in refused:
+            with pytest.raises(ConfigError, match=complaint):
+                make()
