@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -17,8 +18,7 @@ TYPES = {item.name: str(item.type).partition(" ")[0] for item in fields(QueueCon
 
 ABOUT = f"""Without changes it shows the settings. They are the queue's: all its clients follow. Times are
 seconds, `none` unsets. The number of streams is changed with `shardq resize`. Known are:
-  {", ".join(list(TYPES)[:5])},
-  {", ".join(list(TYPES)[5:])}"""
+{textwrap.fill(", ".join(TYPES), 76, initial_indent="  ", subsequent_indent="  ")}"""
 
 EXAMPLES = """  shardq configure jobs
   shardq configure jobs visibility_timeout=60 max_deliveries=5 --yes
