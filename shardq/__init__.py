@@ -27,11 +27,14 @@ from shardq.errors import (
     MessageNotFound,
     OutcomeUnknown,
     OutOfMemory,
+    PartlyPublished,
     PartlyWritten,
+    PatternError,
     QueueFull,
     QueueMissing,
     ServerUnfit,
     ShardqError,
+    Unrouted,
 )
 from shardq.model import Message, QueueConfig, QueueStats
 from shardq.outcome import Nack, Reject
@@ -61,7 +64,9 @@ __all__ = [
     "Nack",
     "OutOfMemory",
     "OutcomeUnknown",
+    "PartlyPublished",
     "PartlyWritten",
+    "PatternError",
     "Queue",
     "QueueConfig",
     "QueueFull",
@@ -70,5 +75,6 @@ __all__ = [
     "Reject",
     "ServerUnfit",
     "ShardqError",
+    "Unrouted",
     "Worker",
 ]

@@ -21,11 +21,12 @@ from shardq.face import (
     extended,
     letters_of,
     messages_of,
+    queue_name,
     received_of,
     warn,
 )
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, settle
+from shardq.ops import admin, routing, settle
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_count, checked_stream, read
@@ -33,6 +34,7 @@ from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
+from shardq.routing import Router
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -74,6 +76,48 @@ class Client(Face):
         """
         return Queue(self, self.state_of(name, settings))
 
+    def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
+        """Let what is published to a topic that *pattern* matches go to *queue*; False if it did."""
+        return self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+
+    def unbind(
+        self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """Take a binding back; False if there was none."""
+        return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
+        """The bindings of router *name*, as of now; it follows changes as this client publishes."""
+        state = self.router_state(name)
+        return self.run(routing.current(state, state.until(timeout), max_age=0))
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        router: str = "default",
+        unmatched: str = "return",
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, str]:
+        """Write a message to each queue that *topic* goes to, in one round trip; its ids by queue name.
+
+        The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With
+        no queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error
+        for each queue when some failed. Bindings made elsewhere are seen within a second.
+        """
+        names = self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        states = [self.state_of(name, {}) for name in names]
+        with Telemetry(topic).writing(len(names)) as context:
+            message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+            composed = [compose(state, self.codecs, message, context) for state in states]
+            return self.run(routing.write_all(states, composed, timeout)) if states else {}
+
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""
         self._closed = True
@@ -99,6 +143,8 @@ class Client(Face):
         self._driver.forked()
         for state in self._states.values():
             state.forked()
+        for router in self._routers.values():
+            router.forked()
 
 
 class Queue:

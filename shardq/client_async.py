@@ -23,11 +23,12 @@ from shardq.face import (
     extended,
     letters_of,
     messages_of,
+    queue_name,
     received_of,
     warn,
 )
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, settle
+from shardq.ops import admin, routing, settle
 from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
@@ -37,6 +38,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.waiting import Asked
 from shardq.ops.write import write, write_many
+from shardq.routing import Router
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -63,6 +65,45 @@ class AsyncClient(Face):
     def queue(self, name: str, **settings: Unpack[QueueSettings]) -> AsyncQueue:
         """As `Client.queue`."""
         return AsyncQueue(self, self.state_of(name, settings))
+
+    async def bind(
+        self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """As `Client.bind`."""
+        return await self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+
+    async def unbind(
+        self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """As `Client.unbind`."""
+        return await self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
+        """As `Client.router`."""
+        state = self.router_state(name)
+        return await self.run(routing.current(state, state.until(timeout), max_age=0))
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        router: str = "default",
+        unmatched: str = "return",
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, str]:
+        """As `Client.publish`."""
+        names = await self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        states = [self.state_of(name, {}) for name in names]
+        with Telemetry(topic).writing(len(names)) as context:
+            message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+            composed = [compose(state, self.codecs, message, context) for state in states]
+            return await self.run(routing.write_all(states, composed, timeout)) if states else {}
 
     async def aclose(self) -> None:
         """As `Client.close`."""

@@ -4,10 +4,12 @@
 
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
+    │   ├── PatternError                ... it is a topic or a pattern
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
     ├── QueueFull                       the queue is at its bound: slow down, retry later
+    ├── Unrouted                        no pattern matches the topic
     ├── MessageNotFound                 no waiting message has this id
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            ... because the message was cancelled
@@ -16,6 +18,7 @@
         ├── BackendTimeout (TimeoutError)   no answer in time, and nothing was changed
         ├── OutcomeUnknown              the call may or may not have happened
         │   └── DurabilityUnknown       ... it happened, but fewer replicas than asked hold it
+        ├── PartlyPublished             some of the queues that a topic goes to were not written to; see .results
         ├── PartlyWritten               some messages of a batch were not written; see .results
         ├── OutOfMemory                 Redis is full: reads and acks go on, writes wait
         └── ServerUnfit                 the server's version or settings would lose messages
@@ -34,6 +37,10 @@ class ConfigError(ShardqError, ValueError):
     """A name, setting or argument is wrong; nothing was sent to Redis."""
 
 
+class PatternError(ConfigError):
+    """A topic or a pattern is none: an empty word, a character or a length that may not be."""
+
+
 class QueueMissing(ConfigError):
     """There is no such queue; the first write or read creates it, an operator's call does not."""
 
@@ -48,6 +55,10 @@ class Empty(ShardqError):
 
 class QueueFull(ShardqError):
     """The queue (or its dedup window) is at its configured bound; nothing was written."""
+
+
+class Unrouted(ShardqError):
+    """No queue is bound to a pattern that matches the topic; nothing was written."""
 
 
 class MessageNotFound(ShardqError):
@@ -101,6 +112,18 @@ class PartlyWritten(BackendError):
     def __init__(self, results: list[str | ShardqError], first: ShardqError) -> None:
         failed = sum(1 for result in results if isinstance(result, ShardqError))
         super().__init__(f"{failed} of {len(results)} messages were not written for certain; the first error: {first}")
+        self.results = results
+
+
+class PartlyPublished(BackendError):
+    """A message was written to some of the queues that its topic goes to.
+
+    `results` has for each queue, by name, the id, or the error that kept it from being written there.
+    """
+
+    def __init__(self, results: dict[str, str | ShardqError], first: ShardqError) -> None:
+        failed = sum(1 for result in results.values() if isinstance(result, ShardqError))
+        super().__init__(f"{failed} of {len(results)} queues were not written to for certain; the first error: {first}")
         self.results = results
 
 

@@ -17,10 +17,11 @@ from shardq.drivers import Target
 from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
-from shardq.keys import QueueKeys
+from shardq.keys import QueueKeys, RouterKeys
 from shardq.lease import believed_until
 from shardq.model import Message, QueueConfig, Received, lease_time, seconds, whole
 from shardq.ops.opening import check_legacy
+from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class Face:
         self.max_connections = whole("max_connections", max_connections, 1, 2**31)
         self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)
         self._states: dict[str, QueueState] = {}
+        self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
         self._inspected = False
         self._closed = False
@@ -137,6 +139,14 @@ class Face:
                 )
                 check_legacy(known, requested)
                 self._states[name] = known
+            return known
+
+    def router_state(self, name: str = "default") -> RouterState:
+        """What this client knows of the router called *name*: its bindings, their version and age. ConfigError."""
+        with self._lock:
+            known = self._routers.get(name)
+            if known is None:
+                known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout)
             return known
 
     def _stop_server(self) -> None:
@@ -220,3 +230,8 @@ def checked_each(name: str, value: object, count: int) -> None:
     if name == "delay":
         for each in value if many else (value,):  # type: ignore[attr-defined]
             seconds(name, each, 0, MAX_BLOCK)
+
+
+def queue_name(queue: Any) -> str:
+    """The name of a queue that is given as itself or by its name."""
+    return str(queue.name) if hasattr(queue, "state") else queue

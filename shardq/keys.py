@@ -126,6 +126,20 @@ class QueueKeys:
         return self._streams.setdefault(number, f"{self.prefix}s{number}")
 
 
+@dataclass(frozen=True, slots=True)
+class RouterKeys:
+    """The keys of the router `name`, in the slot of a queue of that name; ConfigError for a bad name."""
+
+    name: str
+    bindings: str = field(init=False, compare=False, repr=False)
+    changes: str = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        prefix = f"shardq:{{{check_name(self.name)}}}:router-"
+        object.__setattr__(self, "bindings", prefix + "bindings")
+        object.__setattr__(self, "changes", prefix + "changes")
+
+
 def slot(key: str | bytes) -> int:
     """The cluster slot, 0 to 16,383, of any Redis key; str is UTF-8.
 

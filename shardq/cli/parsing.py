@@ -74,6 +74,11 @@ def add_queue(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
 
 
+def add_router(parser: argparse.ArgumentParser) -> None:
+    """The name of the router."""
+    parser.add_argument("--router", metavar="NAME", default="default", help="a set of bindings by itself (default)")
+
+
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """For commands that change much at once."""
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import chain
 from typing import Any, TypeVar
 
 import redis
@@ -15,7 +16,7 @@ from redis.retry import Retry
 from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
 from shardq.drivers.leading import Leading, Line, answer
 from shardq.drivers.target import Address, Target
-from shardq.drivers.topology import Topology
+from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
     COMMAND_TIMEOUT,
@@ -23,11 +24,12 @@ from shardq.drivers.wire import (
     Command,
     armed,
     commands_of,
+    judged,
     packed,
     settings,
 )
 from shardq.keys import slot
-from shardq.ops.steps import Armed, Ask, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
 T = TypeVar("T")
 Pool = redis.ConnectionPool
@@ -81,6 +83,8 @@ class Driver:
         match step:
             case Call():
                 return self._call(step)
+            case Batch():
+                return self._batch(step.calls)
             case Wait():
                 return self._leading.wait(step.waiter)
             case Armed():
@@ -135,6 +139,33 @@ class Driver:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
 
+    def _batch(self, calls: tuple[Call, ...]) -> list[Any]:
+        """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
+        outcomes: list[Any] = [None] * len(calls)
+        for address, places in by_owner(self._topology, calls).items():
+            sent = [commands_of(calls[at], by_source=False, timeout=self._timeout) for at in places]
+            try:
+                replies = iter(self._replies(self._pool(address, False), tuple(chain(*sent))))
+                for at, commands in zip(places, sent, strict=True):
+                    outcomes[at] = judged(calls[at], [next(replies) for _ in commands])
+            except (Refused, Unanswered) as failure:
+                for at in places:
+                    outcomes[at] = failure
+                    if self._topology and address and isinstance(failure, Unanswered):
+                        self._topology.lost(slot(calls[at].keys[0]), address)
+        for at, outcome in enumerate(outcomes):
+            outcomes[at] = self._again(calls[at], outcome)
+        return outcomes
+
+    def _again(self, call: Call, outcome: Any) -> Any:
+        """The outcome of a call by itself, if it only needs its source, or another node."""
+        if not isinstance(outcome, Refused) or outcome.code not in ("NOSCRIPT", "MOVED", "ASK"):
+            return outcome
+        try:
+            return self._call(call)
+        except (Refused, Unanswered, Underreplicated) as failure:
+            return failure
+
     def _route(self, key: str | None, commands: tuple[Command, ...]) -> list[Any]:
         """Send *commands* to the node that owns *key*, following redirections."""
         if self._topology is None:
@@ -154,9 +185,17 @@ class Driver:
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
     def _exchange(self, pool: Pool, commands: tuple[Command, ...], *, asking: bool = False) -> list[Any]:
-        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
+        """As `_replies`; raises the first refusal."""
         if asking:
             commands = (("ASKING",), *commands)
+        replies = self._replies(pool, commands)
+        for reply in replies:
+            if isinstance(reply, Refused):
+                raise reply
+        return replies[1:] if asking else replies
+
+    def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
+        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
         connection = _connected(pool)
         clean = False
         try:
@@ -170,11 +209,9 @@ class Driver:
                 connection.disconnect()
             pool.release(connection)
         for reply in replies:
-            if isinstance(reply, Refused):
-                if reply.code in DEMOTED:
-                    pool.disconnect(inuse_connections=False)
-                raise reply
-        return replies[1:] if asking else replies
+            if isinstance(reply, Refused) and reply.code in DEMOTED:
+                pool.disconnect(inuse_connections=False)
+        return replies
 
     def _pool(self, address: Address | None, blocking: bool) -> Pool:
         pool = self._pools.get((address, blocking))

@@ -7,7 +7,11 @@ wait for replicas on the connection that wrote nor leave retries to the caller's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardq.drivers.target import Address
+from shardq.keys import slot
+from shardq.ops.steps import Call
 
 
 class Topology:
@@ -41,3 +45,13 @@ class Topology:
             del self._owners[slot]
         if self._known[self._next % len(self._known)] == address:
             self._next += 1
+
+
+def by_owner(topology: Topology | None, calls: Sequence[Call]) -> dict[Address | None, list[int]]:
+    """The places of *calls*, by the node to ask; all under None where there is but one."""
+    if topology is None:
+        return {None: list(range(len(calls)))}
+    places: dict[Address | None, list[int]] = {}
+    for at, call in enumerate(calls):
+        places.setdefault(topology.owner(slot(call.keys[0])), []).append(at)
+    return places

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from hiredis import pack_command
 
 from shardq.drivers.target import Target
-from shardq.ops.steps import Armed, Call
+from shardq.ops.steps import Armed, Call, Refused, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
@@ -29,6 +29,16 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
+
+
+def judged(call: Call, replies: list[Any]) -> Any:
+    """What a call of a batch ended with, by the answers to its commands."""
+    refused = next((reply for reply in replies if isinstance(reply, Refused)), None)
+    if refused is not None:
+        return refused
+    if call.replicas and replies[1] < call.replicas:
+        return Underreplicated(replies[0], replies[1])
+    return replies[0]
 
 
 def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:

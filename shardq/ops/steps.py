@@ -24,6 +24,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Run several calls in one round trip to each node: a list, for each its reply or the failure it ended with."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Armed:
     """Wait for up to `count` notifications, and run `call` the moment that ends, after `milliseconds` at the latest.
 
@@ -60,7 +67,7 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Armed | Wait | Ask | Sleep
+Step: TypeAlias = Call | Batch | Armed | Wait | Ask | Sleep
 Op: TypeAlias = Generator[Step, Any, T]
 
 

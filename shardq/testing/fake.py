@@ -15,7 +15,7 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.steps import Armed, Ask, Call, Refused, Sleep, Step, Underreplicated, Wait
+from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Sleep, Step, Underreplicated, Wait
 from shardq.ops.waiting import Waiter
 from shardq.testing.clock import ManualClock
 
@@ -66,6 +66,8 @@ class FakeDriver(Driver):
         match step:
             case Call():
                 return self._evaluated(step)
+            case Batch():
+                return [self._outcome(call) for call in step.calls]
             case Wait():
                 return self._waited(step.waiter)
             case Armed():
@@ -80,6 +82,12 @@ class FakeDriver(Driver):
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
+
+    def _outcome(self, call: Call) -> Any:
+        try:
+            return self._evaluated(call)
+        except (Refused, Underreplicated) as failure:
+            return failure
 
     def _plain(self, source: str) -> str:
         """The script without its first line, which fakeredis does not know, and with the clock's time in it."""

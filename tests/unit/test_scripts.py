@@ -59,7 +59,13 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
         assert script.source.startswith("#!lua")
         assert "@include" not in script.source
-    assert {name for name in scripts.names() if scripts.load(name).readonly} == {"dead", "len", "stats"}
+    assert {name for name in scripts.names() if scripts.load(name).readonly} == {
+        "bindings",
+        "dead",
+        "follow",
+        "len",
+        "stats",
+    }
 
 
 def test_scripts_are_loaded_once_and_shown_short() -> None:

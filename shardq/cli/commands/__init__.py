@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    bind,
+    bindings,
     cancel,
     configure,
     dead,
@@ -16,13 +18,15 @@ from shardq.cli.commands import (
     read,
     redrive,
     resize,
+    route,
     stats,
+    unbind,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, doctor, embedded,
-    worker,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings, route,
+    doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""

@@ -1,0 +1,43 @@
+#!lua
+-- bind: add bindings to a router, or remove them. Each that changes moves the version by one and is one entry of the
+-- stream of changes, whose id is that version: who follows sees a gap.
+-- KEYS[1] bindings: 'pattern queue' by member; under '' the version, under ' ' the epoch
+-- KEYS[2] changes: what followers read
+-- ARGV[1] verb: '+' | '-'
+-- ARGV[2] most: how many bindings there may be
+-- ARGV[3] kept: about how many changes are kept for followers
+-- ARGV[4..] members: 'pattern queue'
+-- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings}
+local bindings, changes = KEYS[1], KEYS[2]
+local verb, most, kept = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local count = redis.call('HLEN', bindings)
+redis.call('XLEN', changes)
+if verb == '+' and count - 2 + #ARGV - 3 > most then
+  local new = 0
+  for i = 4, #ARGV do new = new + 1 - redis.call('HEXISTS', bindings, ARGV[i]) end
+  if count - 2 + new > most then return {'FULL', count - 2} end
+end
+if redis.call('HEXISTS', bindings, ' ') == 0 then
+  local time = redis.call('TIME')
+  redis.call('DEL', changes)
+  redis.call('XADD', changes, '0-1', '', '')
+  redis.call('XDEL', changes, '0-1')
+  redis.call('HSET', bindings, '', 0, ' ', time[1] .. '.' .. time[2])
+end
+
+local changed, results = 0, {}
+for i = 4, #ARGV do
+  local done
+  if verb == '+' then
+    done = redis.call('HSETNX', bindings, ARGV[i], 1)
+  else
+    done = redis.call('HDEL', bindings, ARGV[i])
+  end
+  if done == 1 then
+    local version = redis.call('HINCRBY', bindings, '', 1)
+    redis.call('XADD', changes, 'MAXLEN', '~', kept, string.format('%.0f-0', version), verb, ARGV[i])
+    changed = changed + 1
+  end
+  results[#results + 1] = done
+end
+return {'OK', changed, results}

@@ -1,0 +1,31 @@
+"""`shardq route`: say which queues a topic goes to."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import NOTHING, OK
+from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import json_line
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    examples = "  shardq route orders.eu.created"
+    about = "Writes nothing. Exit code 3 when no pattern matches."
+    parser = command(commands, "route", run, "say which queues a topic goes to", about=about, examples=examples)
+    parser.add_argument("topic", metavar="TOPIC", help="words joined by dots")
+    add_router(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Match the topic."""
+    queues = sorted(shell.client.router(args.router).match(args.topic))
+    if shell.json:
+        print(json_line({"topic": args.topic, "queues": queues}))
+    elif queues:
+        print("\n".join(queues))
+    else:
+        remark(f"no pattern matches {args.topic!r}")
+    return OK if queues else NOTHING

@@ -1,0 +1,45 @@
+"""Several operations at once: what they want to say next goes out together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from shardq.errors import ShardqError
+from shardq.ops.steps import Batch, Call, Op, Sleep, Step
+
+T = TypeVar("T")
+
+
+def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
+    """Run *ops* side by side, a round trip for what all of them say next; what each returned or raised.
+
+    Their steps may be calls and pauses. Those that pause do it together, after the others' calls.
+    """
+    results: dict[int, T | ShardqError] = {}
+    steps: dict[int, Step] = {}
+    for at, op in enumerate(ops):
+        _advance(at, op, None, steps, results)
+    while steps:
+        calls = {at: step for at, step in steps.items() if isinstance(step, Call)}
+        pauses = [step.seconds for step in steps.values() if isinstance(step, Sleep)]
+        if calls:
+            outcomes = yield Batch(tuple(calls.values()))
+            for at, outcome in zip(calls, outcomes, strict=True):
+                _advance(at, ops[at], outcome, steps, results)
+        else:
+            yield Sleep(max(pauses))
+            for at in list(steps):
+                _advance(at, ops[at], None, steps, results)
+    return [results[at] for at in range(len(ops))]
+
+
+def _advance(at: int, op: Op[T], outcome: Any, steps: dict[int, Step], results: dict[int, T | ShardqError]) -> None:
+    """Give *op* the outcome of its step; remember its next one, or how it ended."""
+    steps.pop(at, None)
+    try:
+        steps[at] = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)
+    except StopIteration as done:
+        results[at] = done.value
+    except ShardqError as error:
+        results[at] = error

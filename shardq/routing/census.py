@@ -1,0 +1,127 @@
+"""Walks over everything in a trie that does not change: what it holds, and of what it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from shardq.routing.nodes import branches, decode, is_leaf, tail_of, values_of
+
+
+@dataclass(slots=True)
+class Census:
+    """How many nodes of which kind a trie has, and how many pairs of a pattern and a value."""
+
+    inodes: int = 0
+    cnodes: int = 0
+    sparse: int = 0
+    dense: int = 0
+    pages: int = 0
+    leaves: int = 0
+    values: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """All of them."""
+        return self.inodes + self.cnodes + self.pages
+
+
+def pairs(top: list[Any]) -> Iterator[tuple[str, str]]:
+    """Each pattern with each of its values."""
+    literals, wild = top
+    for pattern, held in entries(literals):
+        for value in _values(held):
+            yield pattern, value
+    todo: list[tuple[list[str], Any]] = [([], wild)]
+    while todo:
+        above, node = todo.pop()
+        main = node.main
+        words = [*above, *main[0]]
+        for value in _values(main[1]):
+            yield ".".join(words), value
+        for word, branch in all_branches(main):
+            if is_leaf(branch):
+                pattern = ".".join([*words, word, *decode(tail_of(branch))])
+                for value in values_of(branch):
+                    yield pattern, value
+            else:
+                todo.append(([*words, word], branch))
+
+
+def entries(page: Any) -> Iterator[tuple[str, Any]]:
+    """What a page holds."""
+    todo = [page]
+    for each in todo:
+        main = each.main
+        if type(main) is list:
+            todo += filter(None, main)
+        else:
+            yield from main.items()
+
+
+def all_branches(main: Any) -> Iterator[tuple[str, Any]]:
+    """The branches of a C-node, those in a page, too."""
+    found = branches(main)
+    if found is not None:
+        yield from found
+        return
+    yield from branches((*main[:4], None)) or ()
+    yield from entries(main[4])
+
+
+def _values(held: Any) -> Iterator[str]:
+    if held is None:
+        return
+    if is_leaf(held):
+        yield from values_of(held)
+    else:
+        yield from (value for value, _ in entries(held))
+
+
+def count(top: list[Any]) -> Census:
+    """Count the nodes."""
+    census = Census(inodes=1)
+    _count_page(top[0], census, literal=True)
+    todo = [top[1]]
+    while todo:
+        main = todo.pop().main
+        census.inodes += 1
+        census.cnodes += 1
+        if main[1] is not None:
+            _count_values(main[1], census)
+        words = main[4]
+        if type(words) is dict:
+            census.dense += 1
+        elif type(words) is tuple:
+            census.sparse += 1
+        elif words is not None:
+            _count_page(words, census, literal=False)
+        for _, branch in all_branches(main):
+            if is_leaf(branch):
+                _count_values(branch, census)
+            else:
+                todo.append(branch)
+    return census
+
+
+def _count_values(held: Any, census: Census) -> None:
+    if is_leaf(held):
+        census.leaves += 1
+        census.values += len(values_of(held))
+    else:
+        _count_page(held, census, literal=False)
+        census.values += sum(1 for _ in entries(held))
+
+
+def _count_page(page: Any, census: Census, *, literal: bool) -> None:
+    todo = [page]
+    for each in todo:
+        main = each.main
+        census.inodes += 1
+        census.pages += 1
+        if type(main) is list:
+            todo += filter(None, main)
+        elif literal:
+            for held in main.values():
+                _count_values(held, census)

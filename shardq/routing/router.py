@@ -1,0 +1,80 @@
+"""Patterns bound to queues: which queues does a topic go to?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from shardq.errors import ConfigError
+from shardq.keys import check_name
+from shardq.routing.cache import Cache
+from shardq.routing.ctrie import Ctrie
+from shardq.routing.topic import check_pattern, check_topic, is_wild
+
+
+class Binding(NamedTuple):
+    """A pattern and the name of the queue that it is bound to."""
+
+    pattern: str
+    queue: str
+
+
+class Router:
+    """Bindings in this process, shared by its threads without a lock: one trie and a cache of lookups before it.
+
+    *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of `shardq.routing.ctrie.Ctrie`.
+    """
+
+    def __init__(self, *, cache: int = 16_384, form: str | None = None, rollup: bool = True) -> None:
+        if type(cache) is not int or not 0 <= cache <= 16_777_216:
+            raise ConfigError("cache must be an int from 0 to 16,777,216: how many results of lookups are kept")
+        self.trie = Ctrie(form=form, rollup=rollup)
+        self.cache = Cache(cache) if cache else None
+
+    def bind(self, pattern: str, queue: str) -> bool:
+        """Let messages whose topic *pattern* matches go to *queue*; False if they did. PatternError, ConfigError."""
+        check_pattern(pattern)
+        return self._write(self.trie.insert, pattern, str(check_name(queue)))
+
+    def unbind(self, pattern: str, queue: str) -> bool:
+        """Take that back; False if there was no such binding. Other patterns of the queue stay."""
+        check_pattern(pattern)
+        return self._write(self.trie.remove, pattern, str(check_name(queue)))
+
+    def match(self, topic: str) -> frozenset[str]:
+        """The names of the queues that *topic* goes to, each once, as of one instant during the call."""
+        cache = self.cache
+        if cache is None:
+            return self.trie.lookup(check_topic(topic))
+        if type(topic) is str:
+            result = cache.get(topic)
+            if result is not None:
+                return result
+        check_topic(topic)
+        ticket = cache.ticket(topic)
+        result = self.trie.lookup(topic)
+        if ticket is not None:
+            cache.put(topic, ticket, result)
+        return result
+
+    def bindings(self) -> Iterator[Binding]:
+        """All bindings at one instant, in no order; what is bound meanwhile is not seen."""
+        return map(Binding._make, self.trie)
+
+    def routes_of(self, queue: str) -> list[str]:
+        """The patterns bound to *queue*, sorted, at one instant; looks at all bindings."""
+        return sorted(pattern for pattern, bound in self.trie if bound == queue)
+
+    def __len__(self) -> int:
+        """How many bindings there are, counted in a snapshot."""
+        return len(self.trie)
+
+    def _write(self, act: Callable[[str, str], bool], pattern: str, queue: str) -> bool:
+        cache = self.cache
+        if cache is None:
+            return act(pattern, queue)
+        token = cache.writing(pattern, wild=is_wild(pattern))
+        try:
+            return act(pattern, queue)
+        finally:
+            cache.written(token)

@@ -1,0 +1,89 @@
+"""Topics and patterns: their grammar, and what it means that a pattern matches, in its plainest form.
+
+A topic is words joined by dots, a word letters, digits, `_` and `-`. In a pattern a word may also be `*`, which stands
+for exactly one word, or `#`, which stands for zero or more; anywhere, and any number of them (AMQP 0-9-1, section
+3.1.3.3). The empty text is the topic of zero words.
+
+>>> naive_match("orders.*.created", "orders.eu.created"), naive_match("orders.#", "orders")
+(True, True)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from shardq.errors import PatternError
+from shardq.keys import shown
+
+MAX_TOPIC: Final = 255
+"""The longest topic or pattern, in characters (which are bytes, since both are ASCII), as in AMQP."""
+
+ONE: Final = "*"
+MANY: Final = "#"
+
+_TOPIC = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|")
+_PATTERN = re.compile(r"(?:[A-Za-z0-9_-]+|\*|#)(?:\.(?:[A-Za-z0-9_-]+|\*|#))*|")
+_WORD = "1 or more of letters, digits, _ and - (ASCII)"
+
+
+def check_topic(topic: str) -> str:
+    """Return *topic* if it is one; else PatternError says what is wrong."""
+    if type(topic) is str and len(topic) <= MAX_TOPIC and _TOPIC.fullmatch(topic):
+        return topic
+    raise PatternError(_complaint("topic", topic, wild=False))
+
+
+def check_pattern(pattern: str) -> str:
+    """Return *pattern* if it is one; else PatternError says what is wrong."""
+    if type(pattern) is str and len(pattern) <= MAX_TOPIC and _PATTERN.fullmatch(pattern):
+        return pattern
+    raise PatternError(_complaint("pattern", pattern, wild=True))
+
+
+def split(text: str) -> list[str]:
+    """The words of a topic or pattern; the empty text has none."""
+    return text.split(".") if text else []
+
+
+def is_wild(pattern: str) -> bool:
+    """Whether one of the words is `*` or `#`."""
+    if ONE not in pattern and MANY not in pattern:
+        return False
+    words = pattern.split(".")
+    return ONE in words or MANY in words
+
+
+def naive_match(pattern: str, topic: str) -> bool:
+    """Whether *pattern* matches *topic*, for any words: the meaning, in O(words of both) steps.
+
+    Row by row, as one computes an edit distance; what is fast is tested against it.
+    """
+    words = split(topic)
+    row = [True] + [False] * len(words)  # row[n]: the pattern so far matches the first n words
+    for wanted in split(pattern):
+        row = _next_row(row, wanted, words)
+    return row[-1]
+
+
+def _next_row(row: list[bool], wanted: str, words: Sequence[str]) -> list[bool]:
+    if wanted == MANY:
+        return [any(row[: n + 1]) for n in range(len(row))]
+    return [False] + [row[n] and wanted in (ONE, word) for n, word in enumerate(words)]
+
+
+def _complaint(kind: str, text: object, *, wild: bool) -> str:
+    if not isinstance(text, str):
+        return f"a {kind} must be a str, not {type(text).__name__}"
+    if len(text) > MAX_TOPIC:
+        return f"a {kind} may have at most {MAX_TOPIC} characters, this one has {len(text)}"
+    hint = f"{_WORD}, or just * or #" if wild else _WORD
+    for word in text.split("."):
+        if not word:
+            return f"{kind} {shown(text)} has an empty word: each is {hint}"
+        if not wild and word in (ONE, MANY):
+            return f"topic {shown(text)} has the wildcard {word!r}: wildcards are for patterns, a topic names one thing"
+        if not (wild and word in (ONE, MANY)) and not re.fullmatch("[A-Za-z0-9_-]+", word):
+            return f"{kind} {shown(text)} has the word {shown(word)}: each is {hint}"
+    return f"a {kind} must be a plain str, not a {type(text).__name__}"

@@ -1,0 +1,30 @@
+"""bind, unbind, bindings and route, as real processes."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Command
+
+
+def test_bindings_are_made_listed_and_taken_back(cli: Command) -> None:
+    assert cli("bind", "orders.*.created", "billing").out == "bound\n"
+    assert cli("bind", "orders.#", "audit").code == 0
+    assert cli("bind", "orders.#", "audit").out == "was bound already\n"
+    told = cli("bindings")
+    assert told.out.splitlines() == ["pattern           queue", "orders.#          audit", "orders.*.created  billing"]
+    assert told.err == "shardq: 2 bindings, version 2\n"
+    assert cli("route", "orders.eu.created").out == "audit\nbilling\n"
+    assert cli("--json", "route", "orders").objects == [{"topic": "orders", "queues": ["audit"]}]
+    assert cli("unbind", "orders.#", "audit").out == "unbound\n"
+    assert cli("bindings", "--json").objects == [{"pattern": "orders.*.created", "queue": "billing"}]
+
+
+def test_what_is_not_there_exits_with_3(cli: Command) -> None:
+    for words in (("unbind", "a", "q"), ("bindings",), ("route", "a"), ("bindings", "--queue", "q", "--router", "r")):
+        told = cli(*words)
+        assert (told.code, told.out) == (3, "")
+
+
+def test_a_bad_pattern_exits_with_2_and_says_why(cli: Command) -> None:
+    for words in (("bind", "a..b", "q"), ("route", "a.*"), ("bind", "a", "q{x}")):
+        told = cli(*words)
+        assert (told.code, told.err.count("\n")) == (2, 1)

@@ -1,0 +1,131 @@
+"""bind, unbind and publish: bindings shared through Redis, and one copy for each queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq import Client, ConfigError, PartlyPublished, PatternError, QueueFull, Unrouted
+from shardq.ops import routing
+from tests.conformance.world import World
+
+
+def bindings(client: Client) -> set[tuple[str, str]]:
+    return {(each.pattern, each.queue) for each in client.router().bindings()}
+
+
+def test_a_topic_goes_to_each_bound_queue_once(client: Client, queue_name: str) -> None:
+    eu, every = client.queue(f"{queue_name}-eu"), client.queue(f"{queue_name}-all")
+    assert client.bind("orders.eu.*", eu)
+    assert client.bind("orders.#", every.name)
+    assert client.bind("#.created", every)
+    assert not client.bind("orders.#", every)
+    ids = client.publish("orders.eu.created", {"n": 1}, shard_key="t", headers={"h": "1"})
+    assert ids == {eu.name: eu.read().message_id, every.name: every.read().message_id}
+    assert set(client.publish("orders.us.created", b"x", shard_key="t")) == {every.name}
+    assert (eu.len(), every.len()) == (1, 2)
+
+
+def test_a_topic_without_a_queue_returns_nothing_or_raises(client: Client) -> None:
+    assert client.publish("nobody", 1, shard_key="t") == {}
+    with pytest.raises(Unrouted, match="nobody"):
+        client.publish("nobody", 1, shard_key="t", unmatched="raise")
+    assert client.router_state().unrouted == 2
+    with pytest.raises(ConfigError, match="unmatched"):
+        client.publish("nobody", 1, shard_key="t", unmatched="drop")
+    for topic in ("a.*", "a..b"):
+        with pytest.raises(PatternError):
+            client.publish(topic, 1, shard_key="t")
+    with pytest.raises(PatternError):
+        client.bind("a..b", "q")
+
+
+def test_unbinding_takes_back_one_binding(client: Client) -> None:
+    client.bind("a.*", "one")
+    client.bind("a.*", "two")
+    assert client.unbind("a.*", "one")
+    assert not client.unbind("a.*", "one")
+    assert bindings(client) == {("a.*", "two")}
+
+
+def test_clients_follow_one_another_and_routers_do_not_mix(world: World, client: Client) -> None:
+    other = world.client()
+    client.bind("", "empty")
+    assert bindings(other) == {("", "empty")}
+    other.bind("b", "two")
+    client.unbind("", "empty")
+    assert bindings(client) == bindings(other) == {("b", "two")}
+    state = other.router_state()
+    assert (state.version, state.loads) == (3, 1)
+    assert state.age is not None
+    assert list(client.router("second").bindings()) == []
+
+
+def test_a_client_that_missed_changes_loads_all(
+    world: World, client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "PART", 7)
+    late = world.client()
+    client.bind("first", "q")
+    assert bindings(late) == {("first", "q")}
+    for number in range(40):
+        client.bind(f"k{number}.*", "q")
+    client.unbind("first", "q")
+    assert (len(bindings(late)), late.router_state().loads) == (40, 1)  # in parts, by the changes
+    client.bind("more", "q")
+    client.bind("yet-more", "q")
+    world.raw.xtrim(client.router_state().keys.changes, maxlen=1, approximate=False)
+    assert bindings(late) == bindings(client)
+    assert (len(bindings(late)), late.router_state().loads) == (42, 2)
+
+
+def test_bindings_that_were_lost_are_lost_everywhere(world: World, client: Client) -> None:
+    other = world.client()
+    client.bind("a", "q")
+    client.bind("b", "q")
+    assert len(bindings(other)) == 2
+    for key in (client.router_state().keys.bindings, client.router_state().keys.changes):
+        world.raw.delete(key)
+    assert bindings(other) == set()
+    client.bind("c", "q")
+    client.bind("d", "q")
+    assert bindings(other) == bindings(client) == {("c", "q"), ("d", "q")}
+
+
+def test_one_full_queue_does_not_keep_the_others_from_their_copy(client: Client, queue_name: str) -> None:
+    full = client.queue(f"{queue_name}-full", max_len=1)
+    full.write(1, shard_key="t")
+    client.bind("a", full)
+    client.bind("a", f"{queue_name}-free")
+    with pytest.raises(PartlyPublished) as raised:
+        client.publish("a", 2, shard_key="t")
+    results = raised.value.results
+    assert isinstance(results[full.name], QueueFull)
+    assert client.queue(f"{queue_name}-free").read().message_id == results[f"{queue_name}-free"]
+
+
+def test_no_more_bindings_than_there_may_be(client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "MAX_BINDINGS", 2)
+    client.bind("a", "q")
+    client.bind("b", "q")
+    with pytest.raises(QueueFull, match="most there may be"):
+        client.bind("c", "q")
+    assert not client.bind("a", "q")
+    assert client.unbind("a", "q")
+    assert client.bind("c", "q")
+
+
+def test_a_hundred_queues_get_their_copies_in_few_round_trips(
+    client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(100):
+        client.bind("#", f"many{number}")
+    client.publish("warm.up", 1, shard_key="t")
+    driver: Any = client._driver
+    seen: list[Any] = []
+    name = "perform" if hasattr(driver, "perform") else "_perform"
+    perform = getattr(driver, name)
+    monkeypatch.setattr(driver, name, lambda step: perform(seen.append(step) or step))  # type: ignore[func-returns-value]
+    assert len(client.publish("a", 1, shard_key="t")) == 100
+    assert len(seen) <= 2
