@@ -24,7 +24,6 @@ from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
 from shardq.routing.fast import added, dropped
-from shardq.routing.lookup import lookup
 from shardq.routing.topic import is_wild, split
 from shardq.routing.write import Write
 
@@ -49,7 +48,8 @@ class Ctrie:
 
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
-        return lookup(self._head, topic)
+        found: frozenset[str] = self._head.lookup(topic)
+        return found
 
     def insert(self, pattern: str, value: str) -> bool:
         """Put *value* under *pattern*; False if it was there."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.routing.nodes import BITS, FAN, SPARSE, WIDE, encode, grown, with_child
+from shardq.routing.nodes import SPARSE, WIDE, deeper, encode, grown, slot, with_child
 from shardq.routing.topic import MANY, ONE
 
 
@@ -100,11 +100,11 @@ def _entered(head: Any, gen: object, page: Any, key: str, value: str) -> bool:
 
 def _page(page: Any, key: str) -> tuple[Any, Any]:
     """The I-node where *key* belongs, and what it holds."""
-    bits, main = hash(key), page.main
+    bits, shift, main = hash(key), 0, page.main
     while type(main) is list:
-        below = main[bits & FAN - 1]
+        below = main[slot(bits, shift)]
         if below is None:
             break
         page, main = below, below.main
-        bits >>= BITS
+        shift = deeper(shift)
     return page, main

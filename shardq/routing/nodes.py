@@ -3,7 +3,8 @@
 - C-node, a tuple (run, values, star, many, words): the words that stand alone before the node branches (rolled up,
   patricia-style), the values of the pattern that ends here, the branches for `*`, for `#` and by word.
 - `words` is None, sparse (a tuple: word, branch, word, branch), dense (a dict), or the I-node of a page when wide.
-- Page, a hash table: a dict of up to 64, or a list of 16 I-nodes (None for an empty one) by 4 bits of the hash.
+- Page, a hash table: a dict of up to 64, or a list of I-nodes (None for an empty one), at the top 256 by 8 bits of the
+  hash, below 16 by 4 bits: one step finds a word in a wide node, two or three a literal pattern.
 - A branch is an I-node or a leaf. A leaf is one value (a str), or a tuple (tail, values ...): the rest of the only
   pattern there, as text, and its values. More than 8 values are in a page, whose I-node is in `values`.
 - T-nodes, `Tomb` and `TombPage`: the last content of an I-node, which never changes again.
@@ -29,7 +30,8 @@ FEW: Final = 4  # a page that shrinks to so many is no page any more
 SMALL: Final = 8  # values beside one another in a leaf
 SPARSE: Final = 2  # words in a sparse table
 WIDE: Final = 64  # what one dict may hold
-BITS, FAN = 4, 16
+FIRST_BITS, BITS = 8, 4
+FIRST_LAST, LAST = 255, 15
 DEPTH: Final = 56  # bits of the hash after which a page is not split any more
 
 
@@ -181,16 +183,26 @@ def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
     """The content of a page that holds *table*, *shift* bits of the hash being used up."""
     if len(table) <= WIDE or shift > DEPTH:
         return table
-    parts: list[dict[str, Any]] = [{} for _ in range(FAN)]
+    parts: list[dict[str, Any]] = [{} for _ in range((LAST if shift else FIRST_LAST) + 1)]
     for key, value in table.items():
-        parts[hash(key) >> shift & FAN - 1][key] = value
-    return [make(page_of(part, shift + BITS, make)) if part else None for part in parts]
+        parts[slot(hash(key), shift)][key] = value
+    return [make(page_of(part, deeper(shift), make)) if part else None for part in parts]
+
+
+def slot(bits: int, shift: int) -> int:
+    """Which of the I-nodes of a list, *shift* bits of the hash being used up."""
+    return bits >> shift & LAST if shift else bits & FIRST_LAST
+
+
+def deeper(shift: int) -> int:
+    """How many bits of the hash are used up one list below."""
+    return shift + (BITS if shift else FIRST_BITS)
 
 
 def with_entry(main: Any, shift: int, key: str, value: Any, make: Make) -> Any:
     """The page *main* with *key*; split when it grows too large."""
     if type(main) is list:
-        return with_child(main, hash(key) >> shift & FAN - 1, make({key: value}), make)
+        return with_child(main, slot(hash(key), shift), make({key: value}), make)
     table = main.copy()
     table[key] = value
     return page_of(table, shift, make) if len(table) > WIDE else table

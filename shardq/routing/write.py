@@ -58,13 +58,13 @@ class Write:
         if not self.down(position, page):
             return False
         while type(self.main) is list:
-            index = bits >> self.shift & nodes.FAN - 1
+            index = nodes.slot(bits, self.shift)
             below = self.main[index]
             if below is None:
                 return True
             if not self.down(index, below):
                 return False
-            self.shift += nodes.BITS
+            self.shift = nodes.deeper(self.shift)
         return True
 
     def found(self, key: Any) -> Any:

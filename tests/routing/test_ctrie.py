@@ -178,7 +178,7 @@ def test_sparse_dense_and_wide_nodes() -> None:
     for number in range(nodes.WIDE + 1):
         trie.insert(f"#.w{number}.*", "q")
         census = trie.census()
-        kinds.append((census.sparse, census.dense, census.pages > nodes.FAN // 2))
+        kinds.append((census.sparse, census.dense, census.pages > nodes.LAST // 2))
     assert kinds[0] == (0, 0, False)  # rolled up: one leaf
     assert set(kinds[1 : nodes.SPARSE]) == {(1, 0, False)}
     assert set(kinds[nodes.SPARSE : -1]) == {(0, 1, False)}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, lookup
+from shardq.routing import Router, lookup_refs
+from shardq.routing.atomic import GilHead
 from shardq.routing.ctrie import Ctrie
 from tests.routing.conftest import FORMS, MakeTrie
 from tests.routing.linear import Done, Recorder, linearizable
@@ -109,17 +110,18 @@ def test_a_lookup_sees_one_instant_of_several_nodes(make_trie: MakeTrie, rng: ra
     assert impossible(rng, make_trie(), 1500) == 0
 
 
-def test_a_lookup_that_does_not_look_twice_is_found_out(
-    rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("form", FORMS)
+def test_a_lookup_that_looks_away_is_found_out(
+    form: str, rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = lookup._wild
+    def unstamped(self: GilHead, node: Any, old: Any, new: Any) -> bool:
+        done = False
+        if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
+        return done
 
-    def hasty(*args: Any) -> bool:
-        once(*args)
-        return True
-
-    monkeypatch.setattr(lookup, "_wild", hasty)
-    assert impossible(rng, Ctrie(), 3000) > 0
+    monkeypatch.setattr(GilHead, "gcas", unstamped)
+    monkeypatch.setattr(lookup_refs, "unchanged", lambda _: True)
+    assert impossible(rng, Ctrie(form=form), 3000) > 0
 
 
 def test_the_search_tells_right_from_wrong() -> None:
