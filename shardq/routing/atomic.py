@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from shardq.errors import ConfigError
 from shardq.routing.atomic_refs import LockHead
-from shardq.routing.lookup import lookup
+from shardq.routing.lookup import lookup, place
 
 
 class INode(Protocol):
@@ -55,6 +55,9 @@ class Head(Protocol):
     def lookup(self, text: str) -> frozenset[str]:
         """The values of the patterns that match the topic *text*, as of one instant during the call."""
 
+    def place(self, page: Any, key: str) -> tuple[Any, Any, int]:
+        """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+
 
 class GilNode:
     """An I-node whose `main` is stored plainly."""
@@ -82,6 +85,7 @@ class GilHead:
     __slots__ = ("root", "stamp")
     make = GilNode
     lookup = lookup
+    place = place
 
     def __init__(self, main: Any) -> None:
         self.root = GilNode(main, object())

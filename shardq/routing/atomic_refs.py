@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from shardq.routing.lookup_refs import lookup
+from shardq.routing.lookup_refs import lookup, place
 
 
 class RefNode:
@@ -83,6 +83,7 @@ class RefHead:
     __slots__ = ("ref",)
     Ref: Any
     lookup = lookup
+    place = place
 
     def __init__(self, main: Any) -> None:
         self.ref = self.Ref(self.make(main, object()))

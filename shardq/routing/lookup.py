@@ -142,6 +142,21 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             node = todo.pop()
 
 
+def place(_: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+    bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
+    main = page.main
+    while type(main) is list:
+        below = main[bits & last]
+        if below is None:
+            break
+        page = below
+        main = page.main
+        bits >>= used
+        used, last = BITS, LAST
+    return page, main, bits & last
+
+
 def values(held: Any) -> list[str]:
     """The values of a leaf, or all in a page."""
     kind = type(held)

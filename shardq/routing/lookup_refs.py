@@ -149,6 +149,25 @@ def walk(top: Any, text: str, gen: object, seen: Seen) -> list[str]:  # noqa: C9
             node = todo.pop()
 
 
+def place(_: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+    bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
+    main = page.ref.get()
+    while type(main) is not dict:
+        if type(main) is not list:
+            main = page.main  # decided, if it was not
+            if type(main) is not list:
+                break
+        below = main[bits & last]
+        if below is None:
+            break
+        page = below
+        main = page.ref.get()
+        bits >>= used
+        used, last = BITS, LAST
+    return page, main, bits & last
+
+
 def values(held: Any, seen: Seen) -> list[str]:
     """The values of a leaf, or all in a page."""
     kind = type(held)

@@ -62,9 +62,8 @@ def is_leaf(branch: Any) -> bool:
 
 
 def encode(words: Sequence[str]) -> str:
-    """The rest of a pattern as text: each word after a dot; before it `*` if there are wildcards."""
-    text = "".join(["." + word for word in words])
-    return "*" + text if ONE in words or MANY in words else text
+    """The rest of a pattern as text: each word after a dot."""
+    return "." + ".".join(words) if words else ""
 
 
 def decode(tail: str) -> list[str]:
@@ -174,6 +173,41 @@ def grown(words: list[str], values: Any, make: Make, rollup: bool) -> Any:
     for word in reversed(words[:cut]):
         branch = make(with_child(EMPTY, word, branch, make))
     return branch
+
+
+def parted(leaf: Any, words: list[str], value: str, make: Make, rollup: bool) -> Any:
+    """The I-node that takes the place of a leaf: it holds that one, and *value* for the pattern *words*.
+
+    None if that is the leaf's own pattern.
+    """
+    tail = decode(tail_of(leaf))
+    if tail == words:
+        return None
+    same = common(tail, words) if rollup else 0
+    if MANY in tail[:same]:
+        same = tail.index(MANY)
+    main: CNode = (tuple(tail[:same]), None, None, None, None)
+    if same == len(tail):
+        main = (main[RUN], retailed(leaf, []), None, None, None)
+        return make(with_child(main, words[same], grown(words[same + 1 :], value, make, rollup), make))
+    rest = retailed(leaf, tail[same + 1 :])
+    if same == len(words):
+        main = (main[RUN], value, None, None, None)
+    elif tail[same] == words[same]:
+        rest = parted(rest, words[same + 1 :], value, make, rollup)
+    else:
+        main = with_child(main, words[same], grown(words[same + 1 :], value, make, rollup), make)
+    return make(with_child(main, tail[same], rest, make))
+
+
+def common(run: Sequence[str], words: Sequence[str]) -> int:
+    """How many words both begin with."""
+    same = 0
+    for word, other in zip(run, words, strict=False):
+        if word != other:
+            break
+        same += 1
+    return same
 
 
 # --- pages -----------------------------------------------------------------------------------------------------

@@ -109,11 +109,9 @@ class Write:
             if good and branch is None:
                 return self.put(self.grown(words[at:], value))
             if good and nodes.is_leaf(branch):
-                tail = nodes.decode(nodes.tail_of(branch))
-                if tail == words[at:]:
-                    return self.add(branch, value, tail)
-                branch = self.split_leaf(branch, tail, words, at)
-            if branch is None or not self.down(self.key, branch):
+                both = nodes.parted(branch, words[at:], value, self.make, self.rollup)
+                return self.add(branch, value, words[at:]) if both is None else self.put(both)
+            if not good or not self.down(self.key, branch):
                 return None
 
     def add(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
@@ -141,7 +139,7 @@ class Write:
 
     def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:
         """Where the run here parts from *words*, put the rest of the node below it; False to try again."""
-        same = _common(run, words, at) if run else 0
+        same = nodes.common(run, words[at:]) if run else 0
         if same == len(run):
             return True
         below = self.make((run[same + 1 :], *self.main[1:]))
@@ -150,23 +148,6 @@ class Write:
             return False
         self.main = new
         return True
-
-    def split_leaf(self, leaf: Any, tail: list[str], words: list[str], at: int) -> Any:
-        """Put a node in the place of the leaf, that holds it where it parts from our words; None to try again."""
-        same = _common(tail, words, at) if self.rollup else 0
-        if MANY in tail[:same]:
-            same = tail.index(MANY)
-        if same == len(tail):
-            main: Any = (tuple(tail), nodes.retailed(leaf, []), None, None, None)
-        else:
-            rest = nodes.retailed(leaf, tail[same + 1 :])
-            main = with_child((tuple(tail[:same]), None, None, None, None), tail[same], rest, self.make)
-        node = self.make(main)
-        new = with_child(self.main, self.key, node, self.make)
-        if not self.head.gcas(self.node, self.main, new):
-            return None
-        self.main = new
-        return node
 
     def remove(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
         """Take *value* away; whether it was there."""
@@ -178,7 +159,7 @@ class Write:
         at = 0
         while True:
             run = self.main[RUN]
-            if run and _common(run, words, at) < len(run):
+            if run and nodes.common(run, words[at:]) < len(run):
                 return False
             at += len(run)
             if at == len(words):
@@ -293,13 +274,3 @@ class Write:
         elif self.head.gcas(below, content, Tomb(content)):
             self.path = [*path, (node, word)]
             self.clean()
-
-
-def _common(run: Any, words: list[str], at: int) -> int:
-    """How many words of *run* are those of *words* from *at* on."""
-    same = 0
-    for word, other in zip(run, words[at:], strict=False):
-        if word != other:
-            break
-        same += 1
-    return same

@@ -121,7 +121,7 @@ def test_a_lookup_that_looks_away_is_found_out(
 
     monkeypatch.setattr(GilHead, "gcas", unstamped)
     monkeypatch.setattr(lookup_refs, "unchanged", lambda _: True)
-    assert impossible(rng, Ctrie(form=form), 3000) > 0
+    assert any(impossible(rng, Ctrie(form=form), 1000) for _ in range(30))
 
 
 def test_the_search_tells_right_from_wrong() -> None:
