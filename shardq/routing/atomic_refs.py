@@ -11,6 +11,8 @@ putting `Decided` in its place, which tells the writer whose swap then fails wha
 
 A root is replaced in a similar way: `Frozen` in the old root keeps it from changing, and whoever finds it puts the
 next root in place.
+
+Between the descriptor and what decides it, the head's `stamp` is replaced: `lookup_refs` says why.
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ class Pending(list[Any]):
     def settle(self) -> None:
         """Decide it, if nobody did."""
         head, node, old, new, _ = self
+        head.stamp.set(object())
         node.ref.compare_and_set(self, Decided(self, new if head.ref.get().gen is node.gen else old))
 
 
@@ -80,13 +83,14 @@ class Frozen:
 class RefHead:
     """The head for `RefNode`; its subclasses say what a `Ref` is."""
 
-    __slots__ = ("ref",)
+    __slots__ = ("ref", "stamp")
     Ref: Any
     lookup = lookup
     place = place
 
     def __init__(self, main: Any) -> None:
         self.ref = self.Ref(self.make(main, object()))
+        self.stamp = self.Ref(None)
 
     @classmethod
     def make(cls, main: Any, gen: object) -> RefNode:
@@ -101,6 +105,7 @@ class RefHead:
             main = root.ref.get()
             if type(main) is not Frozen:
                 return root
+            self.stamp.set(object())
             self.ref.compare_and_set(root, self.make(main.fresh, object()))
 
     def gcas(self, node: Any, old: Any, new: Any) -> bool:
@@ -109,6 +114,7 @@ class RefHead:
         pending = Pending((self, node, old, new, None))
         if not ref.compare_and_set(old, pending):
             return False
+        self.stamp.set(pending)
         good = self.ref.get().gen is node.gen
         if ref.compare_and_set(pending, new if good else old):
             return good
@@ -121,6 +127,7 @@ class RefHead:
         """As `Head.renew`."""
         if self.root is not root or not root.ref.compare_and_set(main, Frozen(main, fresh)):
             return False
+        self.stamp.set(object())
         self.ref.compare_and_set(root, self.make(fresh, object()))  # if it fails, somebody did it for us
         return True
 
@@ -139,6 +146,10 @@ class LockRef:
     def get(self) -> Any:
         """What it refers to."""
         return self._held
+
+    def set(self, new: Any) -> None:
+        """Refer to *new*."""
+        self._held = new
 
     def compare_and_set(self, old: Any, new: Any) -> bool:
         """Refer to *new* if it is *old* now; whether it does."""

@@ -33,11 +33,11 @@ def lookup(head: Any, text: str) -> frozenset[str]:
         if head.stamp is stamp:
             return frozenset(found) if found else NOTHING
         tries -= 1
-    return frozenset(walk(_frozen(head), text))
+    return frozenset(walk(frozen(head), text))
 
 
-def _frozen(head: Any) -> Any:
-    """What the root held at some instant; of its I-nodes none changes any more."""
+def frozen(head: Any) -> Any:
+    """What the root held at one instant; what is below it does not change any more."""
     while True:
         root = head.root
         top = root.main

@@ -1,94 +1,74 @@
-"""As `lookup`, for I-nodes whose content is in a `ref`: each read asks it, and all that was read is read again.
+"""As `lookup`, for I-nodes whose content is in a `ref`, for which there may be no instant to replace two things in.
 
-No stamp can be replaced in the same instant as a node's content. So after the walk all nodes are looked at a second
-time: if each still holds what it held, then between the two passes all of it was true at the same time, and that is
-when the lookup happened. Otherwise a write came in between, and the lookup is repeated.
+So a change is announced: its descriptor is put in the node, then the stamp is replaced, then the change takes effect.
+When the stamp after the walk is that from before, then each node that was read holds what it held: a change of it that
+had been announced before the walk would have shown its descriptor or have been over, and one that was announced later
+replaced the stamp. Whoever meets a descriptor decides it, which replaces the stamp, too; the walk is repeated.
 
-The two differ in each place where a node is read, and a call there would cost more than what else is done. What they
-share is in `match`; what is said of the walk in `lookup` is true here.
+This is the twin of `lookup`; they differ in how a node is read, which is too often for a call. What is said there of
+the walk is true here.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from shardq.routing.lookup import NOTHING, TRIES, frozen, values
 from shardq.routing.match import ends, fits, same, under
-from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
-
-NOTHING: frozenset[str] = frozenset()
-
-Seen = list[Any]
-"""Refs, each followed by what it held."""
+from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST, TombPage
 
 
 def lookup(head: Any, text: str) -> frozenset[str]:
     """The values of the patterns in the trie of *head* that match the topic *text*."""
-    while True:
-        root = head.root
-        top = root.main
-        seen: Seen = []
-        found = walk(top, text, root.gen, seen)
-        if unchanged(seen) and root.main is top and head.root is root:
+    stamps = head.stamp
+    tries = TRIES
+    while tries:
+        stamp = stamps.get()
+        top = head.ref.get().ref.get()
+        if type(top) is not list:
+            top = head.root.main
+        found = walk(top, text)
+        if stamps.get() is stamp:
             return frozenset(found) if found else NOTHING
+        tries -= 1
+    return frozenset(walk(frozen(head), text))
 
 
-def unchanged(seen: Seen) -> bool:
-    """Whether all refs hold what they held."""
-    pairs = iter(seen)
-    for ref, main in zip(pairs, pairs, strict=True):  # noqa: SIM110 - a generator costs more than the loop
-        if ref.get() is not main:
-            return False
-    return True
-
-
-def entry(page: Any, key: str, gen: object, seen: Seen) -> Any:
-    """What the page has under *key*.
-
-    Of the lists on the way only those matter that could yet be replaced: an I-node of this generation that holds no
-    T-node is in the trie.
-    """
-    ref = page.ref
-    main = ref.get()
-    bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
+def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - as in `lookup`
+    """The values below *top*, the content of a root, that match *text*; some may be there more than once."""
+    page, node = top
+    main = page.ref.get()
+    bits, used, last = hash(text), FIRST_BITS, FIRST_LAST
     while type(main) is not dict:
         if type(main) is list:
-            below = main[bits & last]
-            if below is None or below.gen is not gen:
-                seen.append(ref)
-                seen.append(main)
-                if below is None:
-                    return None
-            page = below
-            ref = page.ref
-            main = ref.get()
+            page = main[bits & last]
+            if page is None:
+                main = None
+                break
+            main = page.ref.get()
             bits >>= used
             used, last = BITS, LAST
-            continue
-        main = page.main  # decided, if it was not
-        if isinstance(main, dict):
-            break
-    seen.append(ref)
-    seen.append(main)
-    return main.get(key)
-
-
-def walk(top: Any, text: str, gen: object, seen: Seen) -> list[str]:  # noqa: C901 - as in `lookup`
-    """The values below *top*, the content of a root, that match *text*; what was read is in *seen*."""
-    page, node = top
-    held = entry(page, text, gen, seen)
-    found: list[str] = [] if held is None else values(held, seen)
+        else:
+            main = page.main
+            if type(main) is TombPage:
+                break
+    found: list[str] = []
+    if main:
+        held = main.get(text)
+        if held is not None:
+            if type(held) is str:
+                found.append(held)
+            else:
+                found += values(held)
     topic = text.split(".") if text else []
     size = len(topic)
     at = 0
-    todo: list[Any] = []
+    todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
     lowest: dict[int, int] = {}
     while True:
-        ref = node.ref
-        main = ref.get()
+        main = node.ref.get()
         if type(main) is not tuple:
             main = node.main
-        seen.append(ref)
-        seen.append(main)
         run, held, star, many, words = main
         node = None
         if not run or same(run, topic, at):
@@ -104,7 +84,7 @@ def walk(top: Any, text: str, gen: object, seen: Seen) -> list[str]:  # noqa: C9
                     found += many[1:]
             if at == size:
                 if held is not None:
-                    found += values(held, seen)
+                    found += values(held)
             else:
                 if words is not None:
                     word = topic[at]
@@ -118,7 +98,23 @@ def walk(top: Any, text: str, gen: object, seen: Seen) -> list[str]:  # noqa: C9
                         elif len(words) > 2 and words[2] == word:
                             branch = words[3]
                     else:
-                        branch = entry(words, word, gen, seen)
+                        page = words
+                        main = page.ref.get()
+                        bits, used, last = hash(word), FIRST_BITS, FIRST_LAST
+                        while type(main) is not dict:
+                            if type(main) is list:
+                                page = main[bits & last]
+                                if page is None:
+                                    main = None
+                                    break
+                                main = page.ref.get()
+                                bits >>= used
+                                used, last = BITS, LAST
+                            else:
+                                main = page.main
+                                if type(main) is TombPage:
+                                    break
+                        branch = main.get(word) if main else None
                     if branch is not None:
                         kind = type(branch)
                         if kind is str:
@@ -166,22 +162,3 @@ def place(_: Any, page: Any, key: str) -> tuple[Any, Any, int]:
         bits >>= used
         used, last = BITS, LAST
     return page, main, bits & last
-
-
-def values(held: Any, seen: Seen) -> list[str]:
-    """The values of a leaf, or all in a page."""
-    kind = type(held)
-    if kind is str:
-        return [held]
-    if kind is tuple:
-        return list(held[1:])
-    found: list[str] = []
-    todo = [held]
-    for page in todo:
-        main = page.main
-        seen += (page.ref, main)
-        if type(main) is list:
-            todo += filter(None, main)
-        else:
-            found += main
-    return found
