@@ -56,7 +56,7 @@ class Head(Protocol):
         """The values of the patterns that match the topic *text*, as of one instant during the call."""
 
     def place(self, page: Any, key: str) -> tuple[Any, Any, int]:
-        """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+        """As `shardq.routing.lookup.place`."""
 
 
 class GilNode:

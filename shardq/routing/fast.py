@@ -27,26 +27,21 @@ NOWHERE, BELOW = -1, -2
 
 def entered(head: Any, pattern: str, value: str) -> bool:
     """Whether the literal pattern was new and is in the trie now; False says nothing."""
-    root = head.root
-    node, main, slot = head.place(root.main[0], pattern)
+    node, main, slot = head.place(None, pattern)
     if type(main) is dict:
         if pattern in main or len(main) >= WIDE:
             return False
         new = main.copy()
         new[pattern] = value
     else:
-        new = _filled(main, slot, head.make({pattern: value}, root.gen))
-    if new is None or node.gen is not root.gen:
-        return False
-    done: bool = head.gcas(node, main, new)
-    return done
+        new = _filled(main, slot, head.make({pattern: value}, node.gen))
+    return new is not None and head.gcas(node, main, new)
 
 
 def left(head: Any, pattern: str, value: str) -> bool:
     """Whether the literal pattern had this one value, and is not in the trie now; False says nothing."""
-    root = head.root
-    node, main, _ = head.place(root.main[0], pattern)
-    if type(main) is not dict or main.get(pattern) != value or len(main) < 2 or node.gen is not root.gen:
+    node, main, _ = head.place(None, pattern)
+    if type(main) is not dict or main.get(pattern) != value or len(main) < 2:
         return False
     new = main.copy()
     del new[pattern]

@@ -142,8 +142,13 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             node = todo.pop()
 
 
-def place(_: Any, page: Any, key: str) -> tuple[Any, Any, int]:
-    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be.
+
+    No page is that of the literal patterns.
+    """
+    if page is None:
+        page = head.root.main[0]
     bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     main = page.main
     while type(main) is list:

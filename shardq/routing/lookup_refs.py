@@ -145,8 +145,11 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - as in `lookup`
             node = todo.pop()
 
 
-def place(_: Any, page: Any, key: str) -> tuple[Any, Any, int]:
-    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be."""
+def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """As `lookup.place`."""
+    if page is None:
+        top = head.ref.get().ref.get()
+        page = top[0] if type(top) is list else head.root.main[0]
     bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     main = page.ref.get()
     while type(main) is not dict:
