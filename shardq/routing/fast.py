@@ -35,7 +35,7 @@ def entered(head: Any, pattern: str, value: str) -> bool:
         new[pattern] = value
     else:
         new = _filled(main, slot, head.make({pattern: value}, node.gen))
-    return new is not None and head.gcas(node, main, new)
+    return new is not None and bool(head.gcas(node, main, new))
 
 
 def left(head: Any, pattern: str, value: str) -> bool:
@@ -71,7 +71,7 @@ def added(head: Any, words: list[str], value: str, rollup: bool) -> bool:
     else:
         leaf = grown(rest, value, make, rollup)
     new = _filled(main, slot, make({words[at - 1]: leaf})) if slot >= 0 else _with(main, words[at - 1], leaf, make)
-    return new is not None and head.gcas(node, main, new)
+    return new is not None and bool(head.gcas(node, main, new))
 
 
 def dropped(head: Any, words: list[str], value: str) -> bool:
@@ -83,7 +83,7 @@ def dropped(head: Any, words: list[str], value: str) -> bool:
     if values_of(branch) != (value,) or tail_of(branch) != encode(words[at:]):
         return False
     new = _without(main, words[at - 1], 1 if slot == BELOW else FEW + 1)
-    return new is not None and head.gcas(node, main, new)
+    return new is not None and bool(head.gcas(node, main, new))
 
 
 def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
