@@ -7,7 +7,7 @@
 -- ARGV[2] most: how many bindings there may be
 -- ARGV[3] kept: about how many changes are kept for followers
 -- ARGV[4..] members: 'pattern queue'
--- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings}
+-- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings} | {'DAMAGED', version}
 local bindings, changes = KEYS[1], KEYS[2]
 local verb, most, kept = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = redis.call('HLEN', bindings)
@@ -17,7 +17,10 @@ if verb == '+' and count - 2 + #ARGV - 3 > most then
   for i = 4, #ARGV do new = new + 1 - redis.call('HEXISTS', bindings, ARGV[i]) end
   if count - 2 + new > most then return {'FULL', count - 2} end
 end
-if redis.call('HEXISTS', bindings, ' ') == 0 then
+if redis.call('HEXISTS', bindings, ' ') == 1 then
+  local version = redis.call('HGET', bindings, '') or ''
+  if not string.match(version, '^%d+$') or #version > 15 then return {'DAMAGED', version} end
+else
   local time = redis.call('TIME')
   redis.call('DEL', changes)
   redis.call('XADD', changes, '0-1', '', '')
@@ -35,7 +38,12 @@ for i = 4, #ARGV do
   end
   if done == 1 then
     local version = redis.call('HINCRBY', bindings, '', 1)
-    redis.call('XADD', changes, 'MAXLEN', '~', kept, string.format('%.0f-0', version), verb, ARGV[i])
+    local id = string.format('%.0f-0', version)
+    local added = redis.pcall('XADD', changes, 'MAXLEN', '~', kept, id, verb, ARGV[i])
+    if type(added) == 'table' and added.err then -- something else wrote entries that are later: who follows loads all
+      redis.call('DEL', changes)
+      redis.call('XADD', changes, id, verb, ARGV[i])
+    end
     changed = changed + 1
   end
   results[#results + 1] = done

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardq.clock import Clock
-from shardq.errors import ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
+from shardq.errors import BackendError, BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
 from shardq.ops.outgoing import Outgoing
@@ -37,7 +37,8 @@ PART = 1000
 class RouterState:
     """What a client knows of one router. Shared by threads; `lock` is held while changes are applied, never by lookups.
 
-    A load replaces `router` whole. `published` and `unrouted` count topics that went to some queue and to none.
+    A load replaces `router` whole. `published` and `unrouted` count topics that went to some queue and to none;
+    `ignored` what something else wrote among the bindings, which are none.
     """
 
     keys: RouterKeys
@@ -45,12 +46,13 @@ class RouterState:
     timeout: float
     max_age: float = 1.0
     router: Router = field(default_factory=Router)
-    epoch: str = ""
+    epoch: bytes = b""
     version: int = 0
     checked: float | None = None
     loads: int = 0
     published: int = 0
     unrouted: int = 0
+    ignored: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def until(self, timeout: float | None) -> float:
@@ -61,7 +63,7 @@ class RouterState:
     def forked(self) -> None:
         """Start afresh in a forked child: another thread of the parent may have held the lock."""
         self.lock, self.router = threading.Lock(), Router()
-        self.epoch, self.version, self.checked = "", 0, None
+        self.epoch, self.version, self.checked = b"", 0, None
 
     @property
     def age(self) -> float | None:
@@ -84,6 +86,7 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
     reply = yield from persist(make, until, state.clock)
     if reply[0] == b"FULL":
         raise QueueFull(f"router {state.keys.name!r} has {MAX_BINDINGS:,} bindings, the most there may be")
+    _check(state, reply)
     yield from current(state, until, max_age=0)
     return bool(reply[1]) or asked_again  # a repeated call finds what its first try did
 
@@ -96,6 +99,8 @@ def current(state: RouterState, until: float, *, max_age: float | None = None) -
         return state.router
     asked = state.clock.monotonic()
     while not (yield from _followed(state, until)):
+        if state.clock.monotonic() > until:
+            raise BackendTimeout(f"the bindings of router {state.keys.name!r} changed faster than they could be loaded")
         yield from _loaded(state, until)
     state.checked = asked
     return state.router
@@ -108,10 +113,11 @@ def _followed(state: RouterState, until: float) -> Op[bool]:
             epoch, version, router = state.epoch, state.version, state.router
         call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (epoch, version, PART))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        _check(state, reply)
         if reply[0] == b"NONE":
             with state.lock:
                 if state.epoch:  # there were bindings: Redis lost its data, or they were deleted
-                    state.router, state.version, state.epoch = Router(), 0, ""
+                    state.router, state.version, state.epoch = Router(), 0, b""
             return True
         if reply[0] == b"RELOAD":
             return False
@@ -125,7 +131,7 @@ def _taken_over(state: RouterState, basis: tuple[str, int, Router], changes: lis
         if (state.epoch, state.version, state.router) != basis:
             return False
         for verb, member in zip(changes[::2], changes[1::2], strict=True):
-            _apply(state.router, verb, member)
+            state.ignored += not _applied(state.router, verb, member)
         state.version += len(changes) // 2
         return True
 
@@ -134,24 +140,42 @@ def _loaded(state: RouterState, until: float) -> Op[None]:
     """Load all bindings into a new router; followed from the version before, it is current."""
     call = Call(load("follow"), (state.keys.bindings, state.keys.changes), ("", 0, 1))
     reply = yield from persist(lambda _: call, until, state.clock)
+    _check(state, reply)
     if reply[0] == b"NONE":
         return
-    router, cursor = Router(), b"0"
+    router, cursor, ignored = Router(), b"0", 0
     while True:
         part = Call(load("bindings"), (state.keys.bindings,), (cursor, PART))
         cursor, members = yield from persist(lambda _, part=part: part, until, state.clock)  # type: ignore[misc]
         for member in members:
-            _apply(router, b"+", member)
+            ignored += not _applied(router, b"+", member)
         if cursor == b"0":
             break
     with state.lock:
-        state.router, state.version, state.epoch = router, int(reply[2]), reply[1].decode()
+        state.router, state.version, state.epoch = router, int(reply[2]), reply[1]
+        state.ignored = ignored
         state.loads += 1
 
 
-def _apply(router: Router, verb: bytes, member: bytes) -> None:
-    pattern, _, queue = member.decode().rpartition(" ")
-    (router.bind if verb == b"+" else router.unbind)(pattern, queue)
+def _check(state: RouterState, reply: list[Any]) -> None:
+    if reply[0] == b"DAMAGED":
+        raise BackendError(
+            f"something else wrote to the bindings of router {state.keys.name!r}: their version is {reply[1][:40]!r}, not "
+            f"a number. Write the greatest that `router_state().version` shows anywhere, plus 1, to the field '' of the "
+            f"hash {state.keys.bindings!r}, or delete that hash and bind again"
+        )
+
+
+def _applied(router: Router, verb: bytes, member: bytes) -> bool:
+    """Bind or unbind; False if that is not what *verb* and *member* say: only other programs write such."""
+    try:
+        pattern, space, queue = member.decode().rpartition(" ")
+        if not space or verb not in (b"+", b"-"):
+            return False
+        (router.bind if verb == b"+" else router.unbind)(pattern, queue)
+    except (ConfigError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
