@@ -72,15 +72,16 @@ def _round(mix: str, count: int, how: tuple[int, float], rounds: int, each: int)
 
 
 def _table(mix: str, how: tuple[int, float], rounds: int, each: int) -> Table:
-    found = {count: _round(mix, count, how, rounds, each) for count in THREADS}
-    rows = [(name, *(f"{middle(found[count], 'rate', name):,.0f}" for count in THREADS)) for name in NAMES]
+    counts = (THREADS[1], THREADS[-1]) if how is LONG else THREADS
+    found = {count: _round(mix, count, how, rounds, each) for count in counts}
+    rows = [(name, *(f"{middle(found[count], 'rate', name):,.0f}" for count in counts)) for name in NAMES]
     name = f"routing-threads-{mix.replace(':', '-')}" + ("-long" if how is LONG else "")
     did = f"{each:,} operations" + (f", {how[0]} times over," if how is LONG else "")
     context = f"{did} per thread, {how[1]:.0%} of the patterns with wildcards, {rounds} rounds; "
     context += f"wall time, thousand operations/s; {place()}"
-    columns = ("insert:lookup " + mix, *(f"{count} threads" for count in THREADS))
+    columns = ("insert:lookup " + mix, *(f"{count} threads" for count in counts))
     title = f"routing: {mix} inserts to lookups at once"
-    data = {"found": {name: {count: middle(found[count], "ms", name) for count in THREADS} for name in NAMES}}
+    data = {"found": {name: {count: middle(found[count], "ms", name) for count in counts} for name in NAMES}}
     return Table(name, title, context, columns, rows, _targets(mix, found) if how is LONG else [], data)
 
 

@@ -125,7 +125,7 @@ def _followed(state: RouterState, until: float) -> Op[bool]:
             return True
 
 
-def _taken_over(state: RouterState, basis: tuple[str, int, Router], changes: list[bytes]) -> bool:
+def _taken_over(state: RouterState, basis: tuple[bytes, int, Router], changes: list[bytes]) -> bool:
     """Apply *changes* to what they are changes of; False when another thread was faster."""
     with state.lock:
         if (state.epoch, state.version, state.router) != basis:
@@ -160,9 +160,9 @@ def _loaded(state: RouterState, until: float) -> Op[None]:
 def _check(state: RouterState, reply: list[Any]) -> None:
     if reply[0] == b"DAMAGED":
         raise BackendError(
-            f"something else wrote to the bindings of router {state.keys.name!r}: their version is {reply[1][:40]!r}, not "
-            f"a number. Write the greatest that `router_state().version` shows anywhere, plus 1, to the field '' of the "
-            f"hash {state.keys.bindings!r}, or delete that hash and bind again"
+            f"something else wrote to the bindings of router {state.keys.name!r}: their version is {reply[1][:40]!r}, "
+            f"not a number. Write to the field '' of the hash {state.keys.bindings!r} a number above that of any "
+            "`router_state().version`, or delete that hash and bind again"
         )
 
 

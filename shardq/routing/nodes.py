@@ -183,21 +183,32 @@ def parted(leaf: Any, words: list[str], value: str, make: Make, rollup: bool) ->
     tail = decode(tail_of(leaf))
     if tail == words:
         return None
-    same = common(tail, words) if rollup else 0
-    if MANY in tail[:same]:
-        same = tail.index(MANY)
-    main: CNode = (tuple(tail[:same]), None, None, None, None)
-    if same == len(tail):
-        main = (main[RUN], retailed(leaf, []), None, None, None)
-        return make(with_child(main, words[same], grown(words[same + 1 :], value, make, rollup), make))
-    rest = retailed(leaf, tail[same + 1 :])
-    if same == len(words):
-        main = (main[RUN], value, None, None, None)
-    elif tail[same] == words[same]:
-        rest = parted(rest, words[same + 1 :], value, make, rollup)
+    above: list[tuple[CNode, str]] = []
+    at, same = 0, _shared(tail, words, rollup)
+    while at + same < min(len(tail), len(words)) and tail[at + same] == words[at + same]:  # they part further below
+        above.append(((tuple(tail[at : at + same]), *EMPTY[1:]), tail[at + same]))
+        at += same + 1
+        same = _shared(tail[at:], words[at:], rollup)
+    split = at + same
+    main: CNode = (tuple(tail[at:split]), *EMPTY[1:])
+    if split == len(tail):
+        main = (main[RUN], retailed(leaf, []), *EMPTY[2:])
     else:
-        main = with_child(main, words[same], grown(words[same + 1 :], value, make, rollup), make)
-    return make(with_child(main, tail[same], rest, make))
+        main = with_child(main, tail[split], retailed(leaf, tail[split + 1 :]), make)
+    if split == len(words):
+        main = (main[RUN], value, *main[2:])
+    else:
+        main = with_child(main, words[split], grown(words[split + 1 :], value, make, rollup), make)
+    node = make(main)
+    for main, word in reversed(above):
+        node = make(with_child(main, word, node, make))
+    return node
+
+
+def _shared(tail: list[str], words: list[str], rollup: bool) -> int:
+    """How many words both begin with, as far as they may stand in the run of one node."""
+    same = common(tail, words) if rollup else 0
+    return tail.index(MANY) if MANY in tail[:same] else same
 
 
 def common(run: Sequence[str], words: Sequence[str]) -> int:

@@ -24,6 +24,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "timing-rates-low": {"found": {name: [POINT, POINT] for name in plots.LINES}},
     **{f"fairness-model-{shape}": {name: {"20": [0.0, 9.0, None]} for name in plots.ORDERS} for shape in FAIR},
     "timing-rates-high": {"found": {name: [POINT, POINT] for name in plots.LINES}},
+    **{name: {"found": {"shardq": {1: 5.0, 16: 90.0}}} for name in plots._KINDS if name.startswith("routing")},
 }
 
 

@@ -233,6 +233,26 @@ def test_many_wildcards_do_not_make_a_lookup_long() -> None:
     assert time.process_time() - started < 5  # walking each way by itself would take years
 
 
+@pytest.mark.parametrize("rollup", [True, False])
+def test_thousands_of_words_and_hundreds_of_wildcards(make_trie: MakeTrie, rollup: bool) -> None:
+    trie, long = make_trie(rollup=rollup), ["w"] * (10_000 if rollup else 2000)
+    empty = trie.census().nodes
+    wide = [".".join("*" * len(long)), ".".join([*long[:-1], "#"]), ".".join([*long[:-1], "*", "#"]), "#.w.#"]
+    many = ["#." * 200 + "a", "#." * 200 + "b", "#." * 1500 + "c"]
+    started = time.process_time()
+    for pattern in wide:
+        assert trie.insert(pattern, pattern[-20:])
+    assert trie.lookup(".".join(long)) == {each[-20:] for each in wide}
+    for pattern in many:
+        assert trie.insert(pattern, pattern[-20:])
+    assert trie.lookup(".".join([*long[:60], "b"])) == {many[1][-20:], "#.w.#"}
+    assert set(trie) == {(each, each[-20:]) for each in wide + many}
+    for pattern in wide + many:
+        assert trie.remove(pattern, pattern[-20:])
+    assert trie.census().nodes == empty
+    assert time.process_time() - started < 20
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ConfigError, match="there are"):
         Ctrie(form="magic")
