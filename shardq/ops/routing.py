@@ -1,10 +1,11 @@
 """Bindings, shared through Redis: change them, follow the changes of others, and write to what a topic is routed to.
 
-Redis holds a hash of all bindings, their version, and a stream of the last changes whose ids are the versions. A client
-asks for the changes since its version when its router was last known to be current more than `max_age` ago. When some
-of them are gone from the stream, or the bindings are not those it knew (Redis lost its data), it loads all of them.
-While it loads, changes come in: after the load it follows from the version that was there before, which ends in the
-same bindings, since each change says what is, not what is added.
+Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the last
+changes whose ids are the versions. A client asks for the changes since its version when its router was last known to be
+current more than `max_age` ago. When some of them are gone from the stream, or the stamp at its version is another
+(Redis lost its data, or its last changes), it loads all of them, one thread for all. While it loads, changes come in:
+after the load it follows from the version that was there before, which ends in the same bindings, since each change
+says what is, not what is added. Then it counts: a scan that goes on after a restart or a failover may miss some.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from shardq.model import seconds
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.persist import persist
 from shardq.ops.state import MAX_TIMEOUT, QueueState
-from shardq.ops.steps import Call, Op
+from shardq.ops.steps import Call, Op, Sleep
 from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Router
@@ -31,6 +32,8 @@ from shardq.scripts import load
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
+WHILE_LOADING = 0.02
+"""Seconds between two looks whether another thread has loaded."""
 
 
 @dataclass(slots=True)
@@ -46,13 +49,14 @@ class RouterState:
     timeout: float
     max_age: float = 1.0
     router: Router = field(default_factory=Router)
-    epoch: bytes = b""
+    stamp: bytes = b""
     version: int = 0
     checked: float | None = None
     loads: int = 0
     published: int = 0
     unrouted: int = 0
     ignored: int = 0
+    loading: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def until(self, timeout: float | None) -> float:
@@ -63,7 +67,7 @@ class RouterState:
     def forked(self) -> None:
         """Start afresh in a forked child: another thread of the parent may have held the lock."""
         self.lock, self.router = threading.Lock(), Router()
-        self.epoch, self.version, self.checked = b"", 0, None
+        self.stamp, self.version, self.checked, self.loading = b"", 0, None, False
 
     @property
     def age(self) -> float | None:
@@ -98,62 +102,101 @@ def current(state: RouterState, until: float, *, max_age: float | None = None) -
     if age is not None and age < limit:
         return state.router
     asked = state.clock.monotonic()
+    tried, loads = False, state.loads
     while not (yield from _followed(state, until)):
-        if state.clock.monotonic() > until:
-            raise BackendTimeout(f"the bindings of router {state.keys.name!r} changed faster than they could be loaded")
-        yield from _loaded(state, until)
+        if tried and state.clock.monotonic() > until:
+            raise BackendTimeout(f"the bindings of router {state.keys.name!r} could not be loaded in time")
+        yield from _loaded_by_one(state, loads, until)
+        tried, loads = True, state.loads
     state.checked = asked
     return state.router
+
+
+def _follow(state: RouterState, stamp: bytes, version: int, count: int, until: float) -> Op[list[Any]]:
+    call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (stamp, version, count))
+    reply: list[Any] = yield from persist(lambda _: call, until, state.clock)
+    _check(state, reply)
+    return reply
 
 
 def _followed(state: RouterState, until: float) -> Op[bool]:
     """Take over the changes since our version; False when all must be loaded."""
     while True:
         with state.lock:
-            epoch, version, router = state.epoch, state.version, state.router
-        call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (epoch, version, PART))
-        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-        _check(state, reply)
+            basis = state.stamp, state.version, state.router
+        reply = yield from _follow(state, *basis[:2], PART, until)
         if reply[0] == b"NONE":
             with state.lock:
-                if state.epoch:  # there were bindings: Redis lost its data, or they were deleted
-                    state.router, state.version, state.epoch = Router(), 0, b""
+                if state.stamp or state.version:  # there were bindings: Redis lost its data, or they were deleted
+                    state.router, state.version, state.stamp = Router(), 0, b""
             return True
         if reply[0] == b"RELOAD":
             return False
-        if _taken_over(state, (epoch, version, router), reply[3]) and state.version >= int(reply[2]):
+        if _taken_over(state, basis, reply) and state.version >= int(reply[2]):
             return True
 
 
-def _taken_over(state: RouterState, basis: tuple[bytes, int, Router], changes: list[bytes]) -> bool:
-    """Apply *changes* to what they are changes of; False when another thread was faster."""
+def _taken_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list[Any]) -> bool:
+    """Apply changes to what they are changes of; False when another thread was faster."""
     with state.lock:
-        if (state.epoch, state.version, state.router) != basis:
+        if (state.stamp, state.version, state.router) != basis:
             return False
+        changes = reply[3]
         for verb, member in zip(changes[::2], changes[1::2], strict=True):
-            state.ignored += not _applied(state.router, verb, member)
+            state.ignored += _applied(state.router, verb, member) is None
         state.version += len(changes) // 2
+        state.stamp = reply[1]
         return True
 
 
+def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
+    """Load, or wait while another thread or task does; nothing if one did since there were so many *loads*."""
+    with state.lock:
+        if state.loads != loads:
+            return
+        busy, state.loading = state.loading, True
+    if busy:
+        while state.loading:
+            if state.clock.monotonic() > until:
+                raise BackendTimeout(f"the bindings of router {state.keys.name!r} are still being loaded")
+            yield Sleep(WHILE_LOADING)
+        return
+    try:
+        yield from _loaded(state, until)
+    finally:
+        state.loading = False
+
+
 def _loaded(state: RouterState, until: float) -> Op[None]:
-    """Load all bindings into a new router; followed from the version before, it is current."""
-    call = Call(load("follow"), (state.keys.bindings, state.keys.changes), ("", 0, 1))
-    reply = yield from persist(lambda _: call, until, state.clock)
-    _check(state, reply)
+    """Load all bindings into a new router, and take it when nothing is missing."""
+    reply = yield from _follow(state, b"", 0, 1, until)
     if reply[0] == b"NONE":
         return
-    router, cursor, ignored = Router(), b"0", 0
+    stamp, version = reply[1], int(reply[2])
+    router, foreign, bound, cursor = Router(), set[bytes](), 0, b"0"
     while True:
         part = Call(load("bindings"), (state.keys.bindings,), (cursor, PART))
         cursor, members = yield from persist(lambda _, part=part: part, until, state.clock)  # type: ignore[misc]
         for member in members:
-            ignored += not _applied(router, b"+", member)
+            change = _applied(router, b"+", member)
+            bound += change or 0
+            if change is None:
+                foreign.add(member)
         if cursor == b"0":
             break
+    reply = [b"OK", stamp, version + 1]
+    while version < int(reply[2]):
+        reply = yield from _follow(state, stamp, version, PART, until)
+        if reply[0] != b"OK":
+            return
+        for verb, member in zip(reply[3][::2], reply[3][1::2], strict=True):
+            bound += _applied(router, verb, member) or 0
+        stamp, version = reply[1], version + len(reply[3]) // 2
+    if bound + len(foreign) != reply[4]:
+        return
     with state.lock:
-        state.router, state.version, state.epoch = router, int(reply[2]), reply[1]
-        state.ignored = ignored
+        state.router, state.version, state.stamp = router, version, stamp
+        state.ignored = len(foreign)
         state.loads += 1
 
 
@@ -166,16 +209,15 @@ def _check(state: RouterState, reply: list[Any]) -> None:
         )
 
 
-def _applied(router: Router, verb: bytes, member: bytes) -> bool:
-    """Bind or unbind; False if that is not what *verb* and *member* say: only other programs write such."""
+def _applied(router: Router, verb: bytes, member: bytes) -> int | None:
+    """How many bindings more there are then; None if this is no change of a binding: only others write such."""
     try:
         pattern, space, queue = member.decode().rpartition(" ")
         if not space or verb not in (b"+", b"-"):
-            return False
-        (router.bind if verb == b"+" else router.unbind)(pattern, queue)
+            return None
+        return int(router.bind(pattern, queue)) if verb == b"+" else -int(router.unbind(pattern, queue))
     except (ConfigError, UnicodeDecodeError):
-        return False
-    return True
+        return None
 
 
 def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
