@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardq.routing.growth import grown, parted
 from shardq.routing.nodes import (
     FEW,
     WIDE,
     encode,
-    grown,
-    parted,
     tail_of,
     values_of,
     with_child,
