@@ -10,14 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardq.routing.growth import grown, parted
-from shardq.routing.nodes import (
-    FEW,
-    WIDE,
-    encode,
-    tail_of,
-    values_of,
-    with_child,
-)  # fmt: skip
+from shardq.routing.nodes import FEW, WIDE, encode, tail_of, values_of, with_child
 from shardq.routing.topic import MANY, ONE
 
 NOWHERE, BELOW = -1, -2

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shardq.routing.nodes import (
-    EMPTY,
-    RUN,
-    CNode,
-    Make,
-    decode,
-    is_leaf,
-    retailed,
-    tail_of,
-    with_child,
-)  # fmt: skip
+from shardq.routing.nodes import EMPTY, RUN, CNode, Make, decode, is_leaf, retailed, tail_of, with_child
 from shardq.routing.topic import MANY
 
 
