@@ -40,6 +40,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     properties = [each for report in reports if report.when == "teardown" for each in report.user_properties]
     for note in dict.fromkeys(str(value) for name, value in properties if name == "note"):
         terminalreporter.write_line(f"note: {note}")
+    for line in left_out(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
     for line in growth(time.monotonic() - BEGUN, reports):
         terminalreporter.write_line(line)
     servers = Counter(str(value) for name, value in properties if name == "server")
@@ -47,6 +49,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         tested = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
         terminalreporter.write_line(f"servers tested: {tested}")
     terminalreporter.write_line(f"random seed: SHARDQ_SEED={SEED}")
+
+
+def left_out(skipped: Iterable[pytest.TestReport | pytest.CollectReport]) -> list[str]:
+    """Why tests were skipped, a line for each reason."""
+    why = Counter(str(each.longrepr[2]) if isinstance(each.longrepr, tuple) else str(each.longrepr) for each in skipped)
+    return [f"note: skipped ({count}): {reason.removeprefix('Skipped: ')}" for reason, count in sorted(why.items())]
 
 
 def growth(took: float, reports: Iterable[pytest.TestReport]) -> list[str]:

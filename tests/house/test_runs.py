@@ -23,6 +23,8 @@ from tests.report import SEED
 
 @pytest.mark.parametrize("n", range(4))
 def test_it(n, record_property, worker_id):
+    if n == 3:
+        pytest.skip("why not")
     record_property("server", "some server")
     record_property("note", f"seed {SEED}")
     record_property("note", f"by {worker_id}")
@@ -76,9 +78,9 @@ def test_processes_share_a_seed_and_what_they_recorded_is_told_once(tmp_path: Pa
     assert process.returncode == 0, told
     seed = told.partition("random seed: SHARDQ_SEED=")[2].split()[0]
     notes = {line for line in told.splitlines() if line.startswith("note: ")}
-    assert notes == {f"note: seed {seed}", "note: by gw0", "note: by gw1"}
-    assert "servers tested: some server (4 tests)" in told
-    assert told.splitlines()[-1].startswith("4 passed in ")
+    assert notes == {f"note: seed {seed}", "note: by gw0", "note: by gw1", "note: skipped (1): why not"}
+    assert "servers tested: some server (3 tests)" in told
+    assert told.splitlines()[-1].startswith("3 passed, 1 skipped in ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
