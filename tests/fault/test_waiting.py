@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Empty, Queue
+from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
@@ -164,6 +164,38 @@ def test_what_comes_due_wakes_who_blocked_before_it_was_written(
             other.write("later", shard_key="t", delay=0.13)
             late.append(reading.result().pickup_delay)
         assert statistics.median(late) < PROMPT
+
+
+@pytest.mark.parametrize("called", [0, 1], ids=["the leader", "a follower"])
+def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
+    server: Server, queue_name: str, called: int
+) -> None:
+    threads: list[int] = []
+
+    def read(queue: Queue) -> list[Delivery]:
+        threads.append(threading.get_ident())
+        return queue.read_many(1, block=60)
+
+    with Client.from_url(server.url, wait_slice=5) as client, ThreadPoolExecutor(2) as pool:
+        queue = client.queue(queue_name)
+        reading = []
+        for number in range(2):
+            reading.append(pool.submit(read, queue))
+            eventually(lambda number=number: waiting(queue) == number + 1)  # type: ignore[misc]
+
+        server.run("CONFIG", "RESETSTAT")
+
+        def back() -> bool:
+            client._driver.recall(threads[called])
+            return reading[called].done()
+
+        eventually(back, 20)
+        assert reading[called].result() == []
+        assert waiting(queue) == 1
+        assert ("cmdstat_client|unblock" in server.info("commandstats")) == (called == 0)
+        queue.write("work", shard_key="t")
+        assert [each.payload for each in reading[1 - called].result(SOON)] == ["work"]
+        client._driver.recall(threads[0])  # waits no more
 
 
 @pytest.mark.parametrize("denied", ["-client|id", "-client|unblock"])
