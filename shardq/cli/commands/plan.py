@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.names import read_names
 from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
@@ -22,7 +22,8 @@ turns; of the plans that reach it, the one is chosen whose streams times turns a
 --per-shard it says what those give. Times and bytes are those of docs/benchmarks.md: ratios.
 
 --names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams
-with any other. Who is named earlier is never moved by who is named later."""
+with any other. Who is named earlier is never moved by who is named later. `shardq assign` stores such
+shards with a queue."""
 
 EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --tenants 10000 --noisy 20 --isolation 0.999 --check
@@ -31,7 +32,6 @@ EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --streams 64 --per-shard 4 --names tenants.txt --max-overlap 1"""
 
 LOST = (1, 2, 8)
-MAX_NAMES_BYTES = 64_000_000
 
 
 def register(commands: Commands) -> None:
@@ -157,20 +157,9 @@ def _assign(args: argparse.Namespace, shell: Shell) -> int:
     if args.streams is None:
         raise UsageError("--names needs --streams and --per-shard")
     named = Assignment(args.streams, args.per_shard, max_overlap=args.max_overlap, seed=args.seed)
-    for name in _names(args.names):
+    for name in read_names(args.names):
         named.add(name)
     for key, dealt in named.items():
         text = key.decode(errors="surrogateescape")
         shell.tell(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
     return OK
-
-
-def _names(path: Path) -> list[str]:
-    if str(path) == "-":
-        text = sys.stdin.read(MAX_NAMES_BYTES + 1)
-    else:
-        with path.open(encoding="utf-8", newline=None) as file:
-            text = file.read(MAX_NAMES_BYTES + 1)
-    if len(text) > MAX_NAMES_BYTES:
-        raise UsageError(f"--names takes at most {MAX_NAMES_BYTES:,} characters")
-    return [line for line in text.splitlines() if line]
