@@ -31,7 +31,7 @@ EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --tenants 10000 --noisy 20 --streams 64 --per-shard 4
   shardq plan --streams 64 --per-shard 4 --names tenants.txt --max-overlap 1"""
 
-LOST = (1, 2, 8)
+FEW = (1, 2, 8)
 
 
 def register(commands: Commands) -> None:
@@ -84,7 +84,8 @@ def _text(chosen: Plan, others: list[Plan]) -> None:
                 ("chosen", f"{chosen.streams:,} streams, {chosen.streams_per_shard} per shard"),
                 ("beside the noisy", _shares("{} clean", chosen.clean)),
                 ("two tenants", _shares("{} shared", chosen.odds.overlap)),
-                *((f"{lost} lost", _loss(chosen, lost)) for lost in LOST if lost <= chosen.streams),
+                *((f"{noisy} noisy", _blast(chosen, noisy)) for noisy in FEW if noisy < chosen.tenants),
+                *((f"{lost} lost", _loss(chosen, lost)) for lost in FEW if lost <= chosen.streams),
                 ("a read", f"{cost.read:.0f} µs of the server, whatever N is"),
                 ("a write", f"{cost.write_keys} keys; its streams cost {cost.write_server:.2f} µs of the server"),
                 ("100 writes", f"{cost.batch_keys:.0f} keys in one batch"),
@@ -105,6 +106,11 @@ def _shares(words: str, odds: tuple[float, ...]) -> str:
     return ", ".join(f"{words.format(at)} {share:.3g}" for at, share in enumerate(odds) if share >= 1e-12)
 
 
+def _blast(chosen: Plan, noisy: int) -> str:
+    odds = chosen.beside(noisy)
+    return f"{1 - odds[-1]:.3%} of the tenants share a stream with them, {odds[0]:.3g} all"
+
+
 def _loss(chosen: Plan, lost: int) -> str:
     odds = chosen.lost(lost)
     return f"{1 - odds[0]:.3%} of the tenants lose a stream, {odds[-1]:.3g} all"
@@ -115,7 +121,8 @@ def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
         **_plan_fields(chosen),
         "clean": chosen.clean,
         "overlap": chosen.odds.overlap,
-        "lost": {str(lost): chosen.lost(lost) for lost in LOST if lost <= chosen.streams},
+        "noisy_tenants": {str(noisy): chosen.beside(noisy) for noisy in FEW if noisy < chosen.tenants},
+        "lost": {str(lost): chosen.lost(lost) for lost in FEW if lost <= chosen.streams},
         "cost": asdict(chosen.cost),
         "frontier": [_plan_fields(each) for each in others],
     }
