@@ -33,8 +33,8 @@ Found: TypeAlias = dict[str, Waits]
 class Rounds:
     """Runs loads on the server; each seed deals other shards, and within it the orders take turns."""
 
-    def __init__(self, client: Client, orders: Sequence[Contender]) -> None:
-        self._client, self._orders = client, orders
+    def __init__(self, client: Client, orders: Sequence[Contender], payload: int) -> None:
+        self._client, self._orders, self._payload = client, orders, payload
         self._numbers = count()
 
     def run(self, n: int, m: int, loads: Iterable[Workload], keep: Callable[[int], bool] = lambda _: True) -> Found:
@@ -43,7 +43,13 @@ class Rounds:
         for load in loads:
             pace = 0.0
             for each in self._orders:
-                queue = Real(self._client, f"fair-{next(self._numbers)}", each.on_server(n, m), salt=f"{load.seed}/")
+                queue = Real(
+                    self._client,
+                    f"fair-{next(self._numbers)}",
+                    each.on_server(n, m),
+                    salt=f"{load.seed}/",
+                    payload=self._payload,
+                )
                 waits = simulate(queue, load, time.perf_counter)
                 found[each.name].add(wait for at, wait in waits.items() if keep(at))
                 pace = queue.pace if each.name == PLAIN else pace
@@ -55,7 +61,7 @@ class Rounds:
 
 def tables(place: Place, client: Client, messages: int, seeds: range) -> list[Table]:
     """The figures of the real queue; the proof, which is design.md's figure, comes first."""
-    rounds = Rounds(client, SERVED)
+    rounds = Rounds(client, SERVED, place.settings.payload)
     batched = messages * 8 // BATCH * BATCH
     steady = {(n, m): _steady(rounds, n, m, messages, seeds) for n, m in SHAPES}
     batches = {
@@ -141,8 +147,8 @@ def _moment(place: Place, rounds: Rounds, messages: int, seeds: range) -> Table:
         "fairness-moment",
         f"The real queue, {AIMED - 1} floods begin beside one: waits of what quiet tenants write next, {PERCENTILES}",
         place.described(
-            f"{TURNS}, {len(many)} seeds; the lone flood went on for {alone:,} dequeues; then the quiet write "
-            f"1 message in {1 / SUDDEN_RATE:.0f} for 100 dequeues"
+            f"{TURNS}, {len(many)} seeds; the lone flood went on for {alone:,} dequeues; 200 quiet tenants "
+            f"write 1 message in {1 / SUDDEN_RATE:.0f}; those of the next 100 dequeues count"
         ),
         ("streams, per shard: order", *COLUMNS),
         [row for (n, m), by in found.items() for row in _rows(f"{n}, {m}", by)],

@@ -13,11 +13,13 @@ ACK_EVERY = 100
 
 
 class Real(Discipline):
-    """A queue of the library; `salt` as for the models, so that both deal the same shards."""
+    """A queue of the library; `salt` as for the models, so that both deal the same shards. `payload`: bytes."""
 
-    def __init__(self, client: Client, name: str, settings: dict[str, Any], *, salt: str = "") -> None:
+    def __init__(
+        self, client: Client, name: str, settings: dict[str, Any], *, salt: str = "", payload: int = 100
+    ) -> None:
         self._queue: Queue = client.queue(name, visibility_timeout=600, **settings)
-        self._salt = salt
+        self._salt, self._payload = salt, payload
         self._read: list[Delivery] = []
         self._began = self._ended = 0.0
         self._handed = 0
@@ -29,10 +31,10 @@ class Real(Discipline):
 
     def write(self, tenant: int, *messages: int) -> None:
         key = shard_key(tenant, self._salt)
-        self._queue.write_many([(b"%d %d" % (tenant, message), key) for message in messages])
+        self._queue.write_many([(self._body(tenant, message), key) for message in messages])
 
     def write_all(self, tenants: Iterable[int]) -> None:
-        batch = [(b"%d 0" % tenant, shard_key(tenant, self._salt)) for tenant in tenants]
+        batch = [(self._body(tenant, 0), shard_key(tenant, self._salt)) for tenant in tenants]
         if batch:
             self._queue.write_many(batch)
 
@@ -52,6 +54,9 @@ class Real(Discipline):
             self._queue.ack_many(self._read)
             self._read.clear()
         return [_message(delivery.payload) for delivery in found]
+
+    def _body(self, tenant: int, message: int) -> bytes:
+        return (b"%d %d" % (tenant, message)).ljust(self._payload)
 
     def drop(self) -> None:
         """Make room on the server for the next queue."""
