@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    assign,
+    assignment,
     bind,
     bindings,
     cancel,
@@ -20,13 +22,14 @@ from shardq.cli.commands import (
     resize,
     route,
     stats,
+    unassign,
     unbind,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings, route,
-    doctor, embedded, worker,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, assign, unassign, assignment,
+    bind, unbind, bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
