@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from shardq.codec import decode_headers
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
+from shardq.lease import lease_token
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
@@ -58,21 +59,30 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found = []
     for head, last_error, flat in again:
-        place, entry, count = head.decode().split(":")
+        place, entry, count, *hand = head.decode().split(":")
         error = last_error.decode(errors="replace")
-        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline))
+        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline, *hand))
     for at in range(0, len(new), 2):
-        place = new[at].decode()
+        place, _, streams = new[at].decode().partition(":")
         for entry, flat in new[at + 1]:
-            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline))
+            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
     return found
 
 
 def _received(
-    place: str, entry: str, count: int, last_error: str, flat: Row, holder: str, now_ms: int, deadline: float
+    place: str,
+    entry: str,
+    count: int,
+    last_error: str,
+    flat: Row,
+    holder: str,
+    now_ms: int,
+    deadline: float,
+    streams: str = "",
 ) -> Received:
     ms = int(entry.partition("-")[0])
-    token = f"{place}:{entry}:{count}:{holder}"
+    owner = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
+    token = lease_token(place, entry, count, holder, owner)
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")

@@ -7,6 +7,7 @@
 --- @include lib/give_back
 --- @include lib/admit
 --- @include lib/owner_of
+--- @include lib/owner_of_lease
 --- @include lib/land
 --- @include lib/bury
 --- @include lib/check

@@ -17,8 +17,8 @@ local function reap()
   for _, token in ipairs(take_due(leases)) do
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
-    local _, hand = attempts_of(handle)
-    local key = land(handle)
+    local hand, key = owner_of_lease(token, handle)
+    land(key)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else

@@ -34,8 +34,8 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.overflow,
-            *map(keys.stream, range(streams)), *legacy,
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
+            keys.overflow, *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
@@ -124,7 +124,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     keys, moved = state.keys, 0
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved, keys.tenants, keys.owners, keys.overflow,
+        keys.moved, keys.tenants, keys.overflow,
     )  # fmt: skip
     for start in range(0, len(letters), 100):
         args: list[Argument] = []
