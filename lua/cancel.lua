@@ -55,7 +55,7 @@ local function is_held(key)
   if not pull(key, place, string.match(id, '%d+$')) then return false end
   local tenant = tenant_of(key)
   count_tenant(tenant, 0, tenant.held > 0 and -1 or 0)
-  count_child(tenant, key, -1, 0)
+  if parents then count_child(tenant, key, -1, 0) end
   return true
 end
 local line = redis.call('ZSCORE', returned, handle)

@@ -57,13 +57,13 @@ local legacy_done, paused_until = legacy_group == '', 0
 --- @include lib/grant
 local ended, came_due = any_due(leases), any_due(delayed)
 local any_returned = redis.call('ZCARD', returned) > 1
-local skipped, take_returned, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close
+local skipped, take_returned, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
 end
 --- @include lib/take
-local missed, served, spare, more = false, nil, {}
+local missed, spare, more = false, {}
 repeat
   local wanted = count - found
   local turns = turns_to_come(count == 1 and 1 + width or wanted)

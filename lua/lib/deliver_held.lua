@@ -19,7 +19,7 @@ local function hand_out_held(about, id, entry)
     pass(fields[2], true, nil)
   end
 end
-local function deliver_held(items)
+deliver_held = function(items)
   local fresh, lining = {}, {}
   groups = {}
   save_overflow()
@@ -31,12 +31,16 @@ local function deliver_held(items)
       count_tenant(tenant, 1, 0)
       lining[#lining + 1] = lined(tenant, item)
     elseif about.more then
-      deliver('d:' .. id, nil, redis.call('HGET', attempts, 'd:' .. id), {})
+      deliver('d:' .. id, nil, redis.call('HGET', attempts, 'd:' .. id))
     else
       fresh[#fresh + 1] = {item[1], id, about}
     end
   end
   line_up_all(lining)
-  local bodies = bodies_of(fresh)
-  for _, each in ipairs(in_order(fresh)) do hand_out_held(each[3], each[2], bodies[each[2]]) end
+  local handles = {}
+  for at, each in ipairs(fresh) do handles[at] = 'd:' .. each[2] end
+  load_bodies(handles)
+  for _, each in ipairs(in_order(fresh)) do
+    hand_out_held(each[3], each[2], bodies[each[2]] or redis.call('XRANGE', later, each[2], each[2])[1])
+  end
 end

@@ -1,5 +1,7 @@
--- A message that counts leaves the shared streams: handed out (then it is in flight) or otherwise. Or it was handed out
--- straight from the overflow. Put into the accounts when a round ends, all in one look.
+-- Fairness: what leaves the shared streams is put into the accounts, and what is held back comes in.
+--- @include lib/admit
+-- A message that counts leaves its turn in the shared streams, handed out (then it is in flight) or otherwise; or it was
+-- handed out straight from the overflow (without a turn). Noted when a round ends, all in one look.
 local passed = {}
 pass = function(key, out, turn)
   passed[#passed + 1] = {key, out, turn}
@@ -22,50 +24,23 @@ local function account()
     end
   end
 end
--- Nothing is left in the shared streams, so whatever the counts say (somebody deleted entries by hand), nobody holds
--- anything there: let in what their caps allow.
-local function mend()
-  local from = '('
-  for _ = 1, 100 do
-    local member = redis.call('ZRANGEBYLEX', overflow, from, '(t', 'LIMIT', 0, 1)[1]
-    if not member then break end
-    local size, rest = string.match(member, '^(%d+):(.*)$')
-    local key = string.sub(rest, 1, size)
-    local tenant = tenant_of(key)
-    count_tenant(tenant, -tenant.shared, tenant.held > 0 and 0 or 1)
-    from = '(' .. size .. ':' .. key .. ';'
-  end
-  return admit_all()
+local straight, deliver_held
+if count > 1 then
+--- @include lib/straight
 end
---- @include lib/deliver_held
--- The streams are empty and a batch wants more: of the shard keys that it has met, go on with what they hold back, each
--- in its turn and by its weight. All of a batch leaves at once, so nobody waits behind it, and it need not pass through
--- the line.
-local function straight()
-  local waiting, weights, before = {}, 0, found
-  for _, tenant in ipairs(accounts) do
-    if tenant.held > 0 and room_of(tenant) > 0 then
-      waiting[#waiting + 1], weights = tenant, weights + tenant.weight
-    end
-  end
-  local items, left = {}, count - found
-  for _, tenant in ipairs(waiting) do
-    local most = math.ceil(left * tenant.weight / weights)
-    if cap > 0 then most = math.min(most, room_of(tenant)) end
-    weights = weights - tenant.weight
-    for _, item in ipairs(most > 0 and withdraw(tenant, most) or {}) do items[#items + 1], left = item, left - 1 end
-  end
-  deliver_held(items)
-  account()
-  return found > before
-end
+if weighted then
 --- @include lib/linger
+end
 next_round = function(nothing)
-  check_types()
+  check_types(served)
   account()
   if found == count then return false end
-  local any = count > 1 and #turns_to_come(1) == 0 and straight()
-  any = admit_all() or any or nothing and redis.call('ZCARD', overflow) > 1 and mend()
+  local any = straight and #turns_to_come(1) == 0 and straight()
+  any = admit_all() or any
+  if nothing and not any and redis.call('ZCARD', overflow) > 1 then
+--- @include lib/mend
+    any = admit_all()
+  end
   any_returned = redis.call('ZCARD', returned) > 1
   return any
 end

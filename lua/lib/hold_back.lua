@@ -18,6 +18,6 @@ end
 local function hold_back(tenant, key, handle, hand, more)
   local place, ms, number = string.match(handle, '^(%w+):(%d+)%-(%d+)$')
   insert(key, hand .. ':' .. place .. (more and '!' or '') .. ':' .. ms, number)
-  count_child(tenant, key, 1, 0)
+  if parents then count_child(tenant, key, 1, 0) end
   count_tenant(tenant, 0, 1)
 end

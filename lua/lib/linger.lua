@@ -1,6 +1,6 @@
 -- A shard key of weight w has w turns whenever one comes. What is due to it then is handed out next: in this call, or as
 -- the first of this stream, which stays in turn.
-linger = weighted and function(turn)
+linger = function(turn)
   hand_out_line()
   account()
   local stays, all, ahead = false, due, {}

@@ -8,6 +8,6 @@ while removed < most do
   save_overflow()
   local tenant = tenant_of(key)
   count_tenant(tenant, 0, -math.min(tenant.held, #items))
-  count_child(tenant, key, -#items, 0)
+  if parents then count_child(tenant, key, -#items, 0) end
   for _, item in ipairs(items) do remove(item[2].place .. ':' .. item[2].ms .. '-' .. item[1]) end
 end

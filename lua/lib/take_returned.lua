@@ -6,16 +6,10 @@ local function drop(key, handle, id, fields)
   if origin then redis.call('HDEL', moved, origin) end
   gone = gone + 1
 end
---- @include lib/bodies_of
-local function hand_out(place, id, deliveries, last_error, fields, hand)
-  local token = place .. ':' .. id .. ':' .. deliveries
-  local owner = place ~= 'l' and fields[1] == 'K' and fields[2]
-  again[#again + 1] = {owner and token .. ':' .. hand or token, last_error, fields}
-  lease(token .. ':' .. holder .. (owner and ':' .. hand .. ':' .. owner or ''))
-end
+local bodies = {}
 -- From the line of a turn, or straight from the overflow (then `turn` is nil). What nothing is known of goes to no
 -- stream but that of its turn, should it be given back.
-local function deliver(handle, turn, known, bodies)
+local function deliver(handle, turn, known)
   examined = examined + 1
   local place, id = split_handle(handle)
   local key = place == 'd' and later or keys[place]
@@ -36,23 +30,24 @@ local function deliver(handle, turn, known, bodies)
     -- Of one that counts the token says where it may go; an ack of its first delivery looks for nothing else.
     local counts = fields[1] == 'K'
     if counts and deliveries == 0 and last_error == '' and hand ~= '' then redis.call('HDEL', attempts, handle) end
-    if place == 'd' and hand == '' then hand = turn end
+    if place == 'd' and hand == '' then hand = turn or '0' end
     hand_out(place, id, deliveries + 1, last_error, fields, hand)
   end
   if fair and body and fields[1] == 'K' then pass(fields[2], found > before, turn) end
 end
+local load_bodies, in_order
+if count > 1 then
+--- @include lib/bodies_of
+end
 local lined_up = {}
 hand_out_line = function()
   if #lined_up == 0 then return end
-  local line, handles, stored = lined_up, {}, {}
+  local line, handles = lined_up, {}
   lined_up, found = {}, found - #line
-  for at, each in ipairs(line) do
-    handles[at] = each[1]
-    local id, number = string.match(each[1], '^d:(%d+%-(%d+))$')
-    stored[#stored + 1] = id and {number, id}
-  end
-  local known, bodies = redis.call('HMGET', attempts, unpack(handles)), bodies_of(stored)
-  for at, each in ipairs(line) do deliver(each[1], each[2], known[at], bodies) end
+  for at, each in ipairs(line) do handles[at] = each[1] end
+  local known = redis.call('HMGET', attempts, unpack(handles))
+  if load_bodies then load_bodies(handles) end
+  for at, each in ipairs(line) do deliver(each[1], each[2], known[at]) end
 end
 -- How far the line goes before the next new message: what got in line later comes after it.
 local function head_of_line(turn)
@@ -60,7 +55,7 @@ local function head_of_line(turn)
   return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or PLACES - 1
 end
 take_returned = function(turn, most)
-  check_types()
+  check_types(turn)
   local first, upto = turn * PLACES, PLACES - 1
   local line = redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
   if #line == 0 then return end

@@ -8,11 +8,6 @@ local accounts, active, held_back, sum = {}, 0, 0, nil
 local function name_of(key)
   return parents and string.match(key, '^[^/]+') or key
 end
-local function load_sum(text)
-  sum = text or '0 0'
-  local first, second = string.match(sum, '^(%d+) (%d+)$')
-  active, held_back = tonumber(first), tonumber(second)
-end
 local function open_account(name, text, flight, weight)
   local shared, held, tag, due = string.match(text or '0 0', '^(%d+) (%d+) ?(%d*) ?(%d*)$')
   local tenant = {
@@ -43,7 +38,11 @@ local function meet(keys)
     at = at + (wanted and 1 or 0)
     return wanted and texts[at]
   end
-  if not sum then load_sum(following(true)) end
+  if not sum then
+    sum = following(true) or '0 0'
+    local first, second = string.match(sum, '^(%d+) (%d+)$')
+    active, held_back = tonumber(first), tonumber(second)
+  end
   for _, name in ipairs(names) do open_account(name, following(true), following(cap > 0), following(weighted)) end
 end
 local function tenant_of(key)
