@@ -76,7 +76,7 @@ repeat
       missed = not keys[turn] or examined - found >= 500
       if missed then break end
       local before = found
-      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0)))) end
+      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))) end
       if found == before then examined = examined + 1 end -- a look in vain is work, too
       served, offset = turn, linger and linger(turn) and tonumber(turn) or (turn + 1) % (LEGACY + 1)
     end

@@ -24,6 +24,11 @@ def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[st
     return token if owner is None else f"{token}:{owner[0]}:{owner[1].decode(errors='surrogateescape')}"
 
 
+def is_owned(token: str) -> bool:
+    """Whether the message counts in the admission window: then its token names streams and a shard key."""
+    return token.count(":") > 3
+
+
 def sent(token: str) -> str | bytes:
     """A token as it goes to Redis: a shard key in it may be no text."""
     return token if token.isascii() else token.encode(errors="surrogateescape")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from shardq.codec import decode_headers
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
-from shardq.lease import lease_token
+from shardq.lease import is_owned, lease_token
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
@@ -66,7 +66,25 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
         place, _, streams = new[at].decode().partition(":")
         for entry, flat in new[at + 1]:
             found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
-    return found
+    return _in_order(found) if again and new else found
+
+
+def _in_order(rows: list[Received]) -> list[Received]:
+    """The same with the first deliveries of a shard key that counts in order: one from a stream may be older than one
+    from the overflow that was handed out beside it."""
+    places: dict[str | bytes, list[int]] = {}
+    for at, row in enumerate(rows):
+        if row.count == 1 and is_owned(row.token):
+            places.setdefault(row.shard_key, []).append(at)
+    ordered = list(rows)
+    for positions in places.values():
+        for at, row in zip(positions, sorted((rows[at] for at in positions), key=_number_of), strict=True):
+            ordered[at] = row
+    return ordered
+
+
+def _number_of(row: Received) -> int:
+    return int(row.token.split(":", 2)[1].partition("-")[2])
 
 
 def _received(
@@ -149,6 +167,16 @@ def _whole(text: str) -> int:
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {flat[i].decode(errors="replace"): flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def weights_in(raw: bytes) -> dict[str | bytes, int]:
+    """The weights of shard keys: "weight:length:key" of each, joined."""
+    found = {}
+    while raw:
+        weight, length, rest = raw.split(b":", 2)
+        found[text_or_bytes(rest[: int(length)])] = int(weight)
+        raw = rest[int(length) :]
+    return found
 
 
 def dead_letter(row: Row) -> DeadLetter:

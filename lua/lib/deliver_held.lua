@@ -37,6 +37,7 @@ deliver_held = function(items)
     end
   end
   line_up_all(lining)
+  any_returned = any_returned or #lining > 0
   local handles = {}
   for at, each in ipairs(fresh) do handles[at] = 'd:' .. each[2] end
   load_bodies(handles)

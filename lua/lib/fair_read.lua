@@ -18,9 +18,9 @@ local function account()
     if each[3] then count_tenant(tenant, -1, 0) end
     tenant.turn = each[3]
     if each[2] and cap > 0 then tenant.flight = tenant.flight + 1 end
-    if each[2] and each[3] and tenant.weight > 1 then
+    if each[2] and each[3] and linger and tenant.weight > 1 then
       tenant.due = tenant.due > 0 and tenant.due - 1 or tenant.weight - 1
-      due[#due + 1] = tenant
+      if not due[tenant] then due[#due + 1], due[tenant] = tenant, true end
     end
   end
 end
@@ -28,7 +28,7 @@ local straight, deliver_held
 if count > 1 then
 --- @include lib/straight
 end
-if weighted then
+if weighted and admitted > 0 then
 --- @include lib/linger
 end
 next_round = function(nothing)

@@ -9,10 +9,10 @@ straight = function()
       waiting[#waiting + 1], weights = tenant, weights + tenant.weight
     end
   end
-  local items, left = {}, count - found
+  -- Up or down by turns of the clock: always up would favour whom a read meets first.
+  local items, left, rounding = {}, count - found, now * 0.6180339887 % 1
   for _, tenant in ipairs(waiting) do
-    local most = math.ceil(left * tenant.weight / weights)
-    if cap > 0 then most = math.min(most, room_of(tenant)) end
+    local most = math.min(math.floor(left * tenant.weight / weights + rounding), under_cap(tenant))
     weights = weights - tenant.weight
     for _, item in ipairs(most > 0 and withdraw(tenant, most) or {}) do items[#items + 1], left = item, left - 1 end
   end

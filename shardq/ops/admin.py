@@ -100,8 +100,11 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    call = Call(load("configure"), (state.keys.meta,), tuple(args))
-    yield from persist(lambda _: call, until, state.clock)
+    call = Call(load("configure"), (state.keys.meta, state.keys.tenants), tuple(args))
+    if (yield from persist(lambda _: call, until, state.clock)) == b"BUSY":
+        raise ConfigError(
+            "parents can change only while no message waits that counts: let readers drain the queue first"
+        )
     yield from reopen(state, until)
     if "ttl" in changes:
         yield from touch(state, target.ttl, until)

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
-from shardq.lease import place_of, sent
+from shardq.lease import is_owned, place_of, sent
 from shardq.model import MessageId, Received
 from shardq.ops.opening import opened
 from shardq.ops.persist import persist
@@ -87,7 +87,7 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
 
 def _is_known(place: str, delivery: Received) -> bool:
     """Whether the queue keeps a note on the message. On the first delivery of one that counts it has none."""
-    if place == "d" and delivery.token.count(":") > 3:
+    if place == "d" and is_owned(delivery.token):
         return delivery.count > 1 or delivery.last_error != ""
     return delivery.count > 1 or place in "dl"
 

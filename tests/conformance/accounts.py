@@ -79,4 +79,3 @@ def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
 
 def _name(key: bytes, parents: bool) -> bytes:
     return (key.split(b"/")[0] or key) if parents else key
-

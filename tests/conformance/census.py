@@ -134,7 +134,11 @@ def _now(raw: Any, keys: QueueKeys) -> int:
 
 def _members(raw: Any, key: str) -> dict[str, float]:
     """A sorted set without its sentinel."""
-    return {member.decode(errors="surrogateescape"): score for member, score in raw.zrange(key, 0, -1, withscores=True) if member}
+    return {
+        member.decode(errors="surrogateescape"): score
+        for member, score in raw.zrange(key, 0, -1, withscores=True)
+        if member
+    }
 
 
 def _held(member: bytes) -> list[str]:
