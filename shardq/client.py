@@ -342,7 +342,7 @@ class Queue:
 
         While others wait, one of weight 3 gets three times the share of one of weight 1, and with `max_in_flight` may
         have three times as many in flight. Weights are whole numbers from 1, which every shard key has, to 100, of at
-        most 1,000 shard keys; they count from the next read on, for all clients. QueueMissing if there is no such queue.
+        most 1,000 shard keys; they count from the next read on, for all clients. QueueMissing if there is no queue.
         """
         return self._client.run(weights.set_weights(self.state, changes, timeout))
 

@@ -14,8 +14,10 @@ def new_holder() -> str:
 
 
 def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[str, bytes] | None = None) -> str:
-    """The member that `read` puts into the index of leases. *owner*, of a message that counts in the admission window:
-    the streams it may go to and its shard key, so that whoever ends the lease knows where the message belongs.
+    """The member that `read` puts into the index of leases.
+
+    *owner*, of a message that counts in the admission window: the streams that it may go to and its shard key, so that
+    whoever ends the lease knows where the message belongs.
 
     >>> lease_token("d", "1700000000000-7", 1, "nonce", ("3,17", b"acct-7"))
     'd:1700000000000-7:1:nonce:3,17:acct-7'

@@ -70,8 +70,10 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
 
 
 def _in_order(rows: list[Received]) -> list[Received]:
-    """The same with the first deliveries of a shard key that counts in order: one from a stream may be older than one
-    from the overflow that was handed out beside it."""
+    """The same with the first deliveries of each shard key that counts in the order of writing.
+
+    What lay in a stream may be older than what was handed out from the overflow beside it.
+    """
     places: dict[str | bytes, list[int]] = {}
     for at, row in enumerate(rows):
         if row.count == 1 and is_owned(row.token):

@@ -53,13 +53,13 @@ def _overflow(raw: Any, keys: QueueKeys) -> tuple[Counter[bytes], dict[bytes, in
 
 def _flights(raw: Any, keys: QueueKeys, accounts: dict[bytes, bytes], parents: bool) -> list[str]:
     """Deliveries in flight, where they are counted: those of the present cap can be no more than there are leases."""
-    told = {field[2:]: text.split() for field, text in accounts.items() if field[:2] == b"f:"}
+    told: dict[bytes, list[bytes]] = {field[2:]: text.split() for field, text in accounts.items() if field[:2] == b"f:"}
     leased: Counter[bytes] = Counter()
     for token in raw.zrange(keys.leases, 0, -1):
         if token.count(b":") > 3:
             leased[_name(token.split(b":", 5)[5], parents)] += 1
     since = raw.hget(keys.meta, "cap_no")
-    return [f"{name!r} has {leased[name]} in flight, its account says {count}"
+    return [f"{name!r} has {leased[name]} in flight, its account says {count!r}"
             for name, (number, count) in told.items() if number == since and int(count) > leased[name]]  # fmt: skip
 
 

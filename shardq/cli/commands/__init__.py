@@ -27,7 +27,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, weights, plan, bind, unbind, bindings, route,
-    doctor, embedded, worker,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, weights, plan, bind, unbind, bindings,
+    route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
