@@ -24,12 +24,13 @@ from shardq.cli.commands import (
     stats,
     unassign,
     unbind,
+    weights,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, assign, unassign, assigned,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign, assigned,
     bind, unbind, bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
