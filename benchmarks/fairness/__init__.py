@@ -6,15 +6,17 @@ same random choices.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from benchmarks.fairness import models, served
 from benchmarks.report import Table
 from benchmarks.settings import Place
 from shardq import Client
 
 
-def run(place: Place) -> list[Table]:
+def run(place: Place) -> Iterator[Table]:
     """All tables: 30,000 dequeues and 5 seeds per cell of the models at full size, 10,000 and 3 of the proof."""
     messages, rounds = place.settings.messages, place.settings.rounds
-    tables = models.tables(messages, range(1, max(2, rounds - 1)))
+    yield from models.tables(messages, range(1, max(2, rounds - 1)))
     with Client.from_url(place.url) as client:
-        return tables + served.tables(place, client, messages, range(1, max(2, rounds // 2 + 1)))
+        yield from served.tables(place, client, messages, range(1, max(2, rounds // 2 + 1)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from benchmarks.fairness.contenders import CONTENDERS, FLOODERS, IDEAL, PLAIN, SHAPES, WINDOW, Contender
 from benchmarks.fairness.waits import BOUND, PERCENTILES, quantiles, ratio, shown, times
 from benchmarks.fairness.workload import Workload, simulate
 from benchmarks.report import Table, Target
 
 
-def tables(messages: int, seeds: range) -> list[Table]:
+def tables(messages: int, seeds: range) -> Iterator[Table]:
     """One for each N and M, and one for the moment when floods begin."""
-    return [*(_steady(n, m, messages * 6, seeds) for n, m in SHAPES), _moment(messages, seeds)]
+    for n, m in SHAPES:
+        yield _steady(n, m, messages * 6, seeds)
+    yield _moment(messages, seeds)
 
 
 def _steady(n: int, m: int, dequeues: int, seeds: range) -> Table:
