@@ -66,7 +66,7 @@ def tables(place: Place, client: Client, messages: int, seeds: range) -> Iterato
     yield _proof(place, {shape: found[AIMED] for shape, found in steady.items()}, messages * 2, len(seeds))
     for (n, m), found in steady.items():
         yield _shape(place, n, m, found, messages)
-    yield _batches(place, rounds, messages * 8 // BATCH * BATCH)
+    yield _batches(place, rounds, messages * 4 // BATCH * BATCH)
     yield _moment(place, rounds, messages, seeds)
 
 
@@ -116,7 +116,9 @@ def _shape(place: Place, n: int, m: int, found: dict[int, Found], dequeues: int)
 def _batches(place: Place, rounds: Rounds, dequeues: int) -> Table:
     """Without times of the ideal: when a message is written within a batch is the model's choice, not the clock's."""
     named = {
-        f"{n}, {m}, {flooders}": rounds.run(n, m, [replace(_load(flooders, dequeues, 1), batch=BATCH)])
+        f"{n}, {m}, {flooders}": rounds.run(
+            n, m, [replace(_load(flooders, dequeues, 1), backlog=max(10, dequeues // 60), batch=BATCH)]
+        )
         for n, m in SHAPES
         for flooders in (AIMED, FLOODERS[-1])
     }
