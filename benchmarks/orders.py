@@ -1,4 +1,7 @@
-"""The orders that were weighed against each other, as models: no I/O, the same everywhere."""
+"""orders: how long quiet tenants wait while others flood, in models of the orders that were weighed against each other.
+
+No I/O, so the figures are the same everywhere; benchmarks/fairness has those of the real queue.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from benchmarks.fairness.contenders import CONTENDERS, FLOODERS, IDEAL, PLAIN, S
 from benchmarks.fairness.waits import BOUND, PERCENTILES, quantiles, ratio, shown, times
 from benchmarks.fairness.workload import Workload, simulate
 from benchmarks.report import Table, Target
+from benchmarks.settings import Place
 
 
-def tables(messages: int, seeds: range) -> Iterator[Table]:
-    """One for each N and M, and one for the moment when floods begin."""
+def run(place: Place) -> Iterator[Table]:
+    """A table for each N and M (30,000 dequeues and 5 seeds a cell), and one for the moment when floods begin."""
+    messages, seeds = place.settings.messages, range(1, max(2, place.settings.rounds - 1))
     for n, m in SHAPES:
         yield _steady(n, m, messages * 6, seeds)
     yield _moment(messages, seeds)
