@@ -138,7 +138,7 @@ def _batches(place: Place, rounds: Rounds, dequeues: int) -> Table:
 
 def _moment(place: Place, rounds: Rounds, messages: int, seeds: range) -> Table:
     """Floods meet new tenants: one flood alone, then 19 more at once."""
-    alone, many = max(10, messages // 16), range(1, 4 * len(seeds) + 1)
+    alone, many = max(10, messages // 16), range(1, 4 * len(seeds) - 2)
     found = {
         (n, m): rounds.run(n, m, [_sudden(alone, seed) for seed in many], lambda at: at >= alone) for n, m in SHAPES
     }
