@@ -13,7 +13,7 @@
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
 -- KEYS[13] tenants: what each shard key holds
--- KEYS[14] owners: shard keys of what is in flight or delayed
+-- KEYS[14] owners: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
@@ -43,7 +43,7 @@ waiting_until = tonumber(state[2])
 --- @include lib/rules
 --- @include lib/give_back
 --- @include lib/admit
---- @include lib/owner_of
+--- @include lib/owner_of_lease
 --- @include lib/land
 local keys = stream_keys(ARGV[4], KEYS, 16)
 keys['d'] = later
@@ -51,11 +51,10 @@ check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overf
 for i = 16, #KEYS do redis.call('XLEN', KEYS[i]) end
 
 -- Ends a live lease. Returns false when the message was cancelled meanwhile: then nothing else is left to do.
-local function end_lease(token, handle)
+local function end_lease(token, handle, key)
   redis.call('ZREM', leases, token)
-  land(handle, true)
+  land(key)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
-  redis.call('HDEL', owners, handle)
   forget_cancelled(handle)
   return false
 end
@@ -67,11 +66,10 @@ end
 local function put_back(token, delay, why)
   local place, id, deliveries = split_token(token)
   local handle = place .. ':' .. id
-  if not end_lease(token, handle) then return 'c' end
-  local _, hand, last_error = attempts_of(handle)
+  local hand, key, last_error = owner_of_lease(token, handle)
+  if not end_lease(token, handle, key) then return 'c' end
   why = why == '' and last_error or why
   if deliveries >= max_deliveries then
-    redis.call('HDEL', owners, handle)
     local body = redis.call('XRANGE', keys[place], id, id)[1]
     if not body then return vanish() end
     local reason = max_deliveries == 0 and why or 'max deliveries'
@@ -80,10 +78,11 @@ local function put_back(token, delay, why)
   note_attempts(handle, deliveries, hand, why)
   if delay > 0 then
     redis.call('ZADD', delayed, now + delay, handle)
+    if key then redis.call('HSET', owners, handle, key) end
     if delay < 5000 then notify('') end
     return 'o'
   end
-  give_back(handle, place, hand, fair and owner_of(handle))
+  give_back(handle, place, hand, key)
   return 'o'
 end
 

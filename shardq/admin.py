@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from shardq.codec import Codecs
 from shardq.delivery import DeadLetter
 from shardq.face import letters_of
 from shardq.model import QueueConfig, QueueStats
-from shardq.ops import admin, assigning
+from shardq.ops import admin, assigning, weighing
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -85,6 +85,21 @@ class QueueAdmin:
         QueueMissing if there is no such queue.
         """
         return self._client.run(admin.configure(self.state, settings, timeout))
+
+    def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
+        """The shard keys (or parents) whose weight in the admission window is not 1; QueueMissing without a queue."""
+        return self._client.run(weighing.weights(self.state, timeout))
+
+    def set_weights(
+        self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
+    ) -> dict[str | bytes, int]:
+        """Give shard keys (or parents) a weight in the admission window; all weights after that.
+
+        While others wait, one of weight 3 gets three times the share of one of weight 1, and with `max_in_flight` may
+        have three times as many in flight. Weights are whole numbers from 1, which every shard key has, to 100, of at
+        most 1,000 shard keys; they count from the next read on, for all clients. QueueMissing if there is no queue.
+        """
+        return self._client.run(weighing.set_weights(self.state, changes, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """Up to *count* dead letters, oldest first, after the entry id *after*."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from shardq.codec import Codecs
 from shardq.delivery import DeadLetter
 from shardq.face import letters_of
 from shardq.model import QueueConfig, QueueStats
-from shardq.ops import admin, assigning
+from shardq.ops import admin, assigning, weighing
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -69,6 +69,16 @@ class AsyncQueueAdmin:
     async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
         """As `Queue.configure`."""
         return await self._client.run(admin.configure(self.state, settings, timeout))
+
+    async def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
+        """As `Queue.weights`."""
+        return await self._client.run(weighing.weights(self.state, timeout))
+
+    async def set_weights(
+        self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
+    ) -> dict[str | bytes, int]:
+        """As `Queue.set_weights`."""
+        return await self._client.run(weighing.set_weights(self.state, changes, timeout))
 
     async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """As `Queue.dead`."""

@@ -1,4 +1,4 @@
-"""assign, unassign and assignment, as real processes."""
+"""assign, unassign and assigned, as real processes."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def test_shard_keys_are_assigned_listed_and_taken_back(cli: Command, queue: Queu
     told = cli("assign", "jobs", "acct-1", "--names", str(file), "--max-overlap", "2", "--yes")
     assert (told.code, told.out) == (0, "3 shard keys assigned, any two share at most 2 streams\n")
     made = queue.assignment()
-    listed = cli("assignment", "jobs")
+    listed = cli("assigned", "jobs")
     assert listed.out.splitlines() == [
         "shard key  streams",
         *(f"{name:<9}  {','.join(map(str, made[name]))}" for name in ("acct 2", "acct-1", "über")),
     ]
     assert listed.err == "shardq: 3 shard keys of at most 14; any two share at most 2 streams\n"
-    shards = {each["shard_key"]: each["shard"] for each in cli("assignment", "jobs", "--json").objects}
+    shards = {each["shard_key"]: each["shard"] for each in cli("assigned", "jobs", "--json").objects}
     assert max(overlap(a, b) for name, a in shards.items() for other, b in shards.items() if name != other) <= 2
     assert cli("unassign", "jobs", "--yes", "--json", "--names", "-", stdin=b"acct-1\n").objects == [
         {"queue": "jobs", "assigned": 2}
     ]
     assert cli("unassign", "jobs", "--all", "--yes").out == "0 shard keys still assigned\n"
-    none = cli("assignment", "jobs")
+    none = cli("assigned", "jobs")
     assert (none.code, none.out, none.err) == (3, "", "shardq: queue 'jobs' has none\n")
 
 
 def test_keys_that_a_terminal_would_obey_are_shown_as_escapes(cli: Command, queue: Queue) -> None:
     queue.assign([b"\xff\x1b[31m", "a\nb"])
-    assert "\\xff\\x1b[31m" in cli("assignment", "jobs").out
-    assert "a\\nb" in cli("assignment", "jobs").out
+    assert "\\xff\\x1b[31m" in cli("assigned", "jobs").out
+    assert "a\\nb" in cli("assigned", "jobs").out
     assert {"shard_key_base64", "shard_key"} <= {
-        name for each in cli("assignment", "jobs", "--json").objects for name in each
+        name for each in cli("assigned", "jobs", "--json").objects for name in each
     }
 
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_done_is_said(cli: Command, queue: Queue, tmp_path: Path)
         (("assign", "none", "a", "--yes"), 3, "there is no queue 'none'"),
         (("unassign", "jobs"), 2, "name shard keys, or say --all"),
         (("unassign", "jobs", "a", "--all", "--yes"), 2, "name shard keys, or say --all"),
-        (("assignment", "none"), 3, "there is no queue 'none'"),
+        (("assigned", "none"), 3, "there is no queue 'none'"),
     ):
         told = cli(*words)
         assert (told.code, told.out, told.err.count("\n")) == (code, "", 1), words

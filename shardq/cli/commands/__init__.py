@@ -6,7 +6,7 @@ from types import ModuleType
 
 from shardq.cli.commands import (
     assign,
-    assignment,
+    assigned,
     bind,
     bindings,
     cancel,
@@ -24,12 +24,13 @@ from shardq.cli.commands import (
     stats,
     unassign,
     unbind,
+    weights,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, assign, unassign, assignment,
+    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign, assigned,
     bind, unbind, bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""

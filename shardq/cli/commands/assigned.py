@@ -1,4 +1,4 @@
-"""`shardq assignment`: list which shard keys have which streams."""
+"""`shardq assigned`: list which shard keys have which streams."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shardq.replies import text_or_bytes
 
 def register(commands: Commands) -> None:
     """Add the parser."""
-    examples = "  shardq assignment jobs\n  shardq assignment jobs --json"
+    examples = "  shardq assigned jobs\n  shardq assigned jobs --json"
     about = "Those that `shardq assign` named; all others are dealt theirs. Exit code 3 when there are none."
-    parser = command(commands, "assignment", run, "list assigned shard keys", about=about, examples=examples)
+    parser = command(commands, "assigned", run, "list assigned shard keys", about=about, examples=examples)
     add_queue(parser)
 
 
