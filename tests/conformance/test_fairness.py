@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,11 @@ EIGHT = 8
 def flood(queue: Queue, key: str, count: int, first: int = 0) -> list[str]:
     """Write so many messages of one shard key."""
     return queue.write_many([((key, number), key) for number in range(first, first + count)])
+
+
+def older_than(queue: Queue, seconds: float) -> bool:
+    """Whether the oldest message that waits is so old."""
+    return (queue.stats().oldest_age or 0) > seconds
 
 
 def sound(queue: Queue, world: World) -> bool:
@@ -99,7 +105,7 @@ def test_what_expires_while_it_is_held_back_keeps_nobody_waiting(open_queue: Ope
     for batch in (1, 50):
         queue = open_queue(streams=4, streams_per_shard=2, window=1)
         queue.write_many([Message(n, "t", deadline=0.05 if n < 60 else None) for n in range(-EIGHT, 62)])
-        eventually(lambda queue=queue: (queue.stats().oldest_age or 0) > 0.06)
+        eventually(partial(older_than, queue, 0.06))
         live = [each for _ in range(12) for each in queue.read_many(batch)]
         assert [each.payload for each in live] == [60, 61]
         assert sound(queue, world)
