@@ -28,6 +28,5 @@ linger = function(turn)
     end
   end
   line_up_all(ahead)
-  any_returned = any_returned or #ahead > 0
   return stays
 end
