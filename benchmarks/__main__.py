@@ -14,7 +14,7 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "journal", "pickup", "expiry", "driver", "timing", "worker", "fairness")
+NAMES = ("throughput", "reads", "journal", "pickup", "expiry", "driver", "timing", "worker", "fairness", "window")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@
 -- KEYS[13] dead: dead letters
 -- KEYS[14] moved: where redriven messages lie now
 -- KEYS[15] tenants: what each shard key holds
--- KEYS[16] owners: shard keys of what is in flight or delayed
+-- KEYS[16] owners: shard keys of what is delayed
 -- KEYS[17] overflow: handles that wait for room
 -- KEYS[18] journal: what happened to the messages
 -- KEYS[19..] streams: as many as the caller would create

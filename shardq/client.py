@@ -27,7 +27,7 @@ from shardq.face import (
 )
 from shardq.journal import JournalPage
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, routing, settle
+from shardq.ops import admin, routing, settle, weights
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_count, checked_stream, read
@@ -328,6 +328,21 @@ class Queue:
         QueueMissing if there is no such queue.
         """
         return self._client.run(admin.configure(self.state, settings, timeout))
+
+    def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
+        """The shard keys (or parents) whose weight in the admission window is not 1; QueueMissing without a queue."""
+        return self._client.run(weights.weights(self.state, timeout))
+
+    def set_weights(
+        self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
+    ) -> dict[str | bytes, int]:
+        """Give shard keys (or parents) a weight in the admission window; all weights after that.
+
+        While others wait, one of weight 3 gets three times the share of one of weight 1, and with `max_in_flight` may
+        have three times as many in flight. Weights are whole numbers from 1, which every shard key has, to 100, of at
+        most 1,000 shard keys; they count from the next read on, for all clients. QueueMissing if there is no queue.
+        """
+        return self._client.run(weights.set_weights(self.state, changes, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """Up to *count* dead letters, oldest first, after the entry id *after*."""

@@ -29,7 +29,7 @@ from shardq.face import (
 )
 from shardq.journal import JournalPage
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, routing, settle
+from shardq.ops import admin, routing, settle, weights
 from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
@@ -302,6 +302,16 @@ class AsyncQueue:
     async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
         """As `Queue.configure`."""
         return await self._client.run(admin.configure(self.state, settings, timeout))
+
+    async def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
+        """As `Queue.weights`."""
+        return await self._client.run(weights.weights(self.state, timeout))
+
+    async def set_weights(
+        self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
+    ) -> dict[str | bytes, int]:
+        """As `Queue.set_weights`."""
+        return await self._client.run(weights.set_weights(self.state, changes, timeout))
 
     async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """As `Queue.dead`."""

@@ -36,8 +36,8 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.overflow,
-            *map(keys.stream, range(streams)), *legacy,
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
+            keys.overflow, *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
@@ -102,8 +102,11 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    call = Call(load("configure"), (state.keys.meta, state.keys.journal), tuple(args))
-    yield from persist(lambda _: call, until, state.clock)
+    call = Call(load("configure"), (state.keys.meta, state.keys.tenants, state.keys.journal), tuple(args))
+    if (yield from persist(lambda _: call, until, state.clock)) == b"BUSY":
+        raise ConfigError(
+            "parents can change only while no message waits that counts: let readers drain the queue first"
+        )
     yield from reopen(state, until)
     if "ttl" in changes:
         yield from touch(state, target.ttl, until)
@@ -137,7 +140,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     keys, moved = state.keys, 0
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
+        keys.moved, keys.tenants, keys.overflow, keys.journal,
     )  # fmt: skip
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

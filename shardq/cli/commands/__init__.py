@@ -22,12 +22,13 @@ from shardq.cli.commands import (
     route,
     stats,
     unbind,
+    weights,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings,
-    route, doctor, embedded, worker,
+    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, bind, unbind,
+    bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
