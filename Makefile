@@ -8,6 +8,8 @@ STAMP    := $(VENV)/.ready
 SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
+# tests/processes.py says how many; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
+PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
@@ -39,7 +41,7 @@ demo: setup ## every installed package a tenant, every source file a job, one te
 	@$(PY) -m examples.demo
 
 test: setup servers ## all tests, on every server that is here
-	@$(PY) -m pytest -q $(PYTEST_ARGS)
+	@$(PY) -m pytest -q $(PARALLEL) $(PYTEST_ARGS)
 
 check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
 	@echo "check: all good"

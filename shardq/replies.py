@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
@@ -14,6 +16,7 @@ from shardq.lease import is_owned, lease_token
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
+_HAND = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
 _KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
 
 
@@ -28,6 +31,38 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw.decode()
     except UnicodeDecodeError:
         return raw
+
+
+class Hands(NamedTuple):
+    """The stored assignment as a client knows it: the hands of named shard keys (as bytes).
+
+    `since` is the epoch of its last change, '' if there was none; any two hands share at most `max_overlap` of their
+    `width` streams, both 0 without hands. `spoilt` counts what is no hand: something else wrote it.
+    """
+
+    since: str = ""
+    max_overlap: int = 0
+    width: int = 0
+    by_key: Mapping[bytes, tuple[int, ...]] = MappingProxyType({})
+    spoilt: int = 0
+
+
+NO_HANDS = Hands()
+
+
+def hands(reply: Sequence[Any]) -> Hands:
+    """The reply of `assignment`; a hand with a stream at or above the reach could lose messages, and is left out."""
+    since, reach, flat = reply[0].decode(), int(reply[1]), reply[2]
+    texts = dict(zip(flat[::2], flat[1::2], strict=True))
+    max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
+    found = {key: hand for key, raw in texts.items() if (hand := _hand(raw, reach))}
+    return Hands(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
+
+
+def _hand(raw: bytes, reach: int) -> tuple[int, ...]:
+    text = raw.decode(errors="replace")
+    hand = tuple(map(int, text.split(","))) if _HAND.fullmatch(text) else ()
+    return hand if len(set(hand)) == len(hand) and all(stream < reach for stream in hand) else ()
 
 
 def stored_ids(raw: bytes) -> list[str]:

@@ -10,6 +10,7 @@ from shardq.delivery import DeadLetter
 from shardq.errors import ConfigError, QueueMissing
 from shardq.journal import JournalPage
 from shardq.model import QueueConfig, QueueStats, whole
+from shardq.ops.assigning import in_the_way
 from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
@@ -70,14 +71,19 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
-    """Write to *streams* streams from now on; (streams read, streams written) after it."""
+    """Write to *streams* streams from now on; (streams read, streams written) after it.
+
+    ConfigError, and nothing changes, when a stored hand holds a stream that would go.
+    """
     QueueConfig(streams=streams)
     until = state.until(timeout)
     yield from existing(state, until)
     declared = (state.keys.meta, *map(state.keys.stream, range(streams)))
     call = Call(load("resize"), declared, (streams,))
-    yield from persist(lambda _: call, until, state.clock)
+    reply = yield from persist(lambda _: call, until, state.clock)
     yield from reopen(state, until)
+    if reply[0] == b"ASSIGNED":
+        raise in_the_way(state, streams)
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
     return state.streams, state.wanted

@@ -46,7 +46,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
+    for chunk in chunks(messages, state.choices):
         if results and _hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
@@ -117,11 +117,12 @@ def _full(state: QueueState, bound: str) -> str:
 
 
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
+    epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
     numbers, hands = _hands(state, chunk)
     keys, config = state.keys, state.config
     plain = not any(message.headers or message.options for message in chunk)
     args: list[Argument] = [
-        state.epoch,
+        epoch,
         lane.name,
         lane.sequence,
         round(config.dedup_window * 1000),

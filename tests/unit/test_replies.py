@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from shardq.model import Received
-from shardq.replies import attributes, dead_letter, deliveries, headers_of, pairs, stats, stored_ids, text_or_bytes
+from shardq.replies import (
+    attributes,
+    dead_letter,
+    deliveries,
+    hands,
+    headers_of,
+    pairs,
+    stats,
+    stored_ids,
+    text_or_bytes,
+)
 
 NOW = 1_700_000_005_000
 
@@ -154,3 +164,27 @@ def test_the_numbers_of_a_queue_are_read() -> None:
 
 def test_pairs_are_text() -> None:
     assert pairs([b"a", b"1", b"b", b"\xff"]) == {"a": "1", "b": "\ufffd"}
+
+
+def test_hands_are_read_and_what_is_none_is_counted() -> None:
+    """Below the reach a stream is the queue's for sure; more than four digits are no stream anywhere."""
+    rubbish = [b"16", b"1,1", b"1,", b",1", b"x", b"", b"\xff", b"-1", b"1 ,2", b"12345", "٣".encode(), b"9" * 5000]
+    entries = [
+        b"",
+        b"1|4",
+        b"acct",
+        b"3,0,15,7",
+        b"\xff",
+        b"2",
+        *(part for at, each in enumerate(rubbish) for part in (b"%d" % at, each)),
+    ]
+    found = hands([b"170", 16, entries])
+    assert (found.since, found.max_overlap, found.width) == ("170", 1, 4)
+    assert found.by_key == {b"acct": (3, 0, 15, 7), b"\xff": (2,)}
+    assert found.spoilt == len(rubbish)
+
+
+@pytest.mark.parametrize("rule", [b"", b"x|y", b"1", b"|", b"\xff|4"])
+def test_a_rule_that_is_none_is_zero(rule: bytes) -> None:
+    found = hands([b"", 0, [b"", rule]])
+    assert (found.since, found.width, dict(found.by_key), found.spoilt) == ("", 4 if rule.endswith(b"4") else 0, {}, 0)
