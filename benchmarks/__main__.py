@@ -15,7 +15,8 @@ from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
 NAMES = (
-    "throughput", "window", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness", "routing",
+    "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
+    "routing",
 )  # fmt: skip
 
 

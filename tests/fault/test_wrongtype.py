@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self, server: Server, client: Client, name: str, **settings: int) -> None:
         self.queue = client.queue(
-            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, **settings
+            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000, **settings
         )
         self.keys = QueueKeys(name)
         self.plain = server.client()
