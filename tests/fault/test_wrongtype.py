@@ -20,7 +20,7 @@ NAMES = [name.rpartition(":")[2] for name in NAMES]
 class Bench:
     """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
 
-    def __init__(self, server: Server, client: Client, name: str, **settings: int) -> None:
+    def __init__(self, server: Server, client: Client, name: str, **settings: Any) -> None:
         self.queue = client.queue(
             name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, **settings
         )
