@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Unpack
+from typing import Any
 
 import pytest
 import redis
 
 from shardq import BackendError, Client, Delivery, Message, ShardqError
 from shardq.keys import QueueKeys
-from shardq.model import QueueSettings
 from tests.servers import Server
 
 STREAMS = 3
@@ -21,7 +20,7 @@ NAMES = [name.rpartition(":")[2] for name in NAMES]
 class Bench:
     """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
 
-    def __init__(self, server: Server, client: Client, name: str, **settings: Unpack[QueueSettings]) -> None:
+    def __init__(self, server: Server, client: Client, name: str, **settings: Any) -> None:
         self.queue = client.queue(
             name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000, **settings
         )
