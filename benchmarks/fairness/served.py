@@ -1,11 +1,12 @@
 """The same workload on the real server: read one by one, in batches, and when floods begin.
 
-Ideal fair queueing is no queue of the library: its waits are the model's. In seconds they are counted at the pace that
-the plain queue had in the same round: a bound for any queue on this server.
+Ideal fair queueing is no queue of the library: its waits are the model's. In seconds a wait is as long as the plain
+queue took for so many messages at that point of the same round, so that it meets what else the machine does, too.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +42,7 @@ class Rounds:
         """All orders under all *loads*; the waits of messages whose dequeue of writing is to be kept."""
         found: Found = {name: Waits() for name in (IDEAL, *(each.name for each in self._orders))}
         for load in loads:
-            pace = 0.0
+            plain: Real | None = None
             for each in self._orders:
                 queue = Real(
                     self._client,
@@ -52,10 +53,11 @@ class Rounds:
                 )
                 waits = simulate(queue, load, time.perf_counter)
                 found[each.name].add(wait for at, wait in waits.items() if keep(at))
-                pace = queue.pace if each.name == PLAIN else pace
+                plain = queue if each.name == PLAIN else plain
                 queue.drop()
-            ideal = simulate(Ring(), load)
-            found[IDEAL].add((wait, (wait + 1) * pace) for at, (wait, _) in ideal.items() if keep(at))
+            assert plain
+            ideal = {at: wait for at, (wait, _) in simulate(Ring(), load).items() if keep(at)}
+            found[IDEAL].add((wait, _seconds(plain, at, wait)) for at, wait in ideal.items())
         return found
 
 
@@ -68,6 +70,10 @@ def tables(place: Place, client: Client, messages: int, seeds: range) -> Iterato
         yield _shape(place, n, m, found, messages)
     yield _batches(place, rounds, messages * 4 // BATCH * BATCH)
     yield _moment(place, rounds, messages, seeds)
+
+
+def _seconds(plain: Real, at: int, wait: float) -> float:
+    return plain.seconds(at, at + int(wait)) if wait < math.inf else math.inf
 
 
 def _steady(rounds: Rounds, n: int, m: int, dequeues: int, seeds: range) -> dict[int, Found]:
