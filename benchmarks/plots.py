@@ -244,7 +244,7 @@ def _threads(panels: list[Any], table: Table) -> None:
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.minorticks_off()
     axes.grid()
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
