@@ -14,7 +14,10 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "pickup", "expiry", "driver", "timing", "worker", "fairness", "window", "routing")
+NAMES = (
+    "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
+    "routing",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

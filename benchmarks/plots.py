@@ -224,7 +224,7 @@ def _draw_waits(axes: Any, orders: Mapping[str, Sequence[float | None]]) -> None
         quantiles = orders[name]
         seen = [(max(wait, 1), 1 - at / len(quantiles)) for at, wait in enumerate(quantiles) if wait is not None]
         axes.step([wait for wait, _ in seen], [share for _, share in seen], line, color=colour, label=name)
-    axes.set(xscale="log", xlabel="dequeues before one's own, 20 floods", ylabel="share that waited longer")
+    axes.set(xscale="log", xlabel="dequeues before one's own", ylabel="share that waited longer")
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_ylim(0, 1.02)
     axes.grid()
