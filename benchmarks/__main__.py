@@ -14,7 +14,10 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "window", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness")
+NAMES = (
+    "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
+    "routing",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

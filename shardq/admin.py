@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from shardq.codec import Codecs
 from shardq.delivery import DeadLetter
 from shardq.face import letters_of
+from shardq.journal import JournalPage
 from shardq.model import QueueConfig, QueueStats
 from shardq.ops import admin, assigning, weighing
 from shardq.ops.read import checked_count
@@ -105,6 +106,13 @@ class QueueAdmin:
         """Up to *count* dead letters, oldest first, after the entry id *after*."""
         letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
+
+    def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
+        """Up to *count* events (10,000 at most) of what happened to messages, after position *after* (docs/journal.md).
+
+        Go on after the page's `position`; it says how many events were lost, since the setting `journal` bounds them.
+        """
+        return self._client.run(admin.journal(self.state, count, after, timeout))
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """Move dead letters back into the queue, with their ids and headers; how many moved."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from shardq.codec import Codecs
 from shardq.delivery import DeadLetter
 from shardq.face import letters_of
+from shardq.journal import JournalPage
 from shardq.model import QueueConfig, QueueStats
 from shardq.ops import admin, assigning, weighing
 from shardq.ops.read import checked_count
@@ -84,6 +85,10 @@ class AsyncQueueAdmin:
         """As `Queue.dead`."""
         letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
+
+    async def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
+        """As `Queue.journal`."""
+        return await self._client.run(admin.journal(self.state, count, after, timeout))
 
     async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """As `Queue.redrive`."""

@@ -142,7 +142,7 @@ class Client(Face):
         self._lock = threading.RLock()
         self._driver.forked()
         for state in self._states.values():
-            state.forked()
+            state.forked(self.name)
         for router in self._routers.values():
             router.forked()
 

@@ -49,6 +49,7 @@ _SUFFIXES: Final = {
     "owners": "owners",
     "overflow": "overflow",
     "assigned": "assigned",
+    "journal": "journal",
 }
 
 
@@ -102,6 +103,7 @@ class QueueKeys:
     owners: str = field(init=False, compare=False, repr=False)
     overflow: str = field(init=False, compare=False, repr=False)
     assigned: str = field(init=False, compare=False, repr=False)
+    journal: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -5,9 +5,11 @@ local function hand_out_held(about, id, entry)
   examined = examined + 1
   if not entry then
     gone, vanished = gone + 1, vanished + 1
+    if log then log.note('z', id .. '-d', '', 0) end
   elseif #fields > 4 and lapsed(fields) then
     redis.call('XDEL', later, id)
     gone, expired = gone + 1, expired + 1
+    if log then log.body('x', 'd', id, fields, 0) end
   else
     local group = groups[about.hand]
     if not group then

@@ -15,8 +15,10 @@ local function account()
   meet(names)
   for _, each in ipairs(all) do
     local tenant = tenant_of(each[1])
-    if each[3] then count_tenant(tenant, -1, 0) end
-    tenant.turn = each[3]
+    if each[3] then
+      count_tenant(tenant, -1, 0)
+      tenant.turn = each[3]
+    end
     if each[2] and cap > 0 then tenant.flight = tenant.flight + 1 end
     if each[2] and each[3] and linger and tenant.weight > 1 then
       tenant.due = tenant.due > 0 and tenant.due - 1 or tenant.weight - 1

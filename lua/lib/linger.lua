@@ -9,6 +9,7 @@ local function ahead_of_all(tenant, turn)
   return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, here and turn, here}
 end
 linger = function(turn)
+  check_types(turn)
   hand_out_line()
   account()
   local all, ahead, stays = due, {}, false
@@ -21,13 +22,12 @@ linger = function(turn)
       account()
     end
     if tenant.held == 0 then tenant.due = 0 end
-    if tenant.due > 0 and room_of(tenant) > 0 then
+    if tenant.due > 0 and tenant.turn == turn and room_of(tenant) > 0 then
       ahead[#ahead + 1] = ahead_of_all(tenant, turn)
       stays = stays or ahead[#ahead] and ahead[#ahead][5]
       save_overflow()
     end
   end
   line_up_all(ahead)
-  any_returned = any_returned or #ahead > 0
   return stays
 end

@@ -15,6 +15,7 @@ local function reap()
       forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
+      if log then log.lease('l', place, id, deliveries, key) end
       give_back(handle, place, hand, key)
     end
   end

@@ -15,6 +15,7 @@ local function take_new(turn, most)
       lease(turn .. ':' .. entry[1] .. first_holder .. (owner and '::' .. owner or ''))
     else
       redis.call('XDEL', keys[turn], entry[1])
+      if log then log.body('x', turn, entry[1], entry[2], 0) end
       gone, expired = gone + 1, expired + 1
     end
     if fair and owner then pass(owner, out, turn) end

@@ -18,9 +18,11 @@ local function deliver(handle, turn, known)
   local before, fields = found, body and body[2]
   if not body then
     vanished = vanished + 1
+    if log then log.note('z', id .. '-' .. place, '', deliveries) end
     drop(nil, handle, id, nil)
   elseif place ~= 'l' and lapsed(fields) then
     expired = expired + 1
+    if log then log.body('x', place, id, fields, deliveries) end
     drop(key, handle, id, fields)
   elseif hand == DOOMED then
     bury(handle, place, id, key, fields, deliveries, last_error, last_error)

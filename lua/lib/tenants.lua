@@ -4,21 +4,21 @@
 -- and saved once in a call. A message that counts is marked by its first field, 'K', so switching the window on or off
 -- never miscounts. `sum` counts the active shard keys and all that is held.
 local cap, parents, weighted = tonumber(rules[2] or '0'), rules[3] == '1', (rules[4] or '0') ~= '0'
-local accounts, active, held_back, sum = {}, 0, 0, nil
+local accounts, account_of, active, held_back, sum = {}, {}, 0, 0, nil
 local function name_of(key)
   return parents and string.match(key, '^[^/]+') or key
 end
-local function open_account(name, text, flight, weight)
+local function open_account(name, field, text, flight, weight)
   local shared, held, tag, due = string.match(text or '0 0', '^(%d+) (%d+) ?(%d*) ?(%d*)$')
   local tenant = {
-    name = name, was = text, shared = tonumber(shared), held = tonumber(held), tag = tonumber(tag) or 0,
+    name = name, field = field, was = text, shared = tonumber(shared), held = tonumber(held), tag = tonumber(tag) or 0,
     due = tonumber(due) or 0, flight = 0, weight = tonumber(weight) or 1, children = parents and {},
   }
   -- What was counted under an earlier cap counts no more: nobody may have counted it down since.
   local since, count = string.match(flight or '', '^(%d+) (%d+)$')
   if since == rules[7] then tenant.flight = tonumber(count) end
   tenant.flew = tenant.flight
-  accounts[#accounts + 1], accounts['t:' .. name] = tenant, tenant
+  accounts[#accounts + 1], account_of[name] = tenant, tenant
 end
 -- Open the accounts of these shard keys, all in one look.
 local function meet(keys)
@@ -26,8 +26,8 @@ local function meet(keys)
   if not sum then fields[1] = 'sum' end
   for _, key in ipairs(keys) do
     local name = name_of(key)
-    if accounts['t:' .. name] == nil then
-      accounts['t:' .. name], names[#names + 1], fields[#fields + 1] = false, name, 't:' .. name
+    if account_of[name] == nil then
+      account_of[name], names[#names + 1], fields[#fields + 1] = false, name, 't:' .. name
       if cap > 0 then fields[#fields + 1] = 'f:' .. name end
       if weighted then fields[#fields + 1] = 'w:' .. name end
     end
@@ -43,12 +43,14 @@ local function meet(keys)
     local first, second = string.match(sum, '^(%d+) (%d+)$')
     active, held_back = tonumber(first), tonumber(second)
   end
-  for _, name in ipairs(names) do open_account(name, following(true), following(cap > 0), following(weighted)) end
+  for _, name in ipairs(names) do
+    open_account(name, fields[at + 1], following(true), following(cap > 0), following(weighted))
+  end
 end
 local function tenant_of(key)
   local name = name_of(key)
-  if not accounts['t:' .. name] then meet({name}) end
-  return accounts['t:' .. name]
+  if not account_of[name] then meet({name}) end
+  return account_of[name]
 end
 local function count_tenant(tenant, shared, held)
   local before = tenant.shared + tenant.held
@@ -66,7 +68,7 @@ local function save_tenants()
   for _, tenant in ipairs(accounts) do
     local text = tenant.shared + tenant.held > 0 and tenant.shared .. ' ' .. tenant.held
     if text and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
-    save('t:' .. tenant.name, tenant.was, text)
+    save(tenant.field, tenant.was, text)
     if tenant.flight ~= tenant.flew then
       save('f:' .. tenant.name, true, tenant.flight > 0 and rules[7] .. ' ' .. tenant.flight)
     end

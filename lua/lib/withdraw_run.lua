@@ -14,7 +14,7 @@ local function withdraw_run(key, most, items)
     members = redis.call('ZRANGEBYLEX', overflow, from, upto, 'LIMIT', 0, math.min(wanted - #items, 8))
     for _, member in ipairs(#items < wanted and members or {}) do
       if #items == wanted then break end
-      local numbers, hand, place, more, ms = string.match(string.sub(member, #run + 2), '^([%d,]+):([%d,]*):(%w+)(!?):(%d+)$')
+      local numbers, hand, place, more, ms = string.match(string.sub(member, #run + 2), '^([%d,]+):([%d,-]*):(%w+)(!?):(%d+)$')
       local about = {key = key, hand = hand, place = place, more = more ~= '', ms = ms}
       taken_out[#taken_out + 1], from = member, '(' .. member
       for number, after in string.gmatch(numbers, '(%d+)()') do

@@ -140,7 +140,7 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
             args += (message.headers, message.options)
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
-        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, *map(keys.stream, numbers),
+        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, *map(keys.stream, numbers),
     )  # fmt: skip
     return Call(load("write"), declared, tuple(args), replicas=state.durability.replicas)
 

@@ -61,6 +61,29 @@ def test_redeliveries_come_first_and_streams_keep_their_order() -> None:
     assert [each.message_id for each in found] == ["4-1-3", "5-1-3", "5-2-3", "5-3-1"]
 
 
+def test_the_token_of_a_message_that_counts_names_its_streams_and_shard_key() -> None:
+    body = [b"K", b"\xff:/", b"b", b"x"]
+    assert [
+        each.token for each in deliveries([b"OK", NOW, b"1", -1, b"", [b"d:3,17", [[b"5-1", body]]], []], "n", 0)
+    ] == ["d:5-1:1:n:3,17:\udcff:/"]
+    assert again_of(b"K", b"3:5-1:2:").token == "3:5-1:2:n::t"
+    assert again_of(b"k", b"3:5-1:2").token == "3:5-1:2:n"
+
+
+def again_of(mark: bytes, head: bytes) -> Received:
+    (found,) = deliveries([b"OK", NOW, b"1", -1, b"", [], [[head, b"", [mark, b"t", b"b", b"x"]]]], "n", 0)
+    return found
+
+
+def test_first_deliveries_that_count_come_in_the_order_of_writing_for_each_shard_key() -> None:
+    """A stream's message may be older than one from the overflow; what others have stays where it is."""
+    one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
+    again = [[b"d:5-9:1:3", b"", one], [b"3:5-3:2:", b"", one]]
+    new = [b"3", [[b"5-4", one], [b"5-5", other]], b"d:3", [[b"5-8", one], [b"5-6", other]]]
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, again], "n", 0)
+    assert [each.message_id[2] for each in found] == ["4", "3", "8", "5", "9", "6"]
+
+
 def test_the_attributes_of_a_message_are_understood() -> None:
     got = again("d", b" x1700000009000 t1700000004000")
     assert (got.stream, got.pickup_delay, got.message_id) == (None, 1.0, "1700000000000-7-d")

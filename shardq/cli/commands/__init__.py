@@ -14,6 +14,7 @@ from shardq.cli.commands import (
     dead,
     doctor,
     embedded,
+    journal,
     len,  # noqa: A004 (the queue's own verb)
     plan,
     purge,
@@ -30,7 +31,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign, assigned,
-    bind, unbind, bindings, route, doctor, embedded, worker,
+    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
