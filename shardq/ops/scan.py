@@ -9,7 +9,8 @@ from typing import Any
 
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Ask, Op
+from shardq.ops.steps import Argument, Ask, Call, Op
+from shardq.scripts import load
 
 EntryId = tuple[int, int]
 """An id that can be compared: "9-1" as text is above "10-1"."""
@@ -130,3 +131,14 @@ def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
     """The reply to a command about *key*, which is its first argument if nothing else is said."""
     command = Ask(words, key or str(words[1]))
     return (yield from persist(lambda _: command, state.until(), state.clock))
+
+
+def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
+    """The id of the entry that comes *count* entries after the id *after*, or the last one up to *until*."""
+    while count > 0:
+        call = Call(load("skip"), (key,), (after, until, min(count, SCANNED)))
+        last, found = yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        after, count = last.decode(), count - found
+        if found < SCANNED:
+            break
+    return after

@@ -24,35 +24,55 @@ LAST = 2**64 - 1
 """The highest second half of an entry id."""
 
 
-def newest(client: Client, state: QueueState) -> int:
-    """The position of the newest event. ConfigError where the queue keeps no journal."""
-    raw = client.run(scan.field_of(state, state.keys.meta, "events"))
-    if raw is None:
-        raise ConfigError(f"queue {state.keys.name!r} keeps no journal: queue.configure(journal=1_000_000) starts it")
-    return int(raw)
+class JournalTrack:
+    """The events of one journal, as a line of points: the numbers of events."""
 
+    def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
+        self._client, self._state, self._options = client, state, options
 
-def oldest(client: Client, state: QueueState) -> int:
-    """The position before the oldest event that is kept."""
-    rows = client.run(scan.page(state, state.keys.journal, "-", "+", 1))
-    events = decode(rows, after=0)
-    return events.number[0] - 1 if events.number else newest(client, state)
+    def first(self) -> int:
+        """The point before the oldest event that is kept."""
+        rows = self._client.run(scan.page(self._state, self._state.keys.journal, "-", "+", 1))
+        events = decode(rows, after=0)
+        return events.number[0] - 1 if events.number else self.last()
 
+    def last(self) -> int:
+        """The point after the newest. ConfigError where the queue keeps no journal."""
+        raw = self._client.run(scan.field_of(self._state, self._state.keys.meta, "events"))
+        if raw is None:
+            name = self._state.keys.name
+            raise ConfigError(f"queue {name!r} keeps no journal: queue.configure(journal=1_000_000) starts it")
+        return int(raw)
 
-def ranges(name: str, after: int, until: int, most: int) -> list[Part]:
-    """The events after one position up to another, in even parts."""
-    parts = max(1, min(most, (until - after) // SPLIT))
-    cuts = [after + (until - after) * at // parts for at in range(parts + 1)]
-    return [Part(name, (), str(low), str(high)) for low, high in pairwise(cuts) if low < high]
+    def given(self, option: str) -> int:
+        """The point that an option names."""
+        value = self._options.point(option, self._state.keys.name)
+        if not isinstance(value, int):
+            raise ConfigError(f"option {option} of a journal must hold numbers of events")
+        return value
 
+    def check(self, start: int, end: int) -> None:
+        """ConfigError when a query is further than the journal ever was."""
+        if start > end and self._options.fail_on_data_loss:
+            raise ConfigError(
+                f"the query has read up to event {start} of queue {self._state.keys.name!r}, whose newest is {end}: "
+                "Redis lost data, or it is another one; failOnDataLoss=false goes on from there"
+            )
 
-def event_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
-    """The parts of a batch read: from the oldest (or where it is to start) to the newest event there is now."""
-    name, until = state.keys.name, newest(client, state)
-    start = options.position("startingOffsets", name)
-    end = options.position("endingOffsets", name)
-    first = oldest(client, state) if start is None else start
-    return ranges(name, first, until if end is None else min(end, until), most)
+    def lag(self, start: int, end: int) -> int:
+        """How many events lie between two points."""
+        return max(0, end - start)
+
+    def on(self, start: int, end: int, count: int) -> int:
+        """The point *count* events after *start*, not after *end*."""
+        return min(end, start + count)
+
+    def parts(self, start: int, end: int, most: int) -> list[Part]:
+        """The events between two points, in even parts."""
+        parts = max(1, min(most, (end - start) // SPLIT))
+        cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
+        name = self._state.keys.name
+        return [Part(name, (), str(low), str(high)) for low, high in pairwise(cuts) if low < high]
 
 
 def read_events(

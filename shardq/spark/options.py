@@ -108,16 +108,14 @@ class Reading(Connecting):
         """The states of the messages to read; those that a queue holds by default."""
         return listed(self.state) or LIVE
 
-    def position(self, option: str, queue: str) -> int | None:
-        """Where a queue's journal is to be read from (startingOffsets) or up to; None for its very end."""
+    def point(self, option: str, queue: str) -> Any:
+        """Where in a queue's journal or dead letters to start (startingOffsets) or to end, as JSON by queue says."""
         text = self.starting_offsets if option == "startingOffsets" else self.ending_offsets
-        if text in ("", "earliest", "latest"):
-            return None
         try:
-            return int(msgspec.json.decode(text, type=dict[str, int])[queue])
+            return msgspec.json.decode(text, type=dict[str, Any])[queue]
         except (KeyError, msgspec.MsgspecError):
             raise ConfigError(
-                f"option {option} must be earliest, latest or positions by queue as JSON, one for {queue!r} among them"
+                f"option {option} must be earliest, latest or points by queue as JSON, one for {queue!r} among them"
             ) from None
 
     @property

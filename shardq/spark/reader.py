@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -12,7 +12,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from shardq.spark import dead, events, live
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.options import Reading
-from shardq.spark.parts import Part
+from shardq.spark.parts import Part, default_parts
+
+TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
+"""The tables that are lines of points, and so can be streams."""
 
 
 class BatchReader(DataSourceReader):
@@ -23,19 +26,19 @@ class BatchReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One or two for each core of this machine, unless `partitions` says otherwise: a task costs 50 ms."""
-        most = self.options.partitions or 2 * (os.cpu_count() or 1)
-        parts: list[InputPartition] = []
-        for name in self.options.queues:
-            state = queue_of(self.options, name)
-            client = client_of(self.options)
-            if self.options.table == "journal":
-                parts += events.event_parts(client, state, self.options, most)
-            elif self.options.table == "dead":
-                parts += dead.dead_parts(client, state, self.options, most)
-            else:
-                parts += live.live_parts(client, state, self.options, most)
-        return parts
+        """About two for each core of this machine, unless `partitions` says otherwise."""
+        most = self.options.partitions or default_parts()
+        return [part for name in self.options.queues for part in self._parts(name, most)]
+
+    def _parts(self, name: str, most: int) -> list[Part]:
+        state, client = queue_of(self.options, name), client_of(self.options)
+        if self.options.table == "live":
+            return live.live_parts(client, state, self.options, most)
+        track = TRACKS[self.options.table](client, state, self.options)
+        start, end = self.options.starting_offsets, self.options.ending_offsets
+        first = track.first() if start in ("", "earliest") else track.given("startingOffsets")
+        last = track.last() if end in ("", "latest") else track.given("endingOffsets")
+        return track.parts(first, last, most)  # type: ignore[no-any-return]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task: batches of what its part holds now."""

@@ -20,6 +20,7 @@ from shardq.spark.connection import queue_of
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
+from shardq.spark.stream import StreamReader
 from shardq.spark.writer import BatchWriter, StreamWriter
 
 
@@ -42,6 +43,16 @@ class ShardqDataSource(DataSource):
         for name in options.queues:
             queue_of(options, name)
         return BatchReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """The reader of `spark.readStream`: of a journal or of dead letters. ConfigError, QueueMissing."""
+        options = self._reading()
+        if options.table == "live":
+            raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
+        check_schema(options.table, schema)
+        for name in options.queues:
+            queue_of(options, name)
+        return StreamReader(options, arrow_schema(schema))
 
     def _reading(self) -> Reading:
         return parsed(Reading, dict(self.options))
