@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
+from shardq.journal import Event, JournalPage, decode
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
@@ -161,6 +163,33 @@ def dead_letter(row: Row) -> DeadLetter:
         headers=body.headers,
         fields=body.fields,
     )
+
+
+def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
+    """The reply of `journal`: up to *count* events after position *after*."""
+    born, latest, more = int(reply[0]) * 1000, int(reply[1]), bool(reply[2])
+    start = min(max(after, born), latest)
+    columns = decode(reply[3], start)
+    rows = zip(
+        columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
+        columns.count, columns.due_ms, columns.client, strict=True,
+    )  # fmt: skip
+    events = [_event(*row) for row in islice(rows, count)]
+    position = latest
+    if more or len(events) < len(columns.number):
+        position = events[-1].number if events else columns.position
+    # Events of an earlier life of the queue, or that a failover has undone, cannot be counted: one stands for them.
+    uncounted = 0 < after < born or after > latest
+    return JournalPage(events, position, latest, position - start - len(events) + uncounted)
+
+
+def _event(
+    number: int, ms: int, kind: str, message_id: str, key: bytes | None, stream: int | None, count: int,
+    due: int | None, client: str,
+) -> Event:  # fmt: skip
+    shard_key = None if key is None else text_or_bytes(key)
+    seconds = None if due is None else due / 1000
+    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client)
 
 
 def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
