@@ -50,7 +50,11 @@ def spark() -> Iterator[Any]:
     session = builder.getOrCreate()
     register(session)
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    gateway.shutdown()  # the JVM would outlive the session
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 @pytest.fixture(scope="session")
