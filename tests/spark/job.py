@@ -36,28 +36,27 @@ def executor() -> int:
     return pid
 
 
-def troubled(payload: bytes) -> bytes:
-    """Row 4,000 kills its executor and row 10,000 holds its task up: each only the first time that it is tried."""
+def troubled(payload: bytes, marks: str) -> bytes:
+    """Row 4,000 kills its executor and row 10,000 holds its task up, the first time; the next time leaves a mark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if context is not None and context.attemptNumber() == 0:
-        if payload == b"4000":
-            os.kill(executor(), signal.SIGKILL)
-        if payload == b"10000":
-            time.sleep(20)
+    first = context is not None and context.attemptNumber() == 0
+    if payload == b"4000":
+        os.kill(executor(), signal.SIGKILL) if first else Path(marks, "again").touch()
+    if payload == b"10000":
+        time.sleep(60) if first else Path(marks, "copy").touch()
     return payload
 
 
-def load(spark: Any, url: str, queue: str) -> None:
-    """Write ROWS rows from tasks that die and dawdle; then print how many of each state the queue holds."""
+def load(spark: Any, url: str, queue: str, marks: str) -> None:
+    """Write ROWS rows from tasks that die and dawdle; then print how many the queue holds."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from tests.spark.rows import numbered
 
-    frame = numbered(spark, ROWS, partitions=8).withColumn(
-        "payload", F.udf(troubled, "binary", useArrow=False)("payload")
-    )
+    checked = F.udf(lambda payload: troubled(payload, marks), "binary", useArrow=False)
+    frame = numbered(spark, ROWS, partitions=8).withColumn("payload", checked("payload"))
     frame.write.format("shardq").options(url=url, queue=queue, chunkSize="100").mode("append").save()
     held = spark.read.format("shardq").options(url=url, subscribe=queue, partitions="4").load()
     print("held", held.where("state = 'backlog'").select("payload").distinct().count(), held.count(), flush=True)
@@ -76,8 +75,8 @@ def archive(spark: Any, url: str, queue: str, folder: str) -> None:
 
 
 def main() -> None:
-    """`python -m tests.spark.job load|archive MASTER URL QUEUE [FOLDER]`."""
-    task, master, url, queue, *rest = sys.argv[1:]
+    """`python -m tests.spark.job load|archive MASTER URL QUEUE FOLDER`."""
+    task, master, url, queue, folder = sys.argv[1:]
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -87,9 +86,9 @@ def main() -> None:
     }
     spark = session(master, {"spark.executor.memory": "512m"} | (speculation if task == "load" else {}))
     if task == "load":
-        load(spark, url, queue)
+        load(spark, url, queue, folder)
     else:
-        archive(spark, url, queue, *rest)
+        archive(spark, url, queue, folder)
     spark.stop()
 
 

@@ -15,13 +15,13 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from tests.spark.conftest import check_java
+from tests.spark.conftest import QUICK, check_java
 from tests.spark.job import ROWS
 from tests.spark.rows import numbers
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ def home(tmp_path: Path) -> Path:
 def environment(home: Path) -> dict[str, str]:
     """What Spark's processes need to know."""
     return os.environ | {
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
@@ -63,13 +64,13 @@ def running(words: list[str], home: Path, log: Path) -> Iterator[subprocess.Pope
             process.wait()
 
 
-def job(task: str, master: str, url: str, queue: Queue, *rest: object) -> list[str]:
-    return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, *map(str, rest)]
+def job(task: str, master: str, url: str, queue: Queue, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, str(folder)]
 
 
 def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
     """What a job printed at last; its log when it failed."""
-    assert process.wait(250) == 0, log.read_text()[-6000:]
+    assert process.wait(400) == 0, log.read_text()[-6000:]
     return log.read_text().splitlines()[-1].split()
 
 
@@ -77,8 +78,10 @@ def test_a_killed_executor_and_speculative_copies_store_each_row_once(
     url: str, queue: Queue, home: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with running(job("load", "local-cluster[2,1,1024]", url, queue), home, log) as process:
+    with running(job("load", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
         assert ended(process, log) == ["held", str(ROWS), str(ROWS)]
+    assert (tmp_path / "again").exists()
+    assert (tmp_path / "copy").exists()
     assert numbers(queue) == list(range(ROWS))
 
 
@@ -97,7 +100,7 @@ def master(home: Path, tmp_path: Path) -> Iterator[str]:
             running([*words, "-d", str(tmp_path / "w2"), url], home, tmp_path / "w2.log"),
         ):
             text = tmp_path / "master"
-            eventually(lambda: text.read_text().count("Registering worker") == 2, 90)
+            eventually(lambda: text.read_text().count("Registering worker") == 2, 200)
             yield url
 
 
@@ -109,7 +112,7 @@ def test_an_archive_whose_driver_is_killed_goes_on_where_it_was(
     words = job("archive", master, url, queue, tmp_path)
     with running(words, home, tmp_path / "first"):
         commits = tmp_path / "checkpoint" / "commits"
-        eventually(lambda: commits.exists() and len([*commits.glob("[0-9]*")]) >= 3, 120)
+        eventually(lambda: commits.exists() and len([*commits.glob("[0-9]*")]) >= 3, 250)
     assert len([*commits.glob("[0-9]*")]) < 10
     with running(words, home, tmp_path / "second") as process:
         assert ended(process, tmp_path / "second") == ["archived", "5000", "5000"]
