@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
-from shardq.ops.opening import reopen
+from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.persist import TRANSIENT, pause_after, refuse
 from shardq.ops.state import QueueState
@@ -116,6 +116,7 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
                 raise _gave_up(state, trouble, pace)
             tries += 1
             yield Sleep(pause_after(tries))
+    yield from upkeep(state, state.clock.monotonic())
 
 
 def _round(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int]) -> Op[str]:

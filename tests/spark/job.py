@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.spark.conftest import SETTINGS
+from tests.waiting import eventually
 
 ROWS = 24_000
 
@@ -37,7 +37,7 @@ def executor() -> int:
 
 
 def troubled(payload: bytes, marks: str) -> bytes:
-    """Row 4,000 kills its executor and row 10,000 holds its task up, the first time; the next time leaves a mark."""
+    """The first task with row 4,000 kills its executor; the one with row 10,000 waits until it has a copy."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -45,7 +45,7 @@ def troubled(payload: bytes, marks: str) -> bytes:
     if payload == b"4000":
         os.kill(executor(), signal.SIGKILL) if first else Path(marks, "again").touch()
     if payload == b"10000":
-        time.sleep(60) if first else Path(marks, "copy").touch()
+        eventually(Path(marks, "copy").exists, 300) if first else Path(marks, "copy").touch()
     return payload
 
 
@@ -81,7 +81,7 @@ def main() -> None:
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.minTaskRuntime": "500ms",
-        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.5",
     }
     spark = session(master, {"spark.executor.memory": "512m"} | (speculation if task == "load" else {}))
