@@ -228,8 +228,8 @@ def _end(rows: Rows, at: int, to: int) -> int:
 
 
 def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: int) -> Call:
-    keys = rows.shard_keys[at:to]
-    numbers, hands = hands_of(state, keys)
+    keys, epoch = rows.shard_keys[at:to], state.epoch
+    numbers, hands = hands_of(state, epoch, keys)
     columns: list[Sequence[Any]] = [hands, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
@@ -240,4 +240,4 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
     before = rows.mark(at - 1) if at else tally.mark
     sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, tally.lane, sequence, numbers, to - at, args, keyed)
+    return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)
