@@ -11,6 +11,8 @@ PYTHON   ?=
 PYTEST_ARGS ?=
 SPARK    ?= yes
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
+# tests/processes.py says how many; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
+PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
@@ -62,7 +64,7 @@ demo: $(STAMP) ## every installed package a tenant, every source file a job, one
 	@$(PY) -m examples.demo
 
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
-	@$(PY) -m pytest -q $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
+	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
 	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
 	else $(PY) -m pytest -q tests/spark $(PYTEST_ARGS); fi
 

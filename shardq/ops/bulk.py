@@ -206,7 +206,7 @@ def _room(state: QueueState, pace: Pace) -> Op[bool]:
 def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
     """The next chunks from *at* on: their first row, and the one after their last."""
     found: list[tuple[int, int]] = []
-    most = max(1, min(size, CHUNK_CHOICES // min(state.wanted, state.config.streams_per_shard)))
+    most = max(1, min(size, CHUNK_CHOICES // state.choices))
     while at < len(rows) and len(found) < calls:
         to = _end(rows, at, min(len(rows), at + most))
         found.append((at, to))

@@ -45,7 +45,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
+    for chunk in chunks(messages, state.choices):
         if results and _hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:

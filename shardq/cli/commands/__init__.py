@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    assign,
+    assigned,
     bind,
     bindings,
     cancel,
@@ -21,13 +23,15 @@ from shardq.cli.commands import (
     resize,
     route,
     stats,
+    unassign,
     unbind,
+    weights,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings,
-    route, doctor, embedded, worker,
+    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker,
 )  # fmt: skip
 """In the order in which the help lists them."""
