@@ -5,22 +5,30 @@ VENV     := .venv
 PY       := $(VENV)/bin/python
 PIP      := $(PY) -m pip -qq --disable-pip-version-check
 STAMP    := $(VENV)/.ready
+SPARKED  := $(VENV)/.spark
 SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
+SPARK    ?= yes
+NAMED     = $(filter tests/%,$(PYTEST_ARGS))
 # tests/processes.py says how many; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
 PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup java demo test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## create .venv with everything in it (does nothing when nothing changed)
+ifeq ($(SPARK),no)
+setup: $(STAMP)
+	@echo "setup: SPARK=no, so PySpark and the tests of shardq.spark are left out"
+else
+setup: $(SPARKED) ## create .venv with everything in it (does nothing when nothing changed); SPARK=no leaves PySpark out
 	@:
+endif
 
 # A venv whose Python is gone (after an upgrade, say) is made anew; otherwise it is only brought up to date.
 $(STAMP): pyproject.toml
@@ -37,48 +45,65 @@ $(STAMP): pyproject.toml
 	@$(PIP) install -e '.[everything]' || { echo "setup: pip could not install the packages, see above" >&2; exit 1; }
 	@touch $@
 
-demo: setup ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
+# PySpark is 456 MB to fetch and 660 MB on disk with PyArrow: what does not need it does not wait for it.
+$(SPARKED): $(STAMP)
+	@echo "setup: installing PySpark, half a minute and more (SPARK=no leaves it out)"
+	@$(PIP) install -e '.[everything,spark]' || { echo "setup: pip could not install PySpark, see above" >&2; exit 1; }
+	@touch $@
+
+# In the manner of `servers`. Without Java the tests of shardq.spark fail and say so.
+java: ## install Debian's Java where that is possible
+	@if [ "$(SPARK)" = no ] || command -v java >/dev/null 2>&1 || [ -n "$$JAVA_HOME" ]; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+	  echo "java: installing Debian's default-jre-headless"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1 \
+	    || echo "java: apt-get could not install default-jre-headless, the tests of shardq.spark will fail (SPARK=no: left out)"; \
+	else echo "java: no java on PATH, the tests of shardq.spark will fail (install Java 17; SPARK=no: left out)"; fi
+
+demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
 	@$(PY) -m examples.demo
 
-test: setup servers ## all tests, on every server that is here
-	@$(PY) -m pytest -q $(PARALLEL) $(PYTEST_ARGS)
+test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
+	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
+	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
+	else $(PY) -m pytest -q tests/spark $(PYTEST_ARGS); fi
 
 check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
 	@echo "check: all good"
 
-fmt: setup ## format the Python code and mend what ruff can
+fmt: $(STAMP) ## format the Python code and mend what ruff can
 	@$(PY) -m ruff format -q $(SOURCES)
 	@$(PY) -m ruff check -q --fix $(SOURCES)
 
-lint: setup ## ruff: rules and formatting
+lint: $(STAMP) ## ruff: rules and formatting
 	@$(PY) -m ruff check -q $(SOURCES)
 	@$(PY) -m ruff format -q --check $(SOURCES) || { echo "lint: run make fmt" >&2; exit 1; }
 
-types: setup ## mypy --strict
+types: $(STAMP) ## mypy --strict
 	@$(PY) -m mypy --no-error-summary $(SOURCES)
 
-layers: setup ## imports flow one way (the contract is in pyproject.toml)
+layers: $(STAMP) ## imports flow one way (the contract is in pyproject.toml)
 	@out=$$($(VENV)/bin/lint-imports 2>&1) || { echo "$$out" >&2; exit 1; }
 
-lua: setup ## the house's rules for Lua, and luacheck where it is on PATH
+lua: $(STAMP) ## the house's rules for Lua, and luacheck where it is on PATH
 	@$(PY) -m tests.house.lua_lint
 
-docs: setup ## run the code blocks of README.md and docs/
+docs: $(STAMP) ## run the code blocks of README.md and docs/
 	@$(PY) -m pytest -q tests/house/test_docs.py
 
-diagrams: setup ## draw the diagrams of docs/worker.md from the worker's tables
+diagrams: $(STAMP) ## draw the diagrams of docs/worker.md from the worker's tables
 	@$(PY) -m tests.house.diagrams
 
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
-soak: setup ## 200,000 messages, 8 producers, 8 consumers that are killed, resizes; the history checked (3 min)
+soak: $(STAMP) ## 200,000 messages, 8 producers, 8 consumers that are killed, resizes; the history checked (3 min)
 	@SHARDQ_SOAK=200000 $(PY) -m pytest -q tests/soak/test_soak.py
 
-bench: setup ## the benchmarks, each beside its reference (half an hour)
+bench: $(STAMP) ## the benchmarks, each beside its reference (half an hour)
 	@$(PY) -m benchmarks
 
-bench-worker: setup ## a worker process beside huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
+bench-worker: $(STAMP) ## a worker process beside huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
 	@$(PY) -m benchmarks.worker
 
 plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the same runs (half an hour, quiet machine)

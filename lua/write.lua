@@ -17,7 +17,7 @@
 -- KEYS[14..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] lane: producer and lane, '' for none
--- ARGV[3] sequence: of this call in its lane
+-- ARGV[3] sequence: of this call in its lane; of a lane that counts messages, what lib/tally says
 -- ARGV[4] window: for how long dedup keys are remembered, ms
 -- ARGV[5] max_dedup: how many of them at most
 -- ARGV[6] keyed: how many messages of this call carry a dedup key
@@ -27,7 +27,7 @@
 -- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
 -- ARGV[11..] rest: the numbers of the declared streams, then of each message: hand (see lib/shortest), shard key, tag,
 --            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"}
+-- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -42,10 +42,7 @@ local now = server_ms()
 
 local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal')
 if state[1] ~= epoch then return {'EPOCH'} end
-if lane ~= '' then
-  local done, stored = lane_result(lane, sequence)
-  if done then return done == 'again' and {'OK', stored} or {'STALE'} end
-end
+--- @include lib/lane
 --- @include lib/bounds
 local n, ms = tonumber(state[2]), math.max(now, tonumber(state[3]))
 waiting_until = tonumber(state[4])
@@ -96,5 +93,5 @@ if save then save() end
 --- @include lib/journal_write
 if earliest then notify('') end
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
-if lane ~= '' then remember_lane(lane, sequence, stored) end
+if lane ~= '' then remember_lane(lane, sequence, tally or stored) end
 return {'OK', stored}

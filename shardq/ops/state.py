@@ -66,6 +66,7 @@ class QueueState:
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     waiting: Waiting = field(default_factory=Waiting)
+    spelled: tuple[str, dict[str | bytes, bytes]] = field(default_factory=lambda: ("", {}))
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)

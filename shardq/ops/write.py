@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import chain
 
 from shardq.errors import (
@@ -118,44 +117,61 @@ def _full(state: QueueState, bound: str) -> str:
 
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
     epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
-    numbers, hands = _hands(state, chunk)
-    keys, config = state.keys, state.config
+    numbers, hands = hands_of(state, epoch, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
-    args: list[Argument] = [
-        epoch,
-        lane.name,
-        lane.sequence,
-        round(config.dedup_window * 1000),
-        config.max_dedup,
-        0 if plain else sum(1 for message in chunk if message.dedup_key),
-        config.max_len,
-        len(chunk),
-        len(numbers),
-        4 if plain else 6,
-        *numbers,
-    ]
+    keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
+    args: list[Argument] = []
     for message, hand in zip(chunk, hands, strict=True):
         args += (hand, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
+    return call_of(state, epoch, lane.name, lane.sequence, numbers, len(chunk), args, keyed)
+
+
+def call_of(
+    state: QueueState,
+    epoch: str,
+    lane: str,
+    sequence: Argument,
+    numbers: Sequence[int],
+    count: int,
+    args: list[Argument],
+    keyed: int,
+) -> Call:
+    """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key."""
+    keys, config = state.keys, state.config
+    head: tuple[Argument, ...] = (
+        epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        count, len(numbers), len(args) // count, *numbers,
+    )  # fmt: skip
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
         keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, *map(keys.stream, numbers),
     )  # fmt: skip
-    return Call(load("write"), declared, tuple(args), replicas=state.durability.replicas)
+    return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
 
 
-def _hands(state: QueueState, chunk: list[Outgoing]) -> tuple[Sequence[int], list[bytes]]:
-    """The streams that the chunk may use, and each message's positions among them, from 1."""
-    shards = [state.shard(message.shard_key) for message in chunk]
-    if state.wanted <= BYTE_HANDS and state.wanted <= len(shards) * len(shards[0]):
-        return range(state.wanted), list(map(_hand, shards))  # nearly all of them, so all: nothing to look up
-    position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards)), 1)}
+def hands_of(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+    """The streams that these shard keys may use in *epoch*, and the positions of each among them, from 1."""
+    if state.wanted <= min(BYTE_HANDS, len(shard_keys) * state.config.streams_per_shard):
+        return range(state.wanted), _full_hands(state, epoch, shard_keys)  # nearly all streams, so all
+    shards = {key: state.shard(key) for key in set(shard_keys)}
+    position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
     size = 1 if len(position) <= BYTE_HANDS else 2
-    hands = {key: b"".join([position[stream].to_bytes(size) for stream in key]) for key in set(shards)}
-    return list(position), [hands[key] for key in shards]
+    hands = {key: b"".join([position[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
+    return list(position), [hands[key] for key in shard_keys]
 
 
-@lru_cache(maxsize=CACHED_SHARDS)
-def _hand(streams: tuple[int, ...]) -> bytes:
-    return bytes([stream + 1 for stream in streams])
+def _full_hands(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """The hands of these shard keys where all streams are declared: the same for an epoch, so they are kept."""
+    since, known = state.spelled
+    if since != epoch or len(known) > CACHED_SHARDS:
+        known = {}
+        state.spelled = (epoch, known)
+    try:
+        return [known[key] for key in shard_keys]
+    except KeyError:
+        for key in set(shard_keys):
+            if key not in known:
+                known[key] = bytes([stream + 1 for stream in state.shard(key)])
+        return [known[key] for key in shard_keys]

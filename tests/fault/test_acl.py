@@ -47,7 +47,7 @@ def users(server: Server) -> Iterator[Users]:
 
 
 def test_the_document_has_a_user_for_each_role() -> None:
-    assert [name for name, _ in USERS] == ["producer", "consumer", "autoscaler", "observer", "operator"]
+    assert [name for name, _ in USERS] == ["producer", "consumer", "autoscaler", "observer", "analyst", "operator"]
 
 
 def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:

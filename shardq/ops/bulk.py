@@ -1,0 +1,243 @@
+"""Store rows in bulk, each once, however often the work is begun again: by another try, process or day.
+
+The n-th row of a partition is known by its number alone. Redis keeps for each partition how many of its rows are
+stored, and changes that number in the script that stores them; so a copy of the writer, a replay of it and one that
+cuts its rows into other chunks all store what is missing and nothing else. A mark of the last stored row tells a replay
+of the same rows from other rows under the same name.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
+from shardq.ops.opening import reopen, upkeep
+from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
+from shardq.ops.persist import TRANSIENT, pause_after, refuse
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Underreplicated
+from shardq.ops.write import call_of, hands_of
+from shardq.scripts import load
+
+BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
+"""Why a queue may take no more for now."""
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Messages that were checked and encoded, in columns; no `headers` and `options` where no row has any.
+
+    `options` are as `write.lua` takes them; `keyed` says whether any holds a dedup key.
+    """
+
+    shard_keys: Sequence[str | bytes]
+    tag: str
+    bodies: Sequence[bytes]
+    headers: Sequence[bytes] = ()
+    options: Sequence[str] = ()
+    keyed: bool = False
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.bodies)
+
+    def mark(self, at: int) -> str:
+        """What tells row *at* from others: a checksum."""
+        key = self.shard_keys[at]
+        raw = key.encode() if isinstance(key, str) else key
+        return f"{zlib.crc32(self.bodies[at], zlib.crc32(raw)):x}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """How far one partition of a bulk write is: `stored` rows, of which the last has that `mark`.
+
+    `write_id` and `partition` name it, `batch` counts up when the same write goes on with more rows (a micro-batch).
+    Redis remembers it for `remember` seconds after its last call.
+    """
+
+    write_id: str
+    partition: str
+    batch: int = 0
+    remember: float = 7 * 86_400
+    stored: int = 0
+    mark: str = ""
+    over: bool = False
+
+    @property
+    def lane(self) -> str:
+        """The lane in which the script counts."""
+        return f"o:{self.write_id}:{self.partition}"
+
+    def heard(self, batch: int, stored: int, mark: str) -> None:
+        """Redis says how far it is; a later batch means that this one is over. ConfigError if others went this far."""
+        if batch == self.batch and stored == self.stored and mark != self.mark:
+            raise _others(self)
+        self.over = batch > self.batch
+        self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How rows are sent: so many in a call, so many calls in a round trip; and when to wait.
+
+    While the queue has `max_backlog` messages (0: whatever its own bounds say) the writer waits, up to `patience`
+    seconds without being able to store anything.
+    """
+
+    chunk: int = CHUNK_MESSAGES
+    calls: int = 8
+    max_backlog: int = 0
+    patience: float = 600.0
+
+
+def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace) -> Op[None]:
+    """Store the rows *first*, *first* + 1, ... of a partition: those that are not stored yet.
+
+    ConfigError when other rows were stored under this name; QueueFull after `patience`; BackendTimeout, BackendError.
+    """
+    until, full_until = state.until(), state.clock.monotonic() + pace.patience
+    size, tries = pace.chunk, 0
+    while (at := _next(tally, first, rows)) < len(rows):
+        trouble = yield from _round(state, tally, first, rows, pace, (at, size))
+        now = state.clock.monotonic()
+        if _next(tally, first, rows) > at:
+            until, full_until, tries = state.until(), now + pace.patience, 0
+            size = min(pace.chunk, size * 2)
+        if trouble == "EPOCH":
+            yield from reopen(state, until)
+        elif trouble:
+            size = max(1, size // 4) if trouble in BOUNDS else size
+            if now > (full_until if trouble in BOUNDS else until):
+                raise _gave_up(state, trouble, pace)
+            tries += 1
+            yield Sleep(pause_after(tries))
+    yield from upkeep(state, state.clock.monotonic())
+
+
+def _round(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int]) -> Op[str]:
+    """One round trip; what went wrong, if anything did."""
+    if pace.max_backlog and not (yield from _room(state, pace)):
+        return "backlog"
+    spans = _spans(state, rows, *where, pace.calls)
+    calls = tuple(_call(state, tally, first, rows, at, to) for at, to in spans)
+    trouble = ""
+    for (_, to), outcome in zip(spans, (yield Batch(calls)), strict=True):
+        if isinstance(outcome, list) and outcome[0] == b"OK":
+            tally.stored, tally.mark = first + to, rows.mark(to - 1)
+        else:
+            trouble = _trouble(tally, outcome) or trouble
+    return trouble
+
+
+def _trouble(tally: Tally, outcome: Any) -> str:
+    """What an outcome other than OK means; '' when it only says how far the batch is. Raises what does not pass."""
+    match outcome:
+        case [b"COUNTED", batch, stored, mark]:
+            tally.heard(int(batch), int(stored), mark.decode())
+            return ""
+        case [b"FULL", bound, *_]:
+            return str(bound.decode())
+        case [word, *_]:
+            return str(word.decode())
+        case Refused() if outcome.code in TRANSIENT:
+            return outcome.code
+        case Refused():
+            refuse(outcome)
+        case Underreplicated():
+            raise DurabilityUnknown(f"rows were stored, but only {outcome.confirmed} replicas confirmed in time", None)
+    return str(outcome)
+
+
+def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
+    name = state.keys.name
+    if trouble in BOUNDS:
+        return QueueFull(
+            f"queue {name!r} took no more rows for {pace.patience:g} s, since it is full ({trouble}): let workers "
+            "drain it, or raise the bound; the same write id goes on where this stopped"
+        )
+    return BackendTimeout(
+        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id goes on where "
+        "this stopped"
+    )
+
+
+def finish(tally: Tally, rows: int) -> None:
+    """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
+    if tally.stored > rows and not tally.over:
+        raise _others(tally)
+
+
+def _next(tally: Tally, first: int, rows: Rows) -> int:
+    """Which of *rows* is the next to store; makes sure that what is stored already are these rows."""
+    if tally.over:
+        return len(rows)
+    at = tally.stored - first
+    if at < 0:
+        raise BackendTimeout(
+            f"rows up to {first:,} of partition {tally.partition} were stored, but Redis knows only of "
+            f"{tally.stored:,}: it lost what it had, or this write paused for longer than it is remembered; begin anew"
+        )
+    if 0 < at <= len(rows) and tally.mark and tally.mark != rows.mark(at - 1):
+        raise _others(tally)
+    return at
+
+
+def _others(tally: Tally) -> ConfigError:
+    return ConfigError(
+        f"row {tally.stored - 1:,} of partition {tally.partition} is not the one that an earlier try of this write "
+        f"stored there: under one write id ({tally.write_id!r}) the same rows must come in the same order and "
+        "partitions; sort them, or use a dedup_key column and a new write id"
+    )
+
+
+def _room(state: QueueState, pace: Pace) -> Op[bool]:
+    """Whether the queue has less than the most messages that it is to have."""
+    if not pace.max_backlog:
+        return True
+    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),))
+    return not isinstance(length, int) or length < pace.max_backlog
+
+
+def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
+    """The next chunks from *at* on: their first row, and the one after their last."""
+    found: list[tuple[int, int]] = []
+    most = max(1, min(size, CHUNK_CHOICES // state.choices))
+    while at < len(rows) and len(found) < calls:
+        to = _end(rows, at, min(len(rows), at + most))
+        found.append((at, to))
+        at = to
+    return found
+
+
+def _end(rows: Rows, at: int, to: int) -> int:
+    """Where the chunk that begins at *at* ends, so that no call grows large: not after *to*."""
+    bodies = rows.bodies[at:to]
+    if sum(map(len, bodies)) <= CHUNK_BYTES:
+        return to
+    size = 0
+    for count, body in enumerate(bodies):
+        size += len(body)
+        if size > CHUNK_BYTES:
+            return at + max(1, count)
+    return to
+
+
+def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: int) -> Call:
+    keys, epoch = rows.shard_keys[at:to], state.epoch
+    numbers, hands = hands_of(state, epoch, keys)
+    columns: list[Sequence[Any]] = [hands, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
+    if rows.headers or rows.options:
+        blank = [b""] * (to - at)
+        columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
+    args: list[Argument] = [b""] * (len(columns) * (to - at))
+    for place, column in enumerate(columns):
+        args[place :: len(columns)] = column
+    before = rows.mark(at - 1) if at else tally.mark
+    sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
+    keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
+    return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)

@@ -1,0 +1,180 @@
+"""Rows of a DataFrame, checked and encoded, a column at a time; rows that cannot be messages are set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shardq.codec import encode_headers
+from shardq.errors import CodecError, ConfigError
+from shardq.ops.bulk import Rows
+from shardq.ops.outgoing import MAX_DEDUP_KEY, MAX_DELAY
+from shardq.sharding import MAX_SHARD_KEY
+
+TAGS = {"json": "j", "msgpack": "m"}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A row that is no message: its number in the batch, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How payloads are encoded: by codec, and no longer than `max_payload` bytes."""
+
+    codec: str
+    max_payload: int
+
+    def tag(self, kind: pa.DataType) -> str:
+        """The tag under which payloads of *kind* are stored."""
+        return TAGS.get(self.codec, self.codec) or ("b" if _is_binary(kind) else "m")
+
+    def bodies(self, column: pa.Array) -> list[Any]:
+        """The stored form of each payload; binary as it is, and text that is to be JSON already."""
+        kind = column.type
+        if _is_binary(kind) or (_is_text(kind) and self.codec == "json"):
+            return _listed(column.cast(pa.binary()) if _is_text(kind) else column)
+        if self.codec not in ("", "json", "msgpack"):
+            raise ConfigError(f"codec {self.codec} needs the payload as binary, encoded by you, not as {kind}")
+        encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
+        values = _listed(column) if _is_text(kind) else column.to_pylist()
+        return [None if value is None else _encoded(encode, value) for value in values]
+
+
+def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]:
+    """The good rows of *batch*, and the bad ones. CodecError, ConfigError where a whole column cannot be."""
+    columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
+    bad: dict[int, str] = {}
+    keys = columns["shard_key"].cast(pa.binary()) if _is_text(columns["shard_key"].type) else columns["shard_key"]
+    bodies = encoding.bodies(columns["payload"])
+    tag = encoding.tag(columns["payload"].type)
+    _check_length(bad, "shard_key", keys, MAX_SHARD_KEY)
+    _check_bodies(bad, columns["payload"], bodies, encoding.max_payload)
+    if tag == "j" and _is_text(columns["payload"].type):
+        _check_json(bad, bodies)
+    headers = _headers(bad, columns["headers"]) if "headers" in columns else []
+    options, keyed = _options(bad, columns, batch.num_rows)
+    rows = Rows(_listed(keys), tag, bodies, headers, options, keyed)
+    if not bad:
+        return rows, []
+    good = [at for at in range(batch.num_rows) if at not in bad]
+    picked = Rows(
+        _picked(rows.shard_keys, good),
+        tag,
+        _picked(bodies, good),
+        _picked(headers, good),
+        _picked(options, good),
+        keyed,
+    )
+    return picked, [Bad(at, bad[at]) for at in sorted(bad)]
+
+
+def _picked(column: Sequence[Any], good: list[int]) -> list[Any]:
+    return [column[at] for at in good] if column else []
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    """As Python values, a fifth of what `to_pylist` takes."""
+    listed: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+    return listed
+
+
+def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes | CodecError:
+    try:
+        return encode(value)
+    except Exception as error:  # noqa: BLE001 - an encoder fails in many ways, and its text may quote the payload
+        return CodecError(f"payload cannot be encoded ({type(error).__name__})")
+
+
+def _check_length(bad: dict[int, str], name: str, column: pa.Array, most: int) -> None:
+    """Neither missing, nor empty, nor too long."""
+    lengths = pc.binary_length(column)
+    bounds = pc.min_max(lengths)
+    if not column.null_count and len(column) and bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= most:
+        return
+    for at, length in enumerate(lengths.to_pylist()):
+        if length is None:
+            bad.setdefault(at, f"{name} is null")
+        elif not 1 <= length <= most:
+            bad.setdefault(at, f"{name} has {length:,} bytes: 1 to {most:,} are possible")
+
+
+def _check_bodies(bad: dict[int, str], column: pa.Array, bodies: list[Any], most: int) -> None:
+    if not column.null_count and _is_binary(column.type):
+        longest = pc.max(pc.binary_length(column)).as_py()
+        if longest is None or longest <= most:
+            return
+    for at, body in enumerate(bodies):
+        if body is None:
+            bad.setdefault(at, "payload is null")
+        elif isinstance(body, CodecError):
+            bad.setdefault(at, str(body))
+        elif len(body) > most:
+            bad.setdefault(at, f"payload has {len(body):,} bytes, more than maxPayload = {most:,}")
+
+
+def _check_json(bad: dict[int, str], bodies: list[Any]) -> None:
+    decode = msgspec.json.Decoder(msgspec.Raw).decode
+    for at, body in enumerate(bodies):
+        try:
+            decode(body if at not in bad else b"0")
+        except msgspec.DecodeError:
+            bad.setdefault(at, "payload is not JSON")
+
+
+def _headers(bad: dict[int, str], column: pa.Array) -> list[bytes]:
+    packed = []
+    for at, pairs in enumerate(column.to_pylist()):
+        try:
+            packed.append(encode_headers(dict(pairs)) if pairs else b"")
+        except ConfigError as error:
+            bad.setdefault(at, str(error))
+            packed.append(b"")
+    return packed
+
+
+def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> tuple[list[str], bool]:
+    """Delay, deadline and dedup key of each row as `write.lua` takes them; nothing where there is no such column."""
+    if not columns.keys() & {"delay", "deadline", "dedup_key"}:
+        return [], False
+    delays = _times(bad, columns, "delay", 0, count)
+    ends = _times(bad, columns, "deadline", 1, count)
+    keys = _listed(columns["dedup_key"]) if "dedup_key" in columns else [None] * count
+    options = []
+    for at, (delay, end, key) in enumerate(zip(delays, ends, keys, strict=True)):
+        if end and end <= delay:
+            bad.setdefault(at, "deadline is not after delay: it would never be delivered")
+        if key is not None and not 1 <= len(key.encode()) <= MAX_DEDUP_KEY:
+            bad.setdefault(at, f"dedup_key must have 1 to {MAX_DEDUP_KEY} bytes")
+        options.append(f"{delay or ''}|{end or ''}|{key or ''}" if delay or end or key else "")
+    return options, any(key for key in keys)
+
+
+def _times(bad: dict[int, str], columns: dict[str, pa.Array], name: str, low: int, count: int) -> list[int]:
+    """A column of seconds as ms; 0 where it is null."""
+    if name not in columns:
+        return [0] * count
+    found = []
+    for at, value in enumerate(columns[name].to_pylist()):
+        fits = value is not None and low / 1000 <= value <= MAX_DELAY  # NaN does not
+        if not fits and value is not None:
+            bad.setdefault(at, f"{name} must be from {low / 1000:g} to {MAX_DELAY:,} seconds")
+        found.append(max(low, round(value * 1000)) if fits else 0)
+    return found

@@ -1,0 +1,48 @@
+"""One client per process and address: Spark's Python workers are forked and used again, and never closed in order."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from shardq.client import Client
+from shardq.errors import QueueMissing
+from shardq.ops.admin import statistics
+from shardq.ops.opening import existing, opened
+from shardq.ops.state import QueueState
+from shardq.spark.options import Connecting
+
+
+def client_of(options: Connecting) -> Client:
+    """The client of this process for the Redis of *options*."""
+    return _client(options.url, options.timeout, options.durability)
+
+
+@lru_cache(maxsize=16)
+def _client(url: str, timeout: float, durability: str) -> Client:
+    return Client.from_url(url, timeout=timeout, durability=durability)
+
+
+def seen_queue(options: Connecting, name: str) -> QueueState:
+    """The queue called *name*, looked at with no more than the right to read; QueueMissing."""
+    client = client_of(options)
+    state = client.state_of(name, {})
+    client.run(statistics(state))
+    if not state.streams:
+        raise QueueMissing(f"there is no queue {name!r}; the first write to it creates it")
+    return state
+
+
+def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueState:
+    """The queue called *name*, looked up; QueueMissing unless it exists or is to be created."""
+    client = client_of(options)
+    state = client.state_of(name, {})
+    if create:
+        client.run(opened(state, state.until()))
+        return state
+    try:
+        client.run(existing(state, state.until()))
+    except QueueMissing:
+        raise QueueMissing(
+            f"there is no queue {name!r}: write to it first, or set the option create=true to create it with defaults"
+        ) from None
+    return state

@@ -1,0 +1,179 @@
+"""The options of the data source: their names, what they may be, and what is wrong with one.
+
+Spark hands them over as text under names of any case. Each kind of use has a dataclass; an attribute `max_backlog` is
+the option `maxBacklog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+import msgspec
+
+from shardq.errors import ConfigError
+from shardq.keys import check_name, shown
+
+T = TypeVar("T", bound="Connecting")
+SPARKS_OWN = frozenset({"checkpointlocation"})
+"""Options of Spark itself that it hands on to the source."""
+
+
+def _number(default: float, low: float, high: float) -> Any:
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connecting:
+    """Where Redis is. `url` is as for `Client.from_url`; Spark keeps an option of this name out of its logs."""
+
+    url: str
+    durability: str = "none"
+    timeout: float = _number(10.0, 0.1, 3600)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing(Connecting):
+    """How to write. docs/spark.md says what each means."""
+
+    queue: str
+    create: bool = False
+    codec: str = ""
+    write_id: str = ""
+    remember_for: float = _number(7 * 86_400, 7200, 365 * 86_400)
+    chunk_size: int = _number(250, 1, 250)
+    in_flight: int = _number(8, 1, 64)
+    max_backlog: int = _number(0, 0, 2**40)
+    full_timeout: float = _number(600.0, 0, 30 * 86_400)
+    error_queue: str = ""
+    max_payload: int = _number(1024 * 1024, 1, 512 * 1024 * 1024)
+
+    def __post_init__(self) -> None:
+        """Refuse names that cannot be."""
+        check_name(self.queue)
+        if self.error_queue:
+            check_name(self.error_queue)
+        if self.error_queue == self.queue:
+            raise ConfigError("errorQueue must be another queue than the one that is written to")
+        if not (self.codec in ("", "json", "msgpack") or (len(self.codec) == 1 and "A" <= self.codec <= "Z")):
+            raise ConfigError("option codec must be json, msgpack or the letter (A to Z) of a codec of your own")
+        if len(self.write_id) > 200 or not self.write_id.isprintable():
+            raise ConfigError("option writeId may have at most 200 printable characters")
+
+
+LIVE = ("backlog", "in_flight", "delayed")
+"""The states of what a queue still holds, apart from dead letters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Connecting):
+    """What to read, and how. docs/spark.md says what each means."""
+
+    subscribe: str
+    state: str = ""
+    streams: str = ""
+    shard_keys: str = ""
+    starting_timestamp: int = _number(0, 0, 2**53)
+    ending_timestamp: int = _number(0, 0, 2**53)
+    starting_offsets: str = ""
+    ending_offsets: str = "latest"
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int = _number(0, 0, 2**53)
+    partitions: int = _number(0, 0, 10_000)
+    fetch_size: int = _number(1000, 1, 10_000)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for name in self.queues:
+            check_name(name)
+        if len(set(self.queues)) < len(self.queues):
+            raise ConfigError("option subscribe names a queue twice")
+        if wrong := [each for each in self.states if each not in (*LIVE, "dead", "journal")]:
+            raise ConfigError(
+                f"option state is {', '.join(LIVE)} (or several of these), dead, or journal, not {wrong[0]!r}"
+            )
+        if len(self.states) > 1 and not set(self.states) <= set(LIVE):
+            raise ConfigError("dead and journal are tables of their own: read them apart")
+        if self.streams and self.table != "live":
+            raise ConfigError("option streams is for what a queue holds: dead letters and a journal are one stream")
+        if not all(number.isdecimal() for number in listed(self.streams)):
+            raise ConfigError("option streams must be numbers of streams, separated by commas")
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues to read."""
+        return listed(self.subscribe)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states of the messages to read; those that a queue holds by default."""
+        return listed(self.state) or LIVE
+
+    def point(self, option: str, queue: str) -> Any:
+        """Where in a queue's journal or dead letters to start (startingOffsets) or to end, as JSON by queue says."""
+        text = self.starting_offsets if option == "startingOffsets" else self.ending_offsets
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])[queue]
+        except (KeyError, msgspec.MsgspecError):
+            raise ConfigError(
+                f"option {option} must be earliest, latest or points by queue as JSON, one for {queue!r} among them"
+            ) from None
+
+    @property
+    def table(self) -> str:
+        """Which table that is: live, dead or journal."""
+        return self.states[0] if self.states[0] in ("dead", "journal") else "live"
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Words separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def parsed(kind: type[T], given: Mapping[str, str]) -> T:
+    """The options *given*, as *kind*; ConfigError that names the one that is unknown, missing or wrong."""
+    known = {spelled(each.name).lower(): each for each in fields(kind)}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name.lower() in SPARKS_OWN:
+            continue
+        each = known.get(name.lower())
+        if each is None:
+            names = ", ".join(spelled(item.name) for item in fields(kind))
+            raise ConfigError(f"unknown option {shown(name)} of format shardq; known here are {names}")
+        values[each.name] = _value(each, text)
+    for each in fields(kind):
+        if each.default is MISSING and not values.get(each.name):
+            raise ConfigError(f"option {spelled(each.name)} of format shardq is missing")
+    return kind(**values)
+
+
+def spelled(name: str) -> str:
+    """The option of an attribute: `max_backlog` is `maxBacklog`."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _value(each: Field[Any], text: str) -> Any:
+    match each.type:
+        case "bool":
+            if text.lower() not in ("true", "false"):
+                raise ConfigError(f"option {spelled(each.name)} must be true or false, not {shown(text)}")
+            return text.lower() == "true"
+        case "int" | "float":
+            return _bounded(each, text)
+    return text
+
+
+def _bounded(each: Field[Any], text: str) -> int | float:
+    low, high = each.metadata["low"], each.metadata["high"]
+    kind = int if each.type == "int" else float
+    try:
+        value = kind(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        what = "a whole number" if kind is int else "a number of seconds"
+        raise ConfigError(f"option {spelled(each.name)} must be {what} from {low:,} to {high:,}, not {shown(text)}")
+    return value

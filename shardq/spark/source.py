@@ -1,0 +1,108 @@
+"""The data source "shardq", as Spark sees it. Its objects hold options only, so they travel without connections."""
+
+from __future__ import annotations
+
+import secrets
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+)
+
+from shardq.errors import ConfigError
+from shardq.spark.connection import queue_of, seen_queue
+from shardq.spark.options import Reading, Writing, parsed
+from shardq.spark.reader import BatchReader
+from shardq.spark.schema import arrow_schema, check_schema, table_schema
+from shardq.spark.stream import StreamReader
+from shardq.spark.writer import BatchWriter, StreamWriter
+
+KINDS: dict[str, tuple[type[DataType], ...]] = {
+    "shard_key": (StringType, BinaryType),
+    "payload": (DataType,),
+    "delay": (NumericType,),
+    "deadline": (NumericType,),
+    "dedup_key": (StringType,),
+    "headers": (MapType,),
+}
+"""The columns that a DataFrame may have that is written, and their types."""
+REQUIRED = ("shard_key", "payload")
+
+
+class ShardqDataSource(DataSource):
+    """format("shardq"): docs/spark.md has options and columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "shardq"
+
+    def schema(self) -> StructType:
+        """The columns of the table that the options name."""
+        return table_schema(self._reading().table)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """The reader of `spark.read`; with `.schema(...)` it makes these columns only. ConfigError, QueueMissing."""
+        options = self._reading()
+        check_schema(options.table, schema)
+        for name in options.queues:
+            seen_queue(options, name)
+        return BatchReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """The reader of `spark.readStream`: of a journal or of dead letters. ConfigError, QueueMissing."""
+        options = self._reading()
+        if options.table == "live":
+            raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
+        check_schema(options.table, schema)
+        for name in options.queues:
+            seen_queue(options, name)
+        return StreamReader(options, arrow_schema(schema))
+
+    def _reading(self) -> Reading:
+        return parsed(Reading, dict(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """The writer of `df.write`. ConfigError, QueueMissing before any task runs."""
+        if overwrite:
+            raise ConfigError("a queue cannot be overwritten: use mode('append'), after queue.purge() if need be")
+        options = checked_writing(self.options, schema)
+        return BatchWriter(options, options.write_id or f"{options.queue}-{secrets.token_hex(8)}")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """The writer of `df.writeStream`."""
+        if overwrite:
+            raise ConfigError("a queue is only added to: use outputMode('append') or 'update'")
+        return StreamWriter(checked_writing(self.options, schema))
+
+
+def checked_writing(given: object, schema: StructType) -> Writing:
+    """The options of a write whose rows have *schema*; ConfigError, QueueMissing."""
+    options = parsed(Writing, dict(given))  # type: ignore[call-overload]
+    check_columns(schema, options)
+    for name in filter(None, (options.queue, options.error_queue)):
+        queue_of(options, name, create=options.create)
+    return options
+
+
+def check_columns(schema: StructType, options: Writing) -> None:
+    """ConfigError unless rows of *schema* can be messages."""
+    names = ", ".join(KINDS)
+    if unknown := [each.name for each in schema if each.name not in KINDS]:
+        raise ConfigError(f"column {unknown[0]} is none of a message's ({names}): drop it, or put it into the payload")
+    if missing := [name for name in REQUIRED if name not in schema.names]:
+        raise ConfigError(f"column {missing[0]} is missing: a message has {names}")
+    for each in schema:
+        if not isinstance(each.dataType, KINDS[each.name]):
+            wanted = " or ".join(kind.typeName() for kind in KINDS[each.name] if kind is not NumericType) or "a number"
+            raise ConfigError(f"column {each.name} is {each.dataType.simpleString()}: it must be {wanted}")
+    if "headers" in schema.names and schema["headers"].dataType != MapType(StringType(), StringType()):
+        raise ConfigError("column headers must be map<string,string>")
+    payload = schema["payload"].dataType
+    if len(options.codec) == 1 and not isinstance(payload, BinaryType):
+        raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")

@@ -1,0 +1,87 @@
+"""One Spark for all tests of this folder, and a queue to fill or look into."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardq import Client
+from shardq.client import Queue
+from tests.servers import Server
+
+MASTER = "local[2,3]"  # two tasks at once, each tried up to three times
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
+SETTINGS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+    "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.numRecentProgressUpdates": "100",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def check_java() -> None:
+    """Fail, and say why, where Spark cannot start."""
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java") or (home and shutil.which(f"{home}/bin/java"))):
+        pytest.fail("Java is missing: `make java` installs it where it can; `make test SPARK=no` leaves Spark out")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A Spark session in which the format is known."""
+    check_java()
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    from pyspark.sql import SparkSession
+
+    from shardq.spark import register
+
+    builder = SparkSession.builder.master(MASTER).appName("shardq tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    register(session)
+    yield session
+    gateway = session.sparkContext._gateway
+    session.stop()
+    gateway.shutdown()  # the JVM would outlive the session
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
+
+
+@pytest.fixture(scope="session")
+def spark_server() -> Iterator[Server]:
+    """A server for this folder: what differs between servers is tested where no Spark is needed."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def url(spark_server: Server) -> str:
+    """The URL of that server. Tasks of a job that failed may go on in later tests: each test has queues of its own."""
+    return spark_server.url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    """A client of that server."""
+    with Client.from_url(url) as client:
+        yield client
+
+
+@pytest.fixture
+def queue(client: Client, queue_name: str) -> Queue:
+    """An empty queue of eight streams."""
+    queue = client.queue(queue_name, streams=8, streams_per_shard=2, max_deliveries=2)
+    queue.read_many(1)  # creates it
+    return queue
