@@ -1,0 +1,184 @@
+"""The journal of a queue: what happened to its messages, event by event. Decoding; docs/journal.md has the format.
+
+Events are numbered. A *position* is the number of the last event that a reader has seen, so ranges of events are plain
+arithmetic: after position 40, up to 60, are events 41 to 60. Numbers go on for ever, also beyond what is kept.
+
+>>> parts = b"wd", b"9-1-3,9-1-3", b"6", b"0,1", b"", b"host-7", b"tenanttenant"
+>>> rows = [(b"5-1763711999000", [b"1", bytes([10]).join(parts)])]
+>>> decode(rows, after=4).kind
+['delivered']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+FORMAT: Final = b"1"
+"""The name of an entry's only field, which is the version of its format."""
+
+KINDS: Final = {
+    "w": "written",
+    "d": "delivered",
+    "a": "acked",
+    "n": "nacked",
+    "u": "returned",
+    "l": "lapsed",
+    "r": "rejected",
+    "b": "dead",
+    "p": "parked",
+    "v": "redriven",
+    "x": "expired",
+    "k": "cancelling",
+    "c": "cancelled",
+    "g": "purged",
+    "z": "vanished",
+}
+"""What can happen to a message, by the letter that stands for it."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened to a message. Times are seconds by the server's clock.
+
+    `stream` is where the message was stored when it was written, None if it was delayed or held back. `shard_key` is
+    None where the script could not know it. `count` is the deliveries so far. `due` is when the message is deliverable
+    (of a delivery: when it was), None for at once. `client` made the call, '' for one that writes.
+    """
+
+    number: int
+    time: float
+    kind: str
+    message_id: str
+    shard_key: str | bytes | None
+    stream: int | None
+    count: int
+    due: float | None
+    client: str
+
+
+class JournalPage(msgspec.Struct, frozen=True):
+    """Some events in order. Go on after `position`; `latest` is the position of the newest event there is.
+
+    `lost` events between the position asked for and `position` are not there any more: the journal is bounded.
+    """
+
+    events: list[Event]
+    position: int
+    latest: int
+    lost: int
+
+
+@dataclass(slots=True)
+class Columns:
+    """Events in columns, each a list of the same length; times are ms by the server's clock.
+
+    `position` is that of the last event read, and `lost` how many before it are missing.
+    """
+
+    position: int
+    lost: int = 0
+    number: list[int] = field(default_factory=list)
+    time_ms: list[int] = field(default_factory=list)
+    kind: list[str] = field(default_factory=list)
+    message_id: list[str] = field(default_factory=list)
+    shard_key: list[bytes | None] = field(default_factory=list)
+    stream: list[int | None] = field(default_factory=list)
+    count: list[int] = field(default_factory=list)
+    due_ms: list[int | None] = field(default_factory=list)
+    client: list[str] = field(default_factory=list)
+
+
+def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) -> Columns:
+    """The events after position *after*, up to *until*, of stream entries as XRANGE returns them, in order.
+
+    Entries that are nothing of ours, or of a later format, are passed over: what they should have held counts as lost.
+    """
+    columns = Columns(after)
+    for entry_id, fields in rows:
+        if until is not None and columns.position >= until:
+            break
+        decoded = _entry(entry_id, fields)
+        if decoded is not None:
+            _append(columns, *decoded, until)
+    return columns
+
+
+_COLUMNS: Final = ("kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
+_Entry = tuple[int, int, list[list[Any]]]
+
+
+def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
+    """The number of an entry's last event, its time, its columns; None if it is nothing that we could have written."""
+    try:
+        last, _, ms = entry_id.partition(b"-")
+        if len(fields) != 2 or fields[0] != FORMAT:
+            return None
+        letters, ids, lengths, counts, dues, client, keys = fields[1].split(b"\n", 6)
+        size = len(letters)
+        kinds = [KINDS[letter] for letter in letters.decode()]
+        message_ids = _message_ids(ids.decode())
+        columns: list[list[Any]] = [
+            kinds,
+            message_ids,
+            _keys(_numbers(lengths, size), keys),
+            [_stream(message_id) for message_id in message_ids],
+            [count or 0 for count in _numbers(counts, size)],
+            _numbers(dues, size),
+            [client.decode()] * size,
+        ]
+        if any(len(column) != size for column in columns):
+            return None
+        return int(last), int(ms), columns
+    except (ValueError, KeyError):  # of which UnicodeDecodeError is one
+        return None
+
+
+def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until: int | None) -> None:
+    size = len(parts[0])
+    start = max(0, columns.position - (last - size))
+    end = size if until is None else size - max(0, last - until)
+    if start >= end:
+        return
+    first = last - size + 1 + start
+    columns.lost += first - 1 - columns.position
+    columns.position = last - size + end
+    columns.number += range(first, columns.position + 1)
+    columns.time_ms += [ms] * (end - start)
+    for name, part in zip(_COLUMNS, parts, strict=True):
+        getattr(columns, name).extend(part[start:end])
+
+
+def _message_ids(text: str) -> list[str]:
+    """Whole ids, or "ms|n|a,b,c" for ms-(n+1)-a, ms-(n+2)-b and so on."""
+    ms, bar, rest = text.partition("|")
+    if not bar:
+        return text.split(",")
+    before, _, places = rest.partition("|")
+    return [f"{ms}-{number}-{place}" for number, place in enumerate(places.split(","), int(before) + 1)]
+
+
+def _numbers(text: bytes, size: int) -> list[int | None]:
+    """One number for each event: none at all, one for all, or one for each."""
+    if not text:
+        return [None] * size
+    words = text.split(b",")
+    if len(words) == 1:
+        return [int(text)] * size
+    return [int(word) if word else None for word in words]
+
+
+def _keys(lengths: list[int | None], joined: bytes) -> list[bytes | None]:
+    keys, at = [], 0
+    for length in lengths:
+        end = at + (length or 0)
+        keys.append(joined[at:end] if length else None)
+        at = end
+    return keys
+
+
+def _stream(message_id: str) -> int | None:
+    place = message_id.rpartition("-")[2]
+    return int(place) if place.isdigit() else None
