@@ -13,15 +13,17 @@
 -- KEYS[11] tenants: what each shard key holds
 -- KEYS[12] owners: shard keys of what is in flight or delayed
 -- KEYS[13] overflow: handles that wait for room
--- KEYS[14..] streams: the stream that the id names, unless it names the store
+-- KEYS[14] journal: what happened to the messages
+-- KEYS[15..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
+-- ARGV[4] client: what the journal calls the caller
 -- Reply: 'removed' | 'in flight' | 'unknown'
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, cancelled, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local notifications, tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local body_key = KEYS[14]
+local journal, body_key = KEYS[14], KEYS[15]
 local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
 --- @include lib/server_ms
 local now = server_ms()
@@ -30,8 +32,9 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/check
 check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {body_key, later})
-local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
-local streams, fair = tonumber(state[2]), state[3] == '1'
+local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
+local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
+--- @include lib/journal
 waiting_until = tonumber(state[1])
 --- @include lib/rules
 --- @include lib/counts
@@ -46,14 +49,8 @@ local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
 local handle = place .. ':' .. id
-
--- Whether the stream's cursor is past the entry. Others' entries have numbers of their own: the time comes first.
-local function is_past()
-  local ms, number = string.match(id, '^(%d+)%-(%d+)$')
-  local at_ms, at_number = string.match(redis.call('HGET', lens, 'h' .. place) or '0-0', '^(%d+)%-(%d+)$')
-  ms, at_ms = tonumber(ms), tonumber(at_ms)
-  return ms < at_ms or ms == at_ms and tonumber(number) <= tonumber(at_number)
-end
+--- @include lib/is_past
+--- @include lib/journal_cancel
 -- Where a message that counts is held back; false when it is not.
 local function is_held(fields)
   local _, _, _, tag = attempts_of(handle)
@@ -91,8 +88,10 @@ elseif is_delayed then
 elseif not counts or not is_held(fields) then
   redis.call('SADD', cancelled, handle)
   if now_at then redis.call('HSET', attempts, handle, '0||| i' .. message_id) end -- see lib/forget_cancelled
+  tell('k', fields)
   return 'in flight'
 end
+tell('c', fields)
 if now_at then redis.call('HDEL', moved, message_id) end
 redis.call('HINCRBY', meta, 'gone', 1)
 redis.call('HDEL', attempts, handle)

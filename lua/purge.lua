@@ -11,22 +11,27 @@
 -- KEYS[9] tenants: what each shard key holds
 -- KEYS[10] owners: shard keys of what is in flight or delayed
 -- KEYS[11] overflow: handles that wait for room
--- KEYS[12..] streams: the declared ones
+-- KEYS[12] journal: what happened to the messages
+-- KEYS[13..] streams: the declared ones
 -- ARGV[1] most: in this call
 -- ARGV[2] numbers: stream numbers of the declared streams, "3,17,l"
+-- ARGV[3] client: what the journal calls the caller
 -- Reply: {how many were removed, 1 when there may be more}
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
-local tenants, owners, overflow = KEYS[9], KEYS[10], KEYS[11]
+local tenants, owners, overflow, journal = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local most, removed, vanished = tonumber(ARGV[1]), 0, 0
 --- @include lib/stream_keys
 --- @include lib/split_handle
 --- @include lib/attributes
 --- @include lib/check
 check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {later})
-for i = 12, #KEYS do redis.call('XLEN', KEYS[i]) end
-local keys = stream_keys(ARGV[2], KEYS, 12)
-local fair = redis.call('HGET', meta, 'fair') == '1'
+for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
+local keys = stream_keys(ARGV[2], KEYS, 13)
+--- @include lib/server_ms
+local state, now = redis.call('HMGET', meta, 'fair', 'journal'), server_ms()
+local fair, kept = state[1] == '1', tonumber(state[2] or '0')
+--- @include lib/journal
 --- @include lib/rules
 --- @include lib/tenants
 --- @include lib/children
@@ -41,6 +46,7 @@ local function remove(handle, in_line)
   local place, id = split_handle(handle)
   local body = redis.call('XRANGE', keys[place], id, id)[1]
   if in_line and body then leave(body[2]) end
+  if log then log.body('g', place, id, body and body[2] or {}, 0) end
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('XDEL', keys[place], id)
@@ -73,4 +79,5 @@ end
 redis.call('HINCRBY', meta, 'gone', removed + vanished)
 redis.call('HINCRBY', meta, 'purged', removed)
 redis.call('HINCRBY', meta, 'vanished', vanished)
+if log then log.write(ARGV[3]) end
 return {removed, (more or removed > 0) and 1 or 0}

@@ -16,7 +16,8 @@
 -- KEYS[13] tenants: what each shard key holds, where the queue is fair
 -- KEYS[14] owners: shard keys of what is in flight or delayed
 -- KEYS[15] overflow: handles that wait for room in the shared streams
--- KEYS[16..] streams: the declared ones, the legacy stream among them
+-- KEYS[16] journal: what happened to the messages
+-- KEYS[17..] streams: the declared ones, the legacy stream among them
 -- ARGV[1] count: at most so many messages
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
@@ -27,13 +28,14 @@
 -- ARGV[8] width: how many hints to return
 -- ARGV[9] prefer: stream to try first, '' for none
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
--- ARGV[11..] numbers: of the declared streams, 'l' for the legacy stream
+-- ARGV[11] client: what the journal calls the caller
+-- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
 -- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place, {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local tenants, owners, overflow = KEYS[13], KEYS[14], KEYS[15]
+local tenants, owners, overflow, journal = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
 local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
@@ -42,14 +44,15 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
 --- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair')
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair', 'journal')
 if not state[1] then return {'NOQUEUE'} end
 local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset
-for i = 11, #ARGV do keys[ARGV[i]] = KEYS[i + 5] end
+for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 5] end
 keys[LEGACY] = keys['l']
-local legacy_done, paused_until = legacy_group == '', 0
+local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8] or '0')
+--- @include lib/journal
 --- @include lib/attributes
 --- @include lib/lapsed
 --- @include lib/ring
@@ -87,6 +90,7 @@ until missed or found == count or not more
 if found == 0 and not missed then clear_notifications() end
 if fair then close() end
 grant()
+--- @include lib/journal_read
 if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
 if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
 local wait = found == 0 and ms_to_next_event() or -1

@@ -13,27 +13,31 @@
 -- KEYS[10] tenants: what each shard key holds
 -- KEYS[11] owners: shard keys of what is in flight
 -- KEYS[12] overflow: handles that wait for room
+-- KEYS[13] later: bodies of delayed messages
+-- KEYS[14] journal: what happened to the messages
 -- ARGV[1] holder: nonce of the lost read
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
 -- ARGV[4] page: look at so many leases
 -- ARGV[5] last: those that end at this server time or earlier; '' in the first call
+-- ARGV[6] client: what the journal calls the caller
 -- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
+local tenants, owners, overflow, later, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/forget_cancelled
 --- @include lib/check
-check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications})
+check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later})
 redis.call('SCARD', cancelled)
-local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair')
-local streams, fair = tonumber(state[2]), state[3] == '1'
+local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
+local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
+--- @include lib/journal
+--- @include lib/forget_cancelled
 waiting_until = tonumber(state[1])
 --- @include lib/rules
 --- @include lib/give_back
@@ -56,9 +60,11 @@ for at = 1, #page, 2 do
     else
       -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
       if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end
+      if log then log.lease('u', place, id, deliveries - 1, key) end
       give_back(handle, place, hand, key)
     end
   end
 end
 if fair then close_accounts() end
+if log then log.write(ARGV[6]) end
 return (#page < 2 * ARGV[4] or found and found ~= page[#page]) and '' or page[#page]

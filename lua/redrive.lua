@@ -12,12 +12,14 @@
 -- KEYS[10] tenants: what each shard key holds
 -- KEYS[11] owners: shard keys of what is in flight
 -- KEYS[12] overflow: handles that wait for room
+-- KEYS[13] journal: what happened to the messages
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
+-- ARGV[2] client: what the journal calls the caller
+-- ARGV[3..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
 -- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
 local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
+local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
@@ -25,13 +27,14 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/check
 check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
-local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair')
-local ms, fair = math.max(now, tonumber(state[2])), state[5] == '1'
+local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal')
+local ms, fair, kept = math.max(now, tonumber(state[2])), state[5] == '1', tonumber(state[6] or '0')
+--- @include lib/journal
 local streams, count, last = tonumber(state[4]), 0, tonumber(state[1])
 waiting_until = tonumber(state[3])
 --- @include lib/rules
 --- @include lib/give_back
-for at = 2, #ARGV, 3 do
+for at = 3, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
   if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
     local fields, body = letter[2], {}
@@ -44,6 +47,7 @@ for at = 2, #ARGV, 3 do
     redis.call('XADD', later, id, unpack(body))
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)
+    if log then log.note('v', fields[2], body[2], fields[6]) end
     note_attempts('d:' .. id, 0, ARGV[at + 2], fields[8])
     give_back('d:' .. id, 'd', ARGV[at + 2], fair and body[1] == 'K' and body[2])
   elseif ARGV[1] == '1' then
@@ -52,6 +56,7 @@ for at = 2, #ARGV, 3 do
 end
 redis.call('HINCRBY', meta, 'redriven', last - tonumber(state[1]))
 redis.call('HSET', meta, 'n', string.format('%.0f', last), 'ms', string.format('%.0f', ms))
+if log then log.write(ARGV[2]) end
 if fair then
   save_tenants()
   save_places()

@@ -13,7 +13,8 @@
 -- KEYS[10] tenants: what each shard key holds
 -- KEYS[11] owners: shard keys of what is in flight or delayed
 -- KEYS[12] overflow: handles that wait for room
--- KEYS[13..] streams: those that the shards of this call may choose from
+-- KEYS[13] journal: what happened to the messages
+-- KEYS[14..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] lane: producer and lane, '' for none
 -- ARGV[3] sequence: of this call in its lane; of a lane that counts messages, what lib/tally says
@@ -30,7 +31,7 @@
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12]
+local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -39,7 +40,7 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/remember
 
-local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair')
+local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal')
 if state[1] ~= epoch then return {'EPOCH'} end
 --- @include lib/lane
 --- @include lib/bounds
@@ -77,7 +78,7 @@ for i = 1, count do
       place = 'd'
     else
       local to = shortest(ARGV[at])
-      put(KEYS[12 + to], id, at, attributes, headers)
+      put(KEYS[13 + to], id, at, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], changed[to] = undelivered[to] + 1, true
       place = order[to]
@@ -89,6 +90,7 @@ for i = 1, count do
 end
 --- @include lib/count_up
 if save then save() end
+--- @include lib/journal_write
 if earliest then notify('') end
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
 if lane ~= '' then remember_lane(lane, sequence, tally or stored) end

@@ -36,6 +36,7 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
+from shardq.journal import Event, JournalPage
 from shardq.model import Message, QueueConfig, QueueStats
 from shardq.outcome import Nack, Reject
 from shardq.worker import AsyncWorker, Worker
@@ -57,6 +58,8 @@ __all__ = [
     "Delivery",
     "DurabilityUnknown",
     "Empty",
+    "Event",
+    "JournalPage",
     "LeaseLost",
     "Message",
     "MessageCancelled",

@@ -25,6 +25,7 @@ from shardq.face import (
     received_of,
     warn,
 )
+from shardq.journal import JournalPage
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
 from shardq.ops import admin, routing, settle
 from shardq.ops.opening import inspected
@@ -142,7 +143,7 @@ class Client(Face):
         self._lock = threading.RLock()
         self._driver.forked()
         for state in self._states.values():
-            state.forked()
+            state.forked(self.name)
         for router in self._routers.values():
             router.forked()
 
@@ -314,10 +315,7 @@ class Queue:
         return self._client.run(admin.purge(self.state, timeout))
 
     def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """Change the number of streams, live: (streams read, streams written) now.
-
-        Fewer are read only once the higher ones are empty; reads see to that.
-        """
+        """Change the number of streams, live; (streams read, streams written). Only empty ones are read no more."""
         return self._client.run(admin.resize(self.state, streams, timeout))
 
     def settings(self, *, timeout: float | None = None) -> QueueConfig:
@@ -335,6 +333,10 @@ class Queue:
         """Up to *count* dead letters, oldest first, after the entry id *after*."""
         letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
+
+    def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
+        """Up to *count* events (10,000) of what happened after position *after*; see docs/journal.md."""
+        return self._client.run(admin.journal(self.state, count, after, timeout))
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """Move dead letters back into the queue, with their ids and headers; how many moved."""

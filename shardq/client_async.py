@@ -27,6 +27,7 @@ from shardq.face import (
     received_of,
     warn,
 )
+from shardq.journal import JournalPage
 from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
 from shardq.ops import admin, routing, settle
 from shardq.ops.look import recovered
@@ -306,6 +307,10 @@ class AsyncQueue:
         """As `Queue.dead`."""
         letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
+
+    async def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
+        """As `Queue.journal`."""
+        return await self._client.run(admin.journal(self.state, count, after, timeout))
 
     async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
         """As `Queue.redrive`."""

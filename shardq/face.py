@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 import msgspec
@@ -17,7 +21,7 @@ from shardq.drivers import Target
 from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
-from shardq.keys import QueueKeys, RouterKeys
+from shardq.keys import QueueKeys, RouterKeys, shown
 from shardq.lease import believed_until
 from shardq.model import Message, QueueConfig, Received, lease_time, seconds, whole
 from shardq.ops.opening import check_legacy
@@ -40,6 +44,7 @@ class ClientSettings(TypedDict, total=False):
     max_connections: int
     max_payload: int
     wait_slice: float
+    name: str | None
     clock: Clock | None
 
 
@@ -57,6 +62,7 @@ class Face:
         max_connections: int = 32,
         max_payload: int = 1024 * 1024,
         wait_slice: float = 1.0,
+        name: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not isinstance(target, Target):
@@ -68,6 +74,7 @@ class Face:
         self.durability = Durability.parse(durability)
         self.max_connections = whole("max_connections", max_connections, 1, 2**31)
         self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)
+        self._name = _checked_name(name)
         self._states: dict[str, QueueState] = {}
         self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
@@ -85,7 +92,8 @@ class Face:
 
         Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep
         trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
-        how many seconds a blocked reader waits at most before it looks for itself. ConfigError for a bad one.
+        how many seconds a blocked reader waits at most before it looks for itself; `name` is what journals call the
+        client, `host-pid` by default. ConfigError for a bad one.
 
         A call's own `timeout` ends its tries; one try on a server that hangs lasts as long as the client's, up to 5 s.
         """
@@ -107,10 +115,16 @@ class Face:
             max_connections=other.max_connections,
             max_payload=other.max_payload,
             wait_slice=other.wait_slice,
+            name=other._name,
             clock=other.clock,
         )
         mine.codecs = other.codecs
         return mine
+
+    @property
+    def name(self) -> str:
+        """What the journals of queues call this client."""
+        return self._name or f"{_host()}-{os.getpid()}"
 
     def __repr__(self) -> str:
         """Where it connects to; no password."""
@@ -135,6 +149,7 @@ class Face:
                     wait_slice=self.wait_slice,
                     max_payload=self.max_payload,
                     cluster=self._target.kind == "cluster",
+                    client=self.name,
                     given=frozenset(settings),
                 )
                 check_legacy(known, requested)
@@ -152,6 +167,19 @@ class Face:
     def _stop_server(self) -> None:
         if self._server is not None:
             self._server.stop()
+
+
+@cache
+def _host() -> str:
+    """This machine's name, as far as it fits."""
+    return re.sub(r"[^!-~]", "_", socket.gethostname())[:80] or "unknown"
+
+
+def _checked_name(name: str | None) -> str | None:
+    """A client's name, if it is one; else ConfigError."""
+    if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[!-~]{1,100}", name)):
+        raise ConfigError(f"name must be 1 to 100 visible ASCII characters without blanks, not {shown(name)}")
+    return name
 
 
 def config_of(settings: Mapping[str, Any]) -> QueueConfig:

@@ -75,11 +75,11 @@ class JournalPage(msgspec.Struct, frozen=True):
 class Columns:
     """Events in columns, each a list of the same length; times are ms by the server's clock.
 
-    `position` is that of the last event read, and `lost` how many before it are missing.
+    Of the events after position `after`, up to `position`, those that are not there are `lost`.
     """
 
+    after: int
     position: int
-    lost: int = 0
     number: list[int] = field(default_factory=list)
     time_ms: list[int] = field(default_factory=list)
     kind: list[str] = field(default_factory=list)
@@ -90,13 +90,18 @@ class Columns:
     due_ms: list[int | None] = field(default_factory=list)
     client: list[str] = field(default_factory=list)
 
+    @property
+    def lost(self) -> int:
+        """How many events are missing."""
+        return self.position - self.after - len(self.number)
+
 
 def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) -> Columns:
     """The events after position *after*, up to *until*, of stream entries as XRANGE returns them, in order.
 
     Entries that are nothing of ours, or of a later format, are passed over: what they should have held counts as lost.
     """
-    columns = Columns(after)
+    columns = Columns(after, after)
     for entry_id, fields in rows:
         if until is not None and columns.position >= until:
             break
@@ -143,12 +148,18 @@ def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until:
     if start >= end:
         return
     first = last - size + 1 + start
-    columns.lost += first - 1 - columns.position
     columns.position = last - size + end
     columns.number += range(first, columns.position + 1)
     columns.time_ms += [ms] * (end - start)
     for name, part in zip(_COLUMNS, parts, strict=True):
         getattr(columns, name).extend(part[start:end])
+
+
+def told(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
+    """The parts of an entry but the first: of messages, as the scripts that settle them are told of them."""
+    lengths = ",".join([str(len(key)) for key in keys])
+    head = f"{','.join(message_ids)}\n{lengths}\n{','.join(map(str, counts))}\n\n{client}\n"
+    return b"".join([head.encode(), *keys])
 
 
 def _message_ids(text: str) -> list[str]:

@@ -51,6 +51,8 @@ class QueueConfig:
     Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
     shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages
     may be in flight, `max_backlog` how many may wait. With `parents`, "acct-7/user-9" counts under "acct-7".
+
+    `journal` is how many events are kept of what happens to messages, 0 for none (docs/journal.md).
     """
 
     streams: int = 64
@@ -65,6 +67,7 @@ class QueueConfig:
     max_in_flight: int = 0
     max_backlog: int = 0
     parents: int = 0
+    journal: int = 0
     ttl: float | None = None
     legacy_stream: str | None = None
     legacy_group: str | None = None
@@ -81,6 +84,7 @@ class QueueConfig:
         whole("max_in_flight", self.max_in_flight, 0, 2**40)
         whole("max_backlog", self.max_backlog, 0, 2**40)
         whole("parents", self.parents, 0, 1)
+        whole("journal", self.journal, 0, 10_000_000)
         lease_time("visibility_timeout", self.visibility_timeout)
         seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
         if self.ttl is not None:
@@ -157,6 +161,7 @@ class QueueSettings(TypedDict, total=False):
     max_in_flight: int
     max_backlog: int
     parents: int
+    journal: int
     ttl: float | None
     legacy_stream: str | None
     legacy_group: str | None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
+from shardq.journal import Event, JournalPage, decode
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
@@ -80,13 +82,13 @@ def _received(
         return Received(
             f"{entry}-{place}", key, count, deadline, flat[3], tag, {}, last_error, stream, delay, token, "", None
         )
-    body = _body(flat, foreign=place == "l")
+    body = body_of(flat, foreign=place == "l")
     origin = body.attributes.get("i", "")
-    written = _number(body.attributes, "t") or ms
+    written = number_of(body.attributes, "t") or ms
     return Received(
         message_id=origin or f"{entry}-{place}",
         shard_key=body.shard_key,
-        count=count + _number(body.attributes, "c"),
+        count=count + number_of(body.attributes, "c"),
         deadline=deadline,
         body=body.payload,
         tag=body.tag,
@@ -100,7 +102,7 @@ def _received(
     )
 
 
-class _Body(NamedTuple):
+class Body(NamedTuple):
     """What an entry's fields say. `fields`: of an entry that something else wrote, all of them."""
 
     shard_key: str | bytes
@@ -111,23 +113,23 @@ class _Body(NamedTuple):
     fields: dict[str, bytes] | None
 
 
-def _body(flat: Row, *, foreign: bool) -> _Body:
+def body_of(flat: Row, *, foreign: bool) -> Body:
     """Read `k`, the payload under its tag, then `m` (attributes) and `h` (headers) where they are."""
     if foreign or len(flat) < 4 or flat[0] not in _KEY:  # written by something else: hand it out as its fields
-        return _Body("", "l", b"", {}, {}, _fields(flat))
+        return Body("", "l", b"", {}, {}, _fields(flat))
     key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
     extra: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     if len(flat) > at + 1 and flat[at] == b"m":
         extra, at = attributes(flat[at + 1]), at + 2
     if tag == "l":
-        return _Body(key, tag, b"", extra, {}, _fields(flat[at:]))
+        return Body(key, tag, b"", extra, {}, _fields(flat[at:]))
     if len(flat) > at + 1 and flat[at] == b"h":
         headers = headers_of(flat[at + 1])
-    return _Body(key, tag, flat[3], extra, headers, None)
+    return Body(key, tag, flat[3], extra, headers, None)
 
 
-def _number(extra: Mapping[str, str], name: str) -> int:
+def number_of(extra: Mapping[str, str], name: str) -> int:
     """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
     return _whole(extra.get(name, "")) if extra else 0
 
@@ -146,7 +148,7 @@ def dead_letter(row: Row) -> DeadLetter:
     entry_id, flat = row[0].decode(), row[1]
     if len(flat) < 8 or flat[0] != b"i":
         flat = (b"i", row[0], b"r", b"", b"c", b"0", b"e", b"", *flat)
-    message_id, body = flat[1].decode(errors="replace"), _body(flat[8:], foreign=False)
+    message_id, body = flat[1].decode(errors="replace"), body_of(flat[8:], foreign=False)
     return DeadLetter(
         entry_id=entry_id,
         message_id=message_id,
@@ -161,6 +163,33 @@ def dead_letter(row: Row) -> DeadLetter:
         headers=body.headers,
         fields=body.fields,
     )
+
+
+def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
+    """The reply of `journal`: up to *count* events after position *after*."""
+    born, latest, more = int(reply[0]) * 1000, int(reply[1]), bool(reply[2])
+    start = min(max(after, born), latest)
+    columns = decode(reply[3], start)
+    rows = zip(
+        columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
+        columns.count, columns.due_ms, columns.client, strict=True,
+    )  # fmt: skip
+    events = [_event(*row) for row in islice(rows, count)]
+    position = latest
+    if more or len(events) < len(columns.number):
+        position = events[-1].number if events else columns.position
+    # Events of an earlier life of the queue, or that a failover has undone, cannot be counted: one stands for them.
+    uncounted = 0 < after < born or after > latest
+    return JournalPage(events, position, latest, position - start - len(events) + uncounted)
+
+
+def _event(
+    number: int, ms: int, kind: str, message_id: str, key: bytes | None, stream: int | None, count: int,
+    due: int | None, client: str,
+) -> Event:  # fmt: skip
+    shard_key = None if key is None else text_or_bytes(key)
+    seconds = None if due is None else due / 1000
+    return Event(number, ms / 1000, kind, message_id, shard_key, stream, count, seconds, client)
 
 
 def stats(queue: str, reply: Sequence[Any]) -> QueueStats:

@@ -12,7 +12,7 @@ end
 local letters = {}
 for i = 1, count do
   local token = ARGV[4 + i]
-  local place, id = split_token(token)
+  local place, id, deliveries = split_token(token)
   local handle = place .. ':' .. id
   if not is_live(deadlines[i]) then
     -- A repeated ack whose message is gone was done by the first try (or by its next holder: done is done).
@@ -27,6 +27,7 @@ for i = 1, count do
       redis.call('HINCRBY', meta, 'gone', 1)
       forget(place, id, handle)
       redis.call('HINCRBY', meta, 'acked', 1)
+      if log then log.settled('a', i, place, id, deliveries) end
     end
   end
 end

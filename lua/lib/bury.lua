@@ -8,6 +8,7 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
     note_attempts(handle, count, (max_deliveries == 0 or count < max_deliveries) and DOOMED or '0', last_error)
     redis.call('ZADD', delayed, now + 5000, handle)
     if fields[1] == 'K' then redis.call('HSET', owners, handle, fields[2]) end
+    if log then log.body('p', place, id, fields, count, now + 5000) end
     return false
   end
   local foreign = place == 'l' or (fields[1] ~= 'k' and fields[1] ~= 'K') or #fields < 4
@@ -26,5 +27,6 @@ local function bury(handle, place, id, body_key, fields, count, reason, last_err
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('HINCRBY', meta, 'gone', 1)
   redis.call('HINCRBY', meta, 'buried', 1)
+  if log then log.body(max_deliveries == 0 and 'r' or 'b', place, id, fields, count) end
   return true
 end

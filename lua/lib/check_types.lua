@@ -6,7 +6,7 @@ end
 if keyed > 0 or lane_ends - now < lane_window / 2 then redis.call('ZCARD', dedup_index) end
 if waiting then redis.call('XLEN', notifications) end
 if count > 1 then
-  for i = 13, 12 + declared do redis.call('XLEN', KEYS[i]) end
+  for i = 14, 13 + declared do redis.call('XLEN', KEYS[i]) end
 end
 if stride == 6 or fair then
   redis.call('XLEN', later)

@@ -4,4 +4,5 @@ local function forget_cancelled(handle)
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('HDEL', attempts, handle)
   redis.call('HINCRBY', meta, 'gone', 1)
+  if log then log.note('c', origin or string.gsub(handle, '^(%w+):(.*)$', '%2-%1'), '', 0) end
 end

@@ -14,6 +14,7 @@ local function remove_new(turn)
   for at, entry in ipairs(entries) do
     ids[at] = entry[1]
     leave(entry[2])
+    if log then log.body('g', turn, entry[1], entry[2], 0) end
   end
   if #ids > 0 then
     redis.call('XDEL', keys[turn], unpack(ids))

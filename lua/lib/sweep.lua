@@ -5,7 +5,7 @@ local function check_types()
   if checked then return end
   checked = true
   check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
-  for i = 16, #KEYS do redis.call('XLEN', KEYS[i]) end
+  for i = 17, #KEYS do redis.call('XLEN', KEYS[i]) end
   redis.call('SCARD', cancelled)
 end
 local function take_due(index)
@@ -23,6 +23,7 @@ local function reap()
       forget_cancelled(handle)
     else
       note_attempts(handle, deliveries, hand, 'lease ended')
+      if log then log.lease('l', place, id, deliveries, key) end
       give_back(handle, place, hand, key)
     end
   end

@@ -11,6 +11,7 @@ local function take_new(turn, most)
     if counts then leave(entry[2]) end
     if #entry[2] > 4 and lapsed(entry[2]) then
       redis.call('XDEL', keys[turn], entry[1])
+      if log then log.body('x', turn, entry[1], entry[2], 0) end
       gone, expired = gone + 1, expired + 1
     else
       new[#new + 1] = entry

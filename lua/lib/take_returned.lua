@@ -22,9 +22,11 @@ local function deliver(handle, leaves)
   if counts and leaves then leave(body[2]) end
   if not body then
     vanished = vanished + 1
+    if log then log.note('z', id .. '-' .. place, '', deliveries) end
     drop(nil, handle, id, nil)
   elseif place ~= 'l' and lapsed(body[2]) then
     expired = expired + 1
+    if log then log.body('x', place, id, body[2], deliveries) end
     drop(key, handle, id, body[2])
   elseif hand == DOOMED then
     bury(handle, place, id, key, body[2], deliveries, last_error, last_error)

@@ -87,7 +87,7 @@ class AsyncDriver:
             case Armed():
                 return await self._pumping.armed(step)
             case Ask():
-                return (await self._route(None, (step.words,)))[0]
+                return (await self._route(step.key, (step.words,)))[0]
             case Sleep():
                 return await asyncio.sleep(step.seconds)
 

@@ -90,7 +90,7 @@ class Driver:
             case Armed():
                 raise TypeError("a leading thread sends an armed look, and waits for it in pieces")
             case Ask():
-                return self._route(None, (step.words,))[0]
+                return self._route(step.key, (step.words,))[0]
             case Sleep():
                 return time.sleep(step.seconds)
 

@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask for: len, stats, purge, resize, configure, dead letters."""
+"""What operators and autoscalers ask for: len, stats, purge, resize, configure, dead letters, the journal."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shardq.delivery import DeadLetter
-from shardq.errors import ConfigError
-from shardq.model import QueueConfig, QueueStats
+from shardq.errors import ConfigError, QueueMissing
+from shardq.journal import JournalPage
+from shardq.model import QueueConfig, QueueStats, whole
 from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.replies import dead_letter, pairs, stats
+from shardq.replies import dead_letter, journal_page, pairs, stats
 from shardq.scripts import load
 
 PURGE_CHUNK = 250
+MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
@@ -56,9 +58,9 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     numbers = [str(i) for i in range(state.streams)] + (["l"] if state.config.legacy_stream else [])
     declared = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
-        keys.tenants, keys.owners, keys.overflow, *state.declared(numbers),
+        keys.tenants, keys.owners, keys.overflow, keys.journal, *state.declared(numbers),
     )  # fmt: skip
-    call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers)))
+    call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers), state.client))
     more = True
     while more:
         count, more = yield from persist(lambda _: call, until, state.clock)
@@ -100,7 +102,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    call = Call(load("configure"), (state.keys.meta,), tuple(args))
+    call = Call(load("configure"), (state.keys.meta, state.keys.journal), tuple(args))
     yield from persist(lambda _: call, until, state.clock)
     yield from reopen(state, until)
     if "ttl" in changes:
@@ -117,6 +119,17 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
     return [dead_letter(row) for row in reply]
 
 
+def journal(state: QueueState, count: int, after: int = 0, timeout: float | None = None) -> Op[JournalPage]:
+    """Up to *count* events after position *after*. QueueMissing if there is no such queue. Only reads."""
+    whole("count", count, 1, MAX_PAGE)
+    whole("after", after, 0, 2**53, "the position of another page, or 0")
+    call = Call(load("journal"), (state.keys.meta, state.keys.journal), (after, count))
+    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    if not reply:
+        raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+    return journal_page(reply, after, count)
+
+
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
     """Move these dead letters back into the queue, ids and headers kept; how many moved."""
     until = state.until(timeout)
@@ -124,7 +137,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     keys, moved = state.keys, 0
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved, keys.tenants, keys.owners, keys.overflow,
+        keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
     )  # fmt: skip
     for start in range(0, len(letters), 100):
         args: list[Argument] = []
@@ -133,7 +146,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
             args += (letter.entry_id, letter.message_id, ",".join(map(str, hand)))
 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
-            return Call(load("redrive"), declared, (int(repeated), *args))
+            return Call(load("redrive"), declared, (int(repeated), state.client, *args))
 
         moved += int((yield from persist(make, until, state.clock)))
     return moved

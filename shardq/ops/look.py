@@ -88,11 +88,11 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.moved, keys.tenants, keys.owners, keys.overflow,
+        keys.moved, keys.tenants, keys.owners, keys.overflow, keys.later, keys.journal,
     )  # fmt: skip
     last, page = "", RECOVER_PAGE
     while True:
-        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last))
+        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last, state.client))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
@@ -134,7 +134,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
     keys, config = state.keys, state.config
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-        keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
+        keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
         *state.declared(numbers),
     )  # fmt: skip
     args: tuple[Argument, ...] = (
@@ -148,6 +148,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         0 if state.streams <= ALL_DECLARED else max(state.width, min(want.count, state.streams)),
         "" if want.prefer is None else str(want.prefer),
         config.legacy_group or "",
+        state.client,
         *numbers,
     )
     return Call(load("read"), declared, args)

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
+from shardq.journal import told
 from shardq.lease import place_of
 from shardq.model import MessageId, Received
 from shardq.ops.opening import opened
@@ -17,6 +18,7 @@ from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.scripts import load
+from shardq.sharding import key_bytes
 
 T = TypeVar("T")
 CHUNK = 500
@@ -76,10 +78,11 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     args += [entry for _, entry, _ in part]
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
+    args.append(_told(state, [delivery for _, _, delivery in part]))
     keys = state.keys
     fixed = (
         keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later, keys.lens, keys.ready,
-        keys.notifications, keys.returned, keys.tenants, keys.owners, keys.overflow,
+        keys.notifications, keys.returned, keys.tenants, keys.owners, keys.overflow, keys.journal,
     )  # fmt: skip
     places.pop("d", None)
     return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
@@ -125,10 +128,12 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
             args += (delivery.token, *terms[delivery.token])
+        args.append(_told(state, part))
         keys = state.keys
         declared = (
             keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-            keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow, *streams,
+            keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
+            keys.journal, *streams,
         )  # fmt: skip
         return Call(load("nack"), declared, tuple(args))
 
@@ -145,6 +150,14 @@ def extend(
         return Call(load("extend"), keys, (round(duration * 1000), *(delivery.token for delivery in part)))
 
     return (yield from _settled(state, deliveries, call, timeout))
+
+
+def _told(state: QueueState, deliveries: Sequence[Received]) -> bytes:
+    """What the journal is told of messages that are settled; nothing where there is none."""
+    if not state.config.journal:
+        return b""
+    keys = [key_bytes(delivery.shard_key) if delivery.shard_key else b"" for delivery in deliveries]
+    return told([each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client)
 
 
 def _settled(
@@ -192,9 +205,9 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     body = state.declared([place]) if place != "d" else (keys.later,)
     fixed = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved, keys.notifications, keys.tenants, keys.owners, keys.overflow,
+        keys.moved, keys.notifications, keys.tenants, keys.owners, keys.overflow, keys.journal,
     )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry))
+    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry, state.client))
     maybe_done = False
 
     def make(repeated: bool) -> Call:

@@ -50,6 +50,7 @@ class QueueState:
     wait_slice: float
     max_payload: int
     cluster: bool = False
+    client: str = ""
     given: frozenset[str] = frozenset()
     config: QueueConfig = field(default_factory=QueueConfig)
     epoch: str = ""
@@ -96,8 +97,9 @@ class QueueState:
         """Let another call use *lane*."""
         self._idle.append(lane)
 
-    def forked(self) -> None:
-        """Become another producer: a child process must share neither lanes nor waiters with its parent."""
+    def forked(self, client: str) -> None:
+        """Become another producer, *client*: a child process must share neither lanes nor waiters with its parent."""
+        self.client = client
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
         self.waiting = Waiting()

@@ -55,9 +55,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Run one plain command, such as INFO; its raw reply."""
+    """Run one plain command, such as INFO; its raw reply. One about a key goes to the node that owns `key`."""
 
-    words: tuple[str, ...]
+    words: tuple[Argument, ...]
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

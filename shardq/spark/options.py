@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
+import msgspec
+
 from shardq.errors import ConfigError
 from shardq.keys import check_name, shown
 
@@ -60,6 +62,73 @@ class Writing(Connecting):
             raise ConfigError("option writeId may have at most 200 printable characters")
 
 
+LIVE = ("backlog", "in_flight", "delayed")
+"""The states of what a queue still holds, apart from dead letters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading(Connecting):
+    """What to read, and how. docs/spark.md says what each means."""
+
+    subscribe: str
+    state: str = ""
+    streams: str = ""
+    shard_keys: str = ""
+    starting_timestamp: int = _number(0, 0, 2**53)
+    ending_timestamp: int = _number(0, 0, 2**53)
+    starting_offsets: str = ""
+    ending_offsets: str = "latest"
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int = _number(0, 0, 2**53)
+    partitions: int = _number(0, 0, 10_000)
+    fetch_size: int = _number(1000, 1, 10_000)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for name in self.queues:
+            check_name(name)
+        if len(set(self.queues)) < len(self.queues):
+            raise ConfigError("option subscribe names a queue twice")
+        if wrong := [each for each in self.states if each not in (*LIVE, "dead", "journal")]:
+            raise ConfigError(
+                f"option state is {', '.join(LIVE)} (or several of these), dead, or journal, not {wrong[0]!r}"
+            )
+        if len(self.states) > 1 and not set(self.states) <= set(LIVE):
+            raise ConfigError("dead and journal are tables of their own: read them apart")
+        if not all(number.isdecimal() for number in listed(self.streams)):
+            raise ConfigError("option streams must be numbers of streams, separated by commas")
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues to read."""
+        return listed(self.subscribe)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The states of the messages to read; those that a queue holds by default."""
+        return listed(self.state) or LIVE
+
+    def point(self, option: str, queue: str) -> Any:
+        """Where in a queue's journal or dead letters to start (startingOffsets) or to end, as JSON by queue says."""
+        text = self.starting_offsets if option == "startingOffsets" else self.ending_offsets
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])[queue]
+        except (KeyError, msgspec.MsgspecError):
+            raise ConfigError(
+                f"option {option} must be earliest, latest or points by queue as JSON, one for {queue!r} among them"
+            ) from None
+
+    @property
+    def table(self) -> str:
+        """Which table that is: live, dead or journal."""
+        return self.states[0] if self.states[0] in ("dead", "journal") else "live"
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Words separated by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def parsed(kind: type[T], given: Mapping[str, str]) -> T:
     """The options *given*, as *kind*; ConfigError that names the one that is unknown, missing or wrong."""
     known = {spelled(each.name).lower(): each for each in fields(kind)}
@@ -69,8 +138,8 @@ def parsed(kind: type[T], given: Mapping[str, str]) -> T:
             continue
         each = known.get(name.lower())
         if each is None:
-            listed = ", ".join(spelled(item.name) for item in fields(kind))
-            raise ConfigError(f"unknown option {shown(name)} of format shardq; known here are {listed}")
+            names = ", ".join(spelled(item.name) for item in fields(kind))
+            raise ConfigError(f"unknown option {shown(name)} of format shardq; known here are {names}")
         values[each.name] = _value(each, text)
     for each in fields(kind):
         if each.default is MISSING and not values.get(each.name):

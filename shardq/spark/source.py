@@ -17,7 +17,10 @@ from pyspark.sql.types import (
 
 from shardq.errors import ConfigError
 from shardq.spark.connection import queue_of
-from shardq.spark.options import Writing, parsed
+from shardq.spark.options import Reading, Writing, parsed
+from shardq.spark.reader import BatchReader
+from shardq.spark.schema import arrow_schema, check_schema, table_schema
+from shardq.spark.stream import StreamReader
 from shardq.spark.writer import BatchWriter, StreamWriter
 
 
@@ -28,6 +31,31 @@ class ShardqDataSource(DataSource):
     def name(cls) -> str:
         """The format's name."""
         return "shardq"
+
+    def schema(self) -> StructType:
+        """The columns of the table that the options name."""
+        return table_schema(self._reading().table)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """The reader of `spark.read`; with `.schema(...)` it makes these columns only. ConfigError, QueueMissing."""
+        options = self._reading()
+        check_schema(options.table, schema)
+        for name in options.queues:
+            queue_of(options, name)
+        return BatchReader(options, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """The reader of `spark.readStream`: of a journal or of dead letters. ConfigError, QueueMissing."""
+        options = self._reading()
+        if options.table == "live":
+            raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
+        check_schema(options.table, schema)
+        for name in options.queues:
+            queue_of(options, name)
+        return StreamReader(options, arrow_schema(schema))
+
+    def _reading(self) -> Reading:
+        return parsed(Reading, dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer of `df.write`. ConfigError, QueueMissing before any task runs."""

@@ -171,7 +171,7 @@ def test_all_streams_are_declared_up_to_256() -> None:
         room = Room(streams=streams)
         room.state.hints = ("17",)
         room.enter()
-        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == 15 + declared
+        assert len(armed(room.pump(reply(row(1))))[0].call.keys) == 16 + declared
 
 
 def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:

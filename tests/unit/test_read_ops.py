@@ -101,7 +101,7 @@ def test_a_waiter_first_gives_back_what_a_look_was_granted_whose_reply_was_lost(
     done = drive(read(state_of(clock), 1, block=5), answer, clock)
     assert done.calls == ["read", "recover", "read"]
     assert next(step.args for step in done.steps if isinstance(step, Call) and step.script.name == "recover") == (
-        "lost", 5, 6, RECOVER_PAGE, "",
+        "lost", 5, 6, RECOVER_PAGE, "", "",
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def test_of_many_streams_those_are_declared_that_come_next() -> None:
     server = Server(reply(hints=b"4,5,4096"), reply())
     drive(read(state, 1), server, clock)
     drive(read(state, 1, prefer=99), server, clock)
-    declared = [call.args[10:] for call in server.reads]
+    declared = [call.args[11:] for call in server.reads]
     assert declared == [("17", "3"), ("4", "5", "99")]
 
 

@@ -63,6 +63,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "bindings",
         "dead",
         "follow",
+        "journal",
         "len",
         "stats",
     }

@@ -1,0 +1,144 @@
+"""Look at what a queue holds without taking any of it: its streams page by page, and where each message stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardq.ops.persist import persist
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Ask, Call, Op
+from shardq.scripts import load
+
+EntryId = tuple[int, int]
+"""An id that can be compared: "9-1" as text is above "10-1"."""
+
+STORE = "d"
+"""The place of messages that are or were delayed, held back or redriven."""
+
+_HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
+_TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
+_HELD = re.compile(rb":\d{15,}:\d{15,}:(\w{1,4}:\d{1,16}-\d{1,20})")
+SCANNED = 1000
+
+
+@dataclass(slots=True)
+class Index:
+    """Where the messages of some places stood. Handles are "place:id"; times are ms by the server's clock.
+
+    A stream's messages above its cursor are waiting unless one of the others says something else; `touched` are the
+    places of which any says something.
+    """
+
+    now: int = 0
+    cursors: dict[str, EntryId] = field(default_factory=dict)
+    leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    delayed: dict[bytes, int] = field(default_factory=dict)
+    returned: set[bytes] = field(default_factory=set)
+    held: set[bytes] = field(default_factory=set)
+    touched: frozenset[bytes] = frozenset()
+
+
+def entry_id(raw: bytes) -> EntryId:
+    """An entry's id, to compare."""
+    ms, _, number = raw.partition(b"-")
+    return int(ms), int(number)
+
+
+def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
+    """Where the messages of *places* (streams by number, `STORE`) stand, read in bounded pieces while all goes on.
+
+    The cursors come first: what is delivered later is found among the leases, and what is given back later still, among
+    what was returned.
+    """
+    keys, wanted, found = state.keys, frozenset(place.encode() for place in places), Index()
+    seconds, micros = yield from _ask(state, "TIME", key=keys.meta)
+    found.now = int(seconds) * 1000 + int(micros) // 1000
+    numbers = [place for place in places if place.isdigit()]
+    for at in range(0, len(numbers), SCANNED):
+        part = numbers[at : at + SCANNED]
+        values = yield from _ask(state, "HMGET", keys.lens, *(f"h{number}" for number in part))
+        found.cursors |= {n: entry_id(value or b"0-0") for n, value in zip(part, values, strict=True)}
+    for member, score in (yield from _members(state, keys.leases)):
+        if (token := _TOKEN.match(member)) and token[1].partition(b":")[0] in wanted:
+            found.leases[token[1]] = (int(score), int(token[2]))
+    for member, score in (yield from _members(state, keys.delayed)):
+        if _is_of(member, wanted):
+            found.delayed[member] = int(score)
+    for member, _ in (yield from _members(state, keys.overflow)):
+        size, _, rest = member.partition(b":")
+        held = _HELD.match(rest, int(size)) if size.isdigit() else None
+        if held and held[1].partition(b":")[0] in wanted:
+            found.held.add(held[1])
+    found.returned = {member for member, _ in (yield from _members(state, keys.returned)) if _is_of(member, wanted)}
+    said = (*found.leases, *found.delayed, *found.returned, *found.held)
+    found.touched = frozenset(handle.partition(b":")[0] for handle in said)
+    return found
+
+
+def _is_of(member: bytes, places: Container[bytes]) -> bool:
+    handle = _HANDLE.fullmatch(member)
+    return handle is not None and handle[1] in places
+
+
+def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
+    """Members and scores of a sorted set; one that is there all the while is among them."""
+    found: list[tuple[bytes, float]] = []
+    cursor = b"0"
+    while True:
+        cursor, flat = yield from _ask(state, "ZSCAN", key, cursor, "COUNT", SCANNED)
+        found += zip(flat[::2], map(float, flat[1::2]), strict=True)
+        if cursor == b"0":
+            return found
+
+
+def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[list[Any]]:
+    """Up to *count* entries of the stream *key* after the id *after* ("-": from the start), up to *until* ("+")."""
+    start = "-" if after == "-" else f"({after}"
+    return (yield from _ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
+
+
+def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, str]]]:
+    """Of each handle the deliveries so far and the last error; (0, '') where nothing is noted."""
+    found: list[tuple[int, str]] = []
+    for at in range(0, len(handles), SCANNED):
+        for text in (yield from _ask(state, "HMGET", state.keys.attempts, *handles[at : at + SCANNED])):
+            count, _, _, error = (text or b"0|||").split(b"|", 3)
+            found.append((int(count), error.decode(errors="replace")))
+    return found
+
+
+def length(state: QueueState, key: str) -> Op[int]:
+    """How many entries the stream *key* has."""
+    return int((yield from _ask(state, "XLEN", key)))
+
+
+def last_id(state: QueueState, key: str) -> Op[str]:
+    """The id of the newest entry that the stream *key* ever had; "0-0" without one."""
+    facts = yield from _ask(state, "XINFO", "STREAM", key, key=key)
+    named = dict(zip(facts[::2], facts[1::2], strict=True))
+    return str(named[b"last-generated-id"].decode())
+
+
+def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
+    """One field of the hash *key*."""
+    return (yield from _ask(state, "HGET", key, name))  # type: ignore[no-any-return]
+
+
+def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
+    """The reply to a command about *key*, which is its first argument if nothing else is said."""
+    command = Ask(words, key or str(words[1]))
+    return (yield from persist(lambda _: command, state.until(), state.clock))
+
+
+def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
+    """The id of the entry that comes *count* entries after the id *after*, or the last one up to *until*."""
+    while count > 0:
+        call = Call(load("skip"), (key,), (after, until, min(count, SCANNED)))
+        last, found = yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        after, count = last.decode(), count - found
+        if found < SCANNED:
+            break
+    return after

@@ -1,0 +1,95 @@
+"""Dead letters as a table: stretches of their stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+
+from shardq.client import Client
+from shardq.errors import ConfigError
+from shardq.ops import scan
+from shardq.ops.scan import entry_id
+from shardq.ops.state import QueueState
+from shardq.spark.options import Reading, listed
+from shardq.spark.parts import Part
+from shardq.spark.tables import dead_batch
+
+ENTRY_ID = re.compile(r"\d{1,16}-\d{1,20}", re.ASCII)
+SPLIT = 20_000
+"""More dead letters than this are read by several tasks."""
+LAST = 2**64 - 1
+"""The highest second half of an entry id."""
+
+
+class DeadTrack:
+    """The dead letters of one queue, as a line of points: entry ids."""
+
+    def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
+        self._client, self._state, self._options = client, state, options
+
+    def first(self) -> str:
+        """The point before all, or before `startingTimestamp`."""
+        start = self._options.starting_timestamp
+        return f"{start - 1}-{LAST}" if start else "0-0"
+
+    def last(self) -> str:
+        """The point after all that there ever were, or after `endingTimestamp`."""
+        newest = self._client.run(scan.last_id(self._state, self._state.keys.dead))
+        end = self._options.ending_timestamp
+        return f"{end}-{LAST}" if 0 < end < entry_id(newest.encode())[0] else newest
+
+    def given(self, option: str) -> str:
+        """The point that an option names."""
+        value = self._options.point(option, self._state.keys.name)
+        if not isinstance(value, str) or not ENTRY_ID.fullmatch(value):
+            raise ConfigError(f"option {option} of dead letters must hold entry ids, such as 1732150000000-0")
+        return value
+
+    def check(self, start: str, end: str) -> None:
+        """ConfigError when a query is further than there ever were dead letters."""
+        if entry_id(start.encode()) > entry_id(end.encode()) and self._options.fail_on_data_loss:
+            raise ConfigError(
+                f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
+                f"{end}: Redis lost data, or it is another one; failOnDataLoss=false goes on from there"
+            )
+
+    def lag(self, start: str, end: str) -> int:
+        """How many letters lie between two points, at most."""
+        if entry_id(start.encode()) >= entry_id(end.encode()):
+            return 0
+        return self._client.run(scan.length(self._state, self._state.keys.dead))
+
+    def on(self, start: str, end: str, count: int) -> str:
+        """The point *count* letters after *start*, not after *end*."""
+        last = self._client.run(scan.skip(self._state, self._state.keys.dead, start, end, count))
+        return end if last == start else last
+
+    def parts(self, start: str, end: str, most: int) -> list[Part]:
+        """The letters between two points: even stretches of time, one where there are few."""
+        count = self.lag(start, end)
+        if not count:
+            return []
+        rows = self._client.run(scan.page(self._state, self._state.keys.dead, start, end, 1))
+        if not rows:
+            return []
+        first, last = entry_id(rows[0][0])[0], entry_id(end.encode())[0]
+        parts = min(most, 1 + count // SPLIT)
+        cuts = [f"{first + (last + 1 - first) * at // parts - 1}-{LAST}" for at in range(1, parts)]
+        points = [start, *cuts, end]
+        return [Part(self._state.keys.name, (), low, high) for low, high in pairwise(points)]
+
+
+def read_dead(
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
+) -> Iterator[pa.RecordBatch]:
+    """Dead letters after one entry id, up to another."""
+    keys = frozenset(key.encode() for key in listed(options.shard_keys))
+    while rows := client.run(scan.page(state, state.keys.dead, after, until, options.fetch_size)):
+        after = rows[-1][0].decode()
+        if keys:
+            rows = [row for row in rows if len(row[1]) > 9 and row[1][9] in keys]
+        if rows:
+            yield dead_batch(state.keys.name, rows, schema)

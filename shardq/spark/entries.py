@@ -1,0 +1,214 @@
+"""Entries of a queue's streams as columns of Arrow: only those that were asked for, without a look at payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shardq.codec import Codecs
+from shardq.errors import CodecError
+from shardq.replies import Body, body_of, number_of
+
+_TIME = pa.timestamp("us", tz="UTC")
+_PLAIN = 4  # fields of an entry that has neither attributes nor headers
+_OURS = (b"k", b"K")
+
+
+@dataclass(slots=True)
+class Entries:
+    """Some entries of one stream: ids, fields, and what is known beside them, in columns."""
+
+    queue: str
+    place: str
+    ids: list[bytes]
+    flats: list[Sequence[Any]]
+    states: list[str] | str
+    lease_until: Sequence[int | None] = ()
+    due: Sequence[int | None] = ()
+    counts: Sequence[int] = ()
+    errors: Sequence[str] = ()
+    _bodies: list[Body] | None = None
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.ids)
+
+    def only(self, rows: Sequence[int]) -> Entries:
+        """Some of them."""
+
+        def some(column: Any) -> Any:
+            return [column[at] for at in rows] if column else column
+
+        states = self.states if isinstance(self.states, str) else some(self.states)
+        return Entries(
+            self.queue, self.place, some(self.ids), some(self.flats), states, some(self.lease_until), some(self.due),
+            some(self.counts), some(self.errors),
+        )  # fmt: skip
+
+    @property
+    def bodies(self) -> list[Body] | None:
+        """The entries' fields with their meaning; None where all are plain, as most are."""
+        if self._bodies is None and any(len(flat) != _PLAIN or flat[0] not in _OURS for flat in self.flats):
+            self._bodies = [body_of(flat, foreign=False) for flat in self.flats]
+        return self._bodies
+
+
+def batch_of(entries: Entries, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of *schema*, of *entries*."""
+    return pa.record_batch([_COLUMNS[each.name](entries, each.type) for each in schema], schema=schema)
+
+
+def text_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
+    """Bytes as a column of text or of bytes; what is no UTF-8 shows its bytes as escapes."""
+    raw = pa.array(values, pa.binary())
+    if kind == pa.binary():
+        return raw
+    try:
+        return raw.cast(kind)
+    except pa.ArrowInvalid:
+        return pa.array([None if each is None else each.decode(errors="backslashreplace") for each in values], kind)
+
+
+def constant(value: str, count: int, kind: pa.DataType) -> pa.Array:
+    """A column that says *value* in each row."""
+    return pa.repeat(pa.scalar(value, kind), count)
+
+
+def times(values: Sequence[int | None]) -> pa.Array:
+    """Milliseconds as a column of times; what no time can be is null."""
+    return pa.array([None if each is None or each > 2**52 else each * 1000 for each in values], pa.int64()).cast(_TIME)
+
+
+def ms_of(ids: Sequence[bytes]) -> pa.Array:
+    """The milliseconds in entry ids, as a column of times."""
+    if ids and all(len(each) > 14 and each[13:14] == b"-" for each in ids):  # until the year 2286
+        digits = pc.binary_slice(pa.array(ids, pa.binary()), 0, 13).cast(pa.string())
+        return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
+    return times([int(each.partition(b"-")[0]) for each in ids])
+
+
+def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
+    tail = b"-" + entries.place.encode()
+    own = [each + tail for each in entries.ids]
+    if (bodies := entries.bodies) is not None:
+        own = [
+            body.attributes["i"].encode() if "i" in body.attributes else each
+            for each, body in zip(own, bodies, strict=True)
+        ]
+    return text_array(own, kind)
+
+
+def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
+    return text_array([flat[1] if len(flat) > 1 and flat[0] in _OURS else None for flat in entries.flats], kind)
+
+
+def _written_at(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if entries.bodies is None:
+        return ms_of(entries.ids)
+    return ms_of([each.as_py().encode() for each in _message_id(entries, pa.string())])
+
+
+def _attribute(name: str) -> Callable[[Entries, pa.DataType], pa.Array]:
+    def column(entries: Entries, kind: pa.DataType) -> pa.Array:
+        if entries.bodies is None:
+            return pa.nulls(len(entries), kind)
+        return times([number_of(body.attributes, name) or None for body in entries.bodies])
+
+    return column
+
+
+def _due_at(entries: Entries, kind: pa.DataType) -> pa.Array:
+    """When it comes due; of a message that was delayed once, when it came due."""
+    own = _attribute("t")(entries, kind)
+    return pc.coalesce(times(entries.due), own) if entries.due else own
+
+
+def _state(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if isinstance(entries.states, str):
+        return constant(entries.states, len(entries), kind)
+    return pa.array(entries.states, kind)
+
+
+def _stream(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if not entries.place.isdigit():
+        return pa.nulls(len(entries), kind)
+    return pa.repeat(pa.scalar(int(entries.place), kind), len(entries))
+
+
+def _count(entries: Entries, kind: pa.DataType) -> pa.Array:
+    counts = entries.counts or [0] * len(entries)
+    if entries.bodies is not None:
+        counts = [count + number_of(body.attributes, "c") for count, body in zip(counts, entries.bodies, strict=True)]
+    return pa.array(counts, kind)
+
+
+def _last_error(entries: Entries, kind: pa.DataType) -> pa.Array:
+    return pa.array([each or None for each in entries.errors], kind) if entries.errors else pa.nulls(len(entries), kind)
+
+
+def _codec(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if entries.bodies is None:
+        return text_array([flat[2] for flat in entries.flats], kind)
+    return pa.array([body.tag for body in entries.bodies], kind)
+
+
+def _headers(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if entries.bodies is None:
+        return pa.nulls(len(entries), kind)
+    return pa.array([[*body.headers.items()] or None for body in entries.bodies], kind)
+
+
+def _payload(entries: Entries, kind: pa.DataType) -> pa.Array:
+    bodies = entries.bodies
+    raw = [flat[3] for flat in entries.flats] if bodies is None else [body.payload for body in bodies]
+    if kind == pa.binary():
+        return pa.array(raw, kind)
+    tags = [flat[2].decode() for flat in entries.flats] if bodies is None else [body.tag for body in bodies]
+    return decoded(tags, raw, kind)
+
+
+def decoded(tags: Sequence[str], raw: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """Payloads as values of *kind*; null where one cannot be decoded to it."""
+    codecs, values = Codecs(), []
+    for tag, body in zip(tags, raw, strict=True):
+        try:
+            value = codecs.decode(tag, body)
+            values.append(value.decode() if isinstance(value, bytes) and kind == pa.string() else value)
+        except (CodecError, UnicodeDecodeError):
+            values.append(None)
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+        return pa.array([_fitting(value, kind) for value in values], kind)
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    try:
+        pa.scalar(value, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
+        return None
+    return value
+
+
+_COLUMNS: dict[str, Callable[[Entries, pa.DataType], pa.Array]] = {
+    "queue": lambda entries, kind: constant(entries.queue, len(entries), kind),
+    "message_id": _message_id,
+    "shard_key": _shard_key,
+    "state": _state,
+    "stream": _stream,
+    "written_at": _written_at,
+    "due_at": _due_at,
+    "deadline": _attribute("x"),
+    "lease_until": lambda entries, kind: (
+        times(entries.lease_until) if entries.lease_until else pa.nulls(len(entries), kind)
+    ),
+    "count": _count,
+    "last_error": _last_error,
+    "codec": _codec,
+    "headers": _headers,
+    "payload": _payload,
+}

@@ -1,0 +1,101 @@
+"""The journal as a table: ranges of its events, which are numbered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+
+from shardq.client import Client
+from shardq.errors import ConfigError
+from shardq.journal import decode
+from shardq.ops import scan
+from shardq.ops.state import QueueState
+from shardq.spark.options import Reading
+from shardq.spark.parts import Part
+from shardq.spark.tables import journal_batch
+
+log = logging.getLogger("shardq")
+SPLIT = 50_000
+"""More events than this are read by several tasks."""
+LAST = 2**64 - 1
+"""The highest second half of an entry id."""
+
+
+class JournalTrack:
+    """The events of one journal, as a line of points: the numbers of events."""
+
+    def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
+        self._client, self._state, self._options = client, state, options
+
+    def first(self) -> int:
+        """The point before the oldest event that is kept."""
+        rows = self._client.run(scan.page(self._state, self._state.keys.journal, "-", "+", 1))
+        events = decode(rows, after=0)
+        return events.number[0] - 1 if events.number else self.last()
+
+    def last(self) -> int:
+        """The point after the newest. ConfigError where the queue keeps no journal."""
+        raw = self._client.run(scan.field_of(self._state, self._state.keys.meta, "events"))
+        if raw is None:
+            name = self._state.keys.name
+            raise ConfigError(f"queue {name!r} keeps no journal: queue.configure(journal=1_000_000) starts it")
+        return int(raw)
+
+    def given(self, option: str) -> int:
+        """The point that an option names."""
+        value = self._options.point(option, self._state.keys.name)
+        if not isinstance(value, int):
+            raise ConfigError(f"option {option} of a journal must hold numbers of events")
+        return value
+
+    def check(self, start: int, end: int) -> None:
+        """ConfigError when a query is further than the journal ever was."""
+        if start > end and self._options.fail_on_data_loss:
+            raise ConfigError(
+                f"the query has read up to event {start} of queue {self._state.keys.name!r}, whose newest is {end}: "
+                "Redis lost data, or it is another one; failOnDataLoss=false goes on from there"
+            )
+
+    def lag(self, start: int, end: int) -> int:
+        """How many events lie between two points."""
+        return max(0, end - start)
+
+    def on(self, start: int, end: int, count: int) -> int:
+        """The point *count* events after *start*, not after *end*."""
+        return min(end, start + count)
+
+    def parts(self, start: int, end: int, most: int) -> list[Part]:
+        """The events between two points, in even parts."""
+        parts = max(1, min(most, (end - start) // SPLIT))
+        cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
+        name = self._state.keys.name
+        return [Part(name, (), str(low), str(high)) for low, high in pairwise(cuts) if low < high]
+
+
+def read_events(
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
+) -> Iterator[pa.RecordBatch]:
+    """Events after one position up to another; BackendError if some are not there any more and that may not be."""
+    position, end, key = int(after), int(until), state.keys.journal
+    while position < end:
+        rows = client.run(scan.page(state, key, f"{position}-{LAST}", "+", max(1, options.fetch_size // 10)))
+        events = decode(rows, position, end)
+        seen = min(end, int(rows[-1][0].partition(b"-")[0])) if rows else end
+        if lost := events.lost + seen - events.position:
+            _lose(state.keys.name, options, lost, position)
+        position = seen
+        if events.number:
+            yield journal_batch(state.keys.name, events, schema)
+
+
+def _lose(name: str, options: Reading, lost: int, position: int) -> None:
+    text = (
+        f"{lost:,} events after position {position} of the journal of queue {name!r} are not there any more: it keeps "
+        "too few (`journal`) for how late it is read"
+    )
+    if options.fail_on_data_loss:
+        raise ConfigError(f"{text}; failOnDataLoss=false goes on without them")
+    log.warning("%s", text)

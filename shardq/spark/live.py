@@ -1,0 +1,102 @@
+"""What a queue holds, as a table: streams by parts, and where each message stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from shardq.client import Client
+from shardq.errors import ConfigError
+from shardq.ops import scan
+from shardq.ops.admin import statistics
+from shardq.ops.scan import STORE, Index, entry_id
+from shardq.ops.state import QueueState
+from shardq.spark.entries import Entries, batch_of
+from shardq.spark.options import Reading, listed
+from shardq.spark.parts import Part
+
+
+def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
+    """Streams, grouped so that each part has about as many messages; those that can hold nothing of it left out."""
+    stats = client.run(statistics(state))
+    asked = {int(number) for number in listed(options.streams)}
+    if beyond := sorted(number for number in asked if number >= len(stats.streams)):
+        raise ConfigError(f"queue {state.keys.name!r} has {len(stats.streams)} streams, so there is no {beyond[0]}")
+    weights = {str(at): count for at, count in enumerate(stats.streams) if not asked or at in asked}
+    if not asked:
+        weights[STORE] = stats.delayed + stats.held_back
+    if options.states == ("backlog",):
+        weights = {place: count for place, count in weights.items() if count or place == STORE}
+    groups: list[list[str]] = [[] for _ in range(min(most, len(weights)))]
+    loads = [0] * len(groups)
+    for place in sorted(weights, key=lambda place: -weights[place]):
+        least = min(range(len(groups)), key=lambda at: (loads[at], len(groups[at])))
+        groups[least].append(place)
+        loads[least] += weights[place]
+    return [Part(state.keys.name, tuple(group)) for group in groups]
+
+
+def read_live(
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
+) -> Iterator[pa.RecordBatch]:
+    """What these streams hold, page by page."""
+    index = client.run(scan.index(state, part.places))
+    keys = frozenset(key.encode() for key in listed(options.shard_keys))
+    start = f"{options.starting_timestamp - 1}-{2**64 - 1}" if options.starting_timestamp else "-"
+    until = str(options.ending_timestamp or "+")
+    for place in part.places:
+        key = state.keys.later if place == STORE else state.keys.stream(int(place))
+        after = start
+        while rows := client.run(scan.page(state, key, after, until, options.fetch_size)):
+            after = rows[-1][0].decode()
+            entries = standing(client, state, index, place, rows)
+            entries = picked(entries, options.states, keys)
+            if len(entries):
+                yield batch_of(entries, schema)
+
+
+def standing(client: Client, state: QueueState, index: Index, place: str, rows: Sequence[Any]) -> Entries:
+    """These entries, and where each stands."""
+    found = Entries(state.keys.name, place, [row[0] for row in rows], [row[1] for row in rows], "backlog")
+    old = len(rows)
+    if place != STORE:
+        old = bisect_right(rows, index.cursors[place], key=lambda row: entry_id(row[0]))
+    if not old and place.encode() not in index.touched:
+        return found  # nothing here was ever handed out, as in most of a backlog
+    head = place.encode() + b":"
+    handles = [head + each for each in found.ids]
+    leases = [index.leases.get(handle) for handle in handles]
+    found.lease_until = [lease and lease[0] for lease in leases]
+    found.due = [index.delayed.get(handle) for handle in handles]
+    found.states = [
+        _state(index, handle, lease, due, at < old)
+        for at, (handle, lease, due) in enumerate(zip(handles, leases, found.due, strict=True))
+    ]
+    noted = client.run(scan.attempts(state, handles))
+    found.counts = [lease[1] if lease else note[0] for lease, note in zip(leases, noted, strict=True)]
+    found.errors = [note[1] for note in noted]
+    return found
+
+
+def _state(index: Index, handle: bytes, lease: tuple[int, int] | None, due: int | None, old: bool) -> str:
+    """One message's. What was handed out and is nowhere else was handed out while we looked."""
+    if lease:
+        return "in_flight" if lease[0] > index.now else "backlog"
+    if due is not None:
+        return "delayed" if due > index.now else "backlog"
+    return "in_flight" if old and handle not in index.returned and handle not in index.held else "backlog"
+
+
+def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:
+    """Those in one of *states*, of one of the shard *keys* if there are any."""
+    if isinstance(entries.states, str) and not keys:
+        return entries if entries.states in states else entries.only([])
+    rows: Sequence[int] = range(len(entries))
+    if not isinstance(entries.states, str):
+        rows = [at for at in rows if entries.states[at] in states]
+    if keys:
+        rows = [at for at in rows if len(flat := entries.flats[at]) > 1 and flat[1] in keys]
+    return entries if len(rows) == len(entries) else entries.only(rows)

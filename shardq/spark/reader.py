@@ -1,0 +1,68 @@
+"""`spark.read.format("shardq")`: what a queue holds, its dead letters and its journal, as tables; nothing is taken."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from shardq.spark import dead, events, live
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.options import Reading
+from shardq.spark.parts import Part, default_parts
+
+TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
+"""The tables that are lines of points, and so can be streams."""
+
+
+class BatchReader(DataSourceReader):
+    """Of one `load()`: plans once, so a DataFrame that is used twice reads the same ranges twice."""
+
+    def __init__(self, options: Reading, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """About two for each core of this machine, unless `partitions` says otherwise."""
+        most = self.options.partitions or default_parts()
+        return [part for name in self.options.queues for part in self._parts(name, most)]
+
+    def _parts(self, name: str, most: int) -> list[Part]:
+        state, client = queue_of(self.options, name), client_of(self.options)
+        if self.options.table == "live":
+            return live.live_parts(client, state, self.options, most)
+        track = TRACKS[self.options.table](client, state, self.options)
+        start, end = self.options.starting_offsets, self.options.ending_offsets
+        first = track.first() if start in ("", "earliest") else track.given("startingOffsets")
+        last = track.last() if end in ("", "latest") else track.given("endingOffsets")
+        return track.parts(first, last, most)  # type: ignore[no-any-return]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task: batches of what its part holds now."""
+        if not isinstance(partition, Part):  # Spark's own, where there was nothing to plan
+            return iter(())
+        return without_gc(read_part(self.options, self.schema, partition))
+
+
+def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
+    """The batches of one part."""
+    client, state = client_of(options), queue_of(options, part.queue)
+    if options.table == "journal":
+        return events.read_events(client, state, options, schema, part.after, part.until)
+    if options.table == "dead":
+        return dead.read_dead(client, state, options, schema, part.after, part.until)
+    return live.read_live(client, state, options, schema, part)
+
+
+def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """*batches*, made while Python looks for no cycles: walking through replies takes longer than reading them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield from batches
+    finally:
+        if was:
+            gc.enable()

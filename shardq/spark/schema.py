@@ -1,0 +1,95 @@
+"""The tables that the source shows, and Spark's types as Arrow's."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from shardq.errors import ConfigError
+
+_TEXT, _WHOLE, _TIME = StringType(), IntegerType(), TimestampType()
+_HEADERS = MapType(StringType(), StringType())
+_LIVE: dict[str, DataType] = {
+    "queue": _TEXT, "message_id": _TEXT, "shard_key": _TEXT, "state": _TEXT, "stream": _WHOLE, "written_at": _TIME,
+    "due_at": _TIME, "deadline": _TIME, "lease_until": _TIME, "count": _WHOLE, "last_error": _TEXT, "codec": _TEXT,
+    "headers": _HEADERS, "payload": BinaryType(),
+}  # fmt: skip
+_DEAD: dict[str, DataType] = {
+    "queue": _TEXT, "message_id": _TEXT, "shard_key": _TEXT, "reason": _TEXT, "count": _WHOLE, "last_error": _TEXT,
+    "written_at": _TIME, "died_at": _TIME, "entry_id": _TEXT, "codec": _TEXT, "headers": _HEADERS,
+    "payload": BinaryType(),
+}  # fmt: skip
+_JOURNAL: dict[str, DataType] = {
+    "queue": _TEXT, "number": LongType(), "time": _TIME, "kind": _TEXT, "message_id": _TEXT, "shard_key": _TEXT,
+    "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT,
+}  # fmt: skip
+_TABLES = {"live": _LIVE, "dead": _DEAD, "journal": _JOURNAL}
+
+_TYPES: dict[type[DataType], pa.DataType] = {
+    BinaryType: pa.binary(),
+    BooleanType: pa.bool_(),
+    DateType: pa.date32(),
+    DoubleType: pa.float64(),
+    FloatType: pa.float32(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    ShortType: pa.int16(),
+    StringType: pa.string(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+EITHER = {"shard_key": (StringType, BinaryType)}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """What record batches of *schema* must say of themselves, nullability included."""
+    return pa.schema([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in schema])
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type; ConfigError for one that payloads cannot be decoded to."""
+    match kind:
+        case StructType():
+            return pa.struct([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in kind])
+        case ArrayType():
+            return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
+        case MapType():
+            value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
+            return pa.map_(pa.field("key", arrow_type(kind.keyType), False), value)
+    found = _TYPES.get(type(kind))
+    if found is None:
+        raise ConfigError(f"payloads cannot be decoded to {kind.simpleString()}: read them as binary")
+    return found
+
+
+def table_schema(table: str) -> StructType:
+    """The columns of *table*: live, dead or journal."""
+    return StructType([StructField(name, kind) for name, kind in _TABLES[table].items()])
+
+
+def check_schema(table: str, asked: StructType) -> None:
+    """ConfigError unless *asked* has columns of *table* only, with types that they can have."""
+    known = _TABLES[table]
+    for each in asked:
+        if each.name not in known:
+            raise ConfigError(f"there is no column {each.name}; known here are {', '.join(known)}")
+        wanted = known[each.name]
+        if each.name == "payload":
+            arrow_type(each.dataType)
+        elif each.dataType != wanted and not isinstance(each.dataType, EITHER.get(each.name, ())):
+            raise ConfigError(f"column {each.name} is {wanted.simpleString()}, not {each.dataType.simpleString()}")
