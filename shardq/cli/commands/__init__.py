@@ -13,6 +13,7 @@ from shardq.cli.commands import (
     doctor,
     embedded,
     len,  # noqa: A004 (the queue's own verb)
+    pipeline,
     plan,
     purge,
     read,
@@ -27,6 +28,6 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings, route,
-    doctor, embedded, worker,
+    doctor, embedded, worker, pipeline,
 )  # fmt: skip
 """In the order in which the help lists them."""
