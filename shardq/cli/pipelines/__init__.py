@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shardq.cli.pipelines import fairness
+from shardq.cli.pipelines import fairness, plan
 
-ALL: tuple[ModuleType, ...] = (fairness,)
+ALL: tuple[ModuleType, ...] = (fairness, plan)
 """In the order in which the help lists them."""
