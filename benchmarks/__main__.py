@@ -14,7 +14,7 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "pickup", "expiry", "driver", "timing", "worker", "fairness")
+NAMES = ("throughput", "reads", "pickup", "expiry", "driver", "timing", "worker", "fairness", "journal", "spark")
 
 
 def parser() -> argparse.ArgumentParser:

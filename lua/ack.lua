@@ -31,9 +31,9 @@ local last_known, last, told = 4 + 2 * count + ARGV[4], #ARGV - 1, ARGV[#ARGV]
 local now = server_ms()
 --- @include lib/held
 local kept, live = tonumber(state[5] or '0'), not any_cancelled
---- @include lib/journal
+--- @include lib/journal_entry
 local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count))
-if log and told == '' then live = false end
+if journal_entry and told == '' then live = false end
 for i = 1, count do live = live and is_live(deadlines[i]) end
 local keys, places, sizes = {d = later}, {}, {}
 for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
@@ -58,9 +58,10 @@ if live then
   end
   redis.call('HINCRBY', meta, 'gone', count)
   redis.call('HINCRBY', meta, 'acked', count)
-  if log then log.entry(count, string.rep('a', count), told) end
+  if journal_entry then journal_entry(count, string.rep('a', count) .. '\n' .. told) end
   return {now, string.rep('o', count)}
 end
+--- @include lib/journal
 --- @include lib/journal_told
 --- @include lib/ack_each
 if log then log.finish() end

@@ -6,11 +6,11 @@ if log then
   end
   for at = 1, #first_time, 2 do
     local place = string.match(first_time[at], '^%w+')
-    for _, entry in ipairs(first_time[at + 1]) do note_delivered(place, entry[1], 1, entry[2]) end
+    for _, entry in ipairs(first_time[at + 1]) do note_delivered(place, entry[1], '1', entry[2]) end
   end
   for _, row in ipairs(again) do
     local place, id, deliveries = string.match(row[1], '^(%w+):([%d-]+):(%d+)')
-    note_delivered(place, id, tonumber(deliveries), row[3])
+    note_delivered(place, id, deliveries, row[3])
   end
   log.write(ARGV[11])
 end

@@ -74,7 +74,9 @@ class Tally:
         return f"o:{self.write_id}:{self.partition}"
 
     def heard(self, batch: int, stored: int, mark: str) -> None:
-        """Redis says how far it is; a later batch means that this one is over."""
+        """Redis says how far it is; a later batch means that this one is over. ConfigError if others went this far."""
+        if batch == self.batch and stored == self.stored and mark != self.mark:
+            raise _others(self)
         self.over = batch > self.batch
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
 
@@ -234,6 +236,7 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
     args: list[Argument] = [b""] * (len(columns) * (to - at))
     for place, column in enumerate(columns):
         args[place :: len(columns)] = column
-    sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{rows.mark(to - 1)}"
+    before = rows.mark(at - 1) if at else tally.mark
+    sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
     return call_of(state, tally.lane, sequence, numbers, to - at, args, keyed)

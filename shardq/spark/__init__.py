@@ -20,11 +20,16 @@ OLDEST = (4, 2)
 
 
 def register(spark: SparkSession) -> None:
-    """Let *spark* know the format "shardq". ConfigError when PySpark or PyArrow is missing or too old."""
+    """Let *spark* know the format "shardq". ConfigError when PySpark or PyArrow is missing or too old.
+
+    Spark looks formats up in the session of the calling thread, so each thread that writes or loads calls this.
+    """
     check_install()
     from shardq.spark.source import ShardqDataSource
 
     spark.dataSource.register(ShardqDataSource)
+    if (jvm := getattr(spark, "_jvm", None)) is not None:  # there is none on the client's side of Spark Connect
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def check_install() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +31,7 @@ class Entries:
     due: Sequence[int | None] = ()
     counts: Sequence[int] = ()
     errors: Sequence[str] = ()
-    _bodies: list[Body] | None = None
+    _bodies: list[Body] | Literal[False] | None = False
 
     def __len__(self) -> int:
         """How many."""
@@ -52,8 +52,9 @@ class Entries:
     @property
     def bodies(self) -> list[Body] | None:
         """The entries' fields with their meaning; None where all are plain, as most are."""
-        if self._bodies is None and any(len(flat) != _PLAIN or flat[0] not in _OURS for flat in self.flats):
-            self._bodies = [body_of(flat, foreign=False) for flat in self.flats]
+        if self._bodies is False:
+            plain = all(len(flat) == _PLAIN and flat[0] in _OURS for flat in self.flats)
+            self._bodies = None if plain else [body_of(flat, foreign=False) for flat in self.flats]
         return self._bodies
 
 
@@ -85,7 +86,7 @@ def times(values: Sequence[int | None]) -> pa.Array:
 
 def ms_of(ids: Sequence[bytes]) -> pa.Array:
     """The milliseconds in entry ids, as a column of times."""
-    if ids and all(len(each) > 14 and each[13:14] == b"-" for each in ids):  # until the year 2286
+    if ids and all(each[13:14] == b"-" for each in ids):  # until the year 2286
         digits = pc.binary_slice(pa.array(ids, pa.binary()), 0, 13).cast(pa.string())
         return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
     return times([int(each.partition(b"-")[0]) for each in ids])

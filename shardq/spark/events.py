@@ -38,9 +38,9 @@ class JournalTrack:
 
     def last(self) -> int:
         """The point after the newest. ConfigError where the queue keeps no journal."""
-        raw = self._client.run(scan.field_of(self._state, self._state.keys.meta, "events"))
-        if raw is None:
-            name = self._state.keys.name
+        meta, name = self._state.keys.meta, self._state.keys.name
+        raw = self._client.run(scan.field_of(self._state, meta, "events"))
+        if raw is None or not self._state.config.journal:
             raise ConfigError(f"queue {name!r} keeps no journal: queue.configure(journal=1_000_000) starts it")
         return int(raw)
 

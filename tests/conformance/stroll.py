@@ -16,11 +16,12 @@ STREAMS = (1, 4, 8, 16, 40)
 class Stroll:
     """Does one thing after the other; `alive` are the messages that must still come."""
 
-    def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random) -> None:
+    def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, **settings: int) -> None:
         self._rng, self._world = rng, world
         self.queue = open_queue(
             streams=rng.choice(STREAMS), streams_per_shard=2, window=rng.choice((1, 2, 3)), max_deliveries=4,
             max_in_flight=rng.choice((0, 0, 2, 5)), max_backlog=rng.choice((0, 0, 10)), parents=rng.choice((0, 1)),
+            **settings,
         )  # fmt: skip
         self.queue.read_many(1)
         self.alive: set[str] = set()
@@ -66,8 +67,11 @@ class Stroll:
         )
 
     def _write_many(self) -> None:
+        self._store([self._message() for _ in range(self._rng.randint(1, 20))])
+
+    def _store(self, messages: list[Message]) -> None:
         try:
-            self.alive.update(self.queue.write_many([self._message() for _ in range(self._rng.randint(1, 20))]))
+            self.alive.update(self.queue.write_many(messages))
         except PartlyWritten as error:
             self.alive.update(each for each in error.results if isinstance(each, str))
 

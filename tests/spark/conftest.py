@@ -15,10 +15,12 @@ from shardq.client import Queue
 from tests.servers import Server
 
 MASTER = "local[2,3]"  # two tasks at once, each tried up to three times
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # half of the start's CPU
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -50,7 +52,11 @@ def spark() -> Iterator[Any]:
     session = builder.getOrCreate()
     register(session)
     yield session
+    gateway = session.sparkContext._gateway
     session.stop()
+    gateway.shutdown()  # the JVM would outlive the session
+    gateway.proc.stdin.close()
+    gateway.proc.wait(60)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Delivery, Queue
+from shardq.spark import register
 from tests.spark.rows import drained, numbered, numbers, write
 from tests.waiting import eventually
 
@@ -77,7 +78,7 @@ def test_two_copies_of_a_write_at_once_store_each_row_once(spark: Any, url: str,
     """As the copies of a task do that is run speculatively."""
 
     def copy(size: int) -> None:
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # the format is known to a session
+        register(spark)
         write(numbered(spark, 20_000, 1), queue, url, writeId="twice", chunkSize=size)
 
     with ThreadPoolExecutor(2) as pool:

@@ -65,6 +65,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "follow",
         "journal",
         "len",
+        "skip",
         "stats",
     }
 

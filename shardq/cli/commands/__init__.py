@@ -12,6 +12,7 @@ from shardq.cli.commands import (
     dead,
     doctor,
     embedded,
+    journal,
     len,  # noqa: A004 (the queue's own verb)
     pipeline,
     plan,
@@ -27,7 +28,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings, route,
-    doctor, embedded, worker, pipeline,
+    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings,
+    route, doctor, embedded, worker, pipeline,
 )  # fmt: skip
 """In the order in which the help lists them."""

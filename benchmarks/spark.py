@@ -1,0 +1,283 @@
+"""spark: a million rows into a queue and out of it through Spark, beside a redis-py pipeline and a naive writer.
+
+CPU per row of Spark's Python workers, of its JVM and of the server, from /proc and INFO. What a job costs whatever its
+size (planning starts several Python processes) is measured with a job of a few rows and told apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import redis
+
+from benchmarks.report import Table, Target
+from benchmarks.settings import Place
+from shardq import Client
+from shardq.ops.opening import opened
+
+PER_MESSAGE = 200  # rows, for each of `--messages`: a million by default
+NAIVE = 20  # one row in so many is enough to know the naive writer
+FEW = 100
+CORES = (2, 1)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One job: rows, seconds, and µs of CPU per row beyond those of a job of a few rows."""
+
+    rows: int
+    seconds: float
+    python: float = 0.0
+    jvm: float = 0.0
+    server: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return self.rows / self.seconds
+
+
+def run(place: Place) -> list[Table]:
+    """Write and read tables."""
+    rows = place.settings.messages * PER_MESSAGE
+    rounds = max(2, place.settings.rounds // 2)
+    turns: dict[str, list[Turn]] = {}
+    for cores in CORES:
+        field = Field(place, cores, rows)
+        for number in range(rounds + 1):
+            for name, job in field.jobs().items():
+                turn = job()
+                if number:  # the first warms the JVM up
+                    turns.setdefault(name, []).append(turn)
+        field.close()
+    return [
+        _table("write", turns, place, rounds, 1.5),
+        _table("read", turns, place, rounds, 3.0),
+    ]
+
+
+class Field:
+    """A Spark session on so many cores, and the jobs that meet in it."""
+
+    def __init__(self, place: Place, cores: int, rows: int) -> None:
+        self.place, self.cores, self.rows = place, cores, rows
+        self.spark = session(cores)
+        self.server = redis.Redis.from_url(place.url, protocol=2)
+        self.payload = "x" * max(1, place.settings.payload - 20)
+        self.filled = ""
+
+    def close(self) -> None:
+        """End the session."""
+        self.spark.stop()
+
+    def jobs(self) -> dict[str, Callable[[], Turn]]:
+        """What takes turns; the references only beside the session on most cores."""
+        own = f"Spark local[{self.cores}]"
+        found = {
+            f"write: {own}": lambda: self.beyond(self.write),
+            f"read: {own}, all columns": lambda: self.beyond(self.read),
+            f"read: {own}, two columns": lambda: self.beyond(
+                lambda rows: self.read(rows, "shard_key string, state string")
+            ),
+        }
+        if self.cores == max(CORES):
+            found |= {
+                "write: redis-py pipeline, one process": self.pipeline,
+                "write: Spark, a call for each row": self.naive,
+                "read: redis-py XRANGE, one process": self.ranges,
+            }
+        return found
+
+    def beyond(self, job: Callable[[int], Turn]) -> Turn:
+        """A job of all rows, without the CPU that one of a few rows takes."""
+        small, large = job(FEW), job(self.rows)
+        return Turn(
+            large.rows,
+            large.seconds,
+            *(max(0.0, getattr(large, part) * large.rows - getattr(small, part) * FEW) / large.rows for part in PARTS),
+        )
+
+    def frame(self, rows: int) -> Any:
+        """Rows as a user's table has them."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        number = F.col("id")
+        return self.spark.range(0, rows, 1, self.cores).select(
+            F.concat(F.lit("tenant-"), number % self.place.settings.tenants).alias("shard_key"),
+            F.concat(number.cast("string"), F.lit(self.payload)).cast("binary").alias("payload"),
+        )
+
+    def queue(self) -> str:
+        """A new queue, instead of the one before."""
+        self.server.flushall()
+        name, chosen = uuid.uuid4().hex, self.place.settings
+        with Client.from_url(self.place.url) as client:
+            queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard)
+            client.run(opened(queue.state, queue.state.until()))
+        return name
+
+    def write(self, rows: int) -> Turn:
+        """All rows into a new queue."""
+        name = self.filled = self.queue()
+        save = self.frame(rows).write.format("shardq").options(url=self.place.url, queue=name).mode("append").save
+        return self.timed(rows, save)
+
+    def read(self, rows: int, schema: str = "") -> Turn:
+        """What `write` wrote: every payload is looked at."""
+        if self.held() != rows:
+            self.write(rows)
+        reader = self.spark.read.format("shardq").options(url=self.place.url, subscribe=self.filled)
+        frame = (reader.schema(schema) if schema else reader).load()
+        column = "shard_key" if schema else "payload"
+        return self.timed(rows, frame.selectExpr(f"sum(length({column}))", "count(state)").collect)
+
+    def held(self) -> int:
+        """How many messages the queue has."""
+        with Client.from_url(self.place.url) as client:
+            return client.queue(self.filled).len() if self.filled else 0
+
+    def naive(self) -> Turn:
+        """A call of the client for each row, from Spark's tasks."""
+        name, url, rows = self.queue(), self.place.url, self.rows // NAIVE
+
+        def each(part: Any) -> None:
+            with Client.from_url(url) as client:
+                queue = client.queue(name)
+                for row in part:
+                    queue.write(bytes(row.payload), shard_key=row.shard_key)
+
+        self.filled = ""
+        return self.timed(rows, lambda: self.frame(rows).foreachPartition(each))
+
+    def pipeline(self) -> Turn:
+        """XADD in pipelines of 1,000, to as many streams: no shards, no leases, no counts."""
+        rows, streams, payload = self.rows, self.place.settings.streams, self.payload
+        self.server.flushall()
+        self.filled = ""
+
+        def work() -> None:
+            for first in range(0, rows, 1000):
+                with self.server.pipeline(transaction=False) as pipe:
+                    for number in range(first, min(rows, first + 1000)):
+                        pipe.xadd(f"s{number % streams}", {"k": f"tenant-{number % 1000}", "b": f"{number}{payload}"})
+                    pipe.execute()
+
+        return self.timed(rows, work, own=True)
+
+    def ranges(self) -> Turn:
+        """The same entries by XRANGE in pages of 1,000."""
+        if not self.server.exists("s0"):
+            self.pipeline()
+
+        def work() -> None:
+            for stream in range(self.place.settings.streams):
+                after = "-"
+                while page := self.server.xrange(f"s{stream}", after, "+", 1000):
+                    after = f"({page[-1][0].decode()}"  # type: ignore[union-attr]
+
+        return self.timed(self.rows, work, own=True)
+
+    def timed(self, rows: int, work: Callable[[], Any], *, own: bool = False) -> Turn:
+        """Do it once; `own`: its Python is this process."""
+        before, started = self.cpu(own), time.perf_counter()
+        work()
+        seconds, after = time.perf_counter() - started, self.cpu(own)
+        return Turn(rows, seconds, *((end - start) / rows * 1e6 for start, end in zip(before, after, strict=True)))
+
+    def cpu(self, own: bool) -> tuple[float, float, float]:
+        """Seconds of CPU so far: Python workers (or this process), JVM, server."""
+        info = self.server.info("cpu")
+        jvm = self.spark.sparkContext._gateway.proc.pid
+        python = time.process_time() if own else sum(map(_cpu, _below(jvm)))
+        return python, _cpu(jvm, children=False), float(info["used_cpu_user"] + info["used_cpu_sys"])
+
+
+PARTS = ("python", "jvm", "server")
+
+
+def session(cores: int) -> Any:
+    """A session with Spark's own settings, but for what a server of one machine needs."""
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    from pyspark.sql import SparkSession
+
+    from shardq.spark import register
+
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+    }  # fmt: skip
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; [] when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _cpu(pid: int, *, children: bool = True) -> float:
+    """Seconds of CPU of a process, and of its children that ended."""
+    fields = _stat(pid)
+    return sum(map(int, fields[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _below(pid: int) -> list[int]:
+    """All processes below *pid*."""
+    parents = {
+        int(each.name): fields
+        for each in Path("/proc").iterdir()
+        if each.name.isdigit() and (fields := _stat(int(each.name)))
+    }
+    found, new = [], [pid]
+    while new:
+        new = [child for child, fields in parents.items() if int(fields[1]) in new]
+        found += new
+    return found
+
+
+def _table(kind: str, turns: dict[str, list[Turn]], place: Place, rounds: int, most: float) -> Table:
+    chosen = {name.partition(": ")[2]: each for name, each in turns.items() if name.startswith(kind)}
+    reference = next(name for name in chosen if "redis-py" in name)
+    own = next(name for name in chosen if f"local[{max(CORES)}]" in name)
+
+    def times(name: str) -> float:
+        pairs = zip(chosen[name], chosen[reference], strict=True)
+        return float(median(turn.rate / other.rate for turn, other in pairs))
+
+    rows = [
+        (
+            name,
+            f"{median(turn.rate for turn in each):,.0f}",
+            f"{times(name):.2f} x",
+            *(f"{median(getattr(turn, part) for turn in each):.2f}" for part in PARTS),
+        )
+        for name, each in chosen.items()
+    ]
+    python = median(turn.python for turn in chosen[own])
+    return Table(
+        name=f"spark-{kind}",
+        title=f"Spark: {kind} {chosen[own][0].rows:,} rows",
+        context=place.described(f"{rounds} rounds after one that warms up"),
+        columns=("", "rows/s", "of redis-py", "µs/row: Python", "JVM", "server"),
+        rows=rows,
+        targets=[
+            Target(f"rows/s beside {reference}", times(own), 3.0),
+            Target("CPU of Python per row", python, most, most=True, unit=" µs"),
+        ],
+        data={name: [vars(turn) for turn in each] for name, each in chosen.items()},
+    )

@@ -1,0 +1,101 @@
+"""`shardq journal`: what happened to a queue's messages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from shardq.cli.exits import OK, Nothing
+from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import bytes_fields, duration, json_line, plural, shown_key
+from shardq.client import Queue
+from shardq.journal import Event
+from shardq.replies import text_or_bytes
+
+ABOUT = """One line for each event: number, time (UTC), what happened, message id, shard key, and where it is known
+the delivery's number, the delay and the client. A queue keeps a journal once it is configured to; it is bounded, and
+how many events were lost is told on stderr."""
+
+EXAMPLES = """  shardq configure jobs journal=1000000 --yes
+  shardq journal jobs --follow
+  shardq journal jobs --message 1732150000000-42-7
+  shardq journal jobs --after 0 --json > events.jsonl"""
+
+PAGE = 1000
+POLL = 0.25
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "journal", run, "print what happened to messages", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N (20)")
+    parser.add_argument(
+        "--after", type=number(0), metavar="NUMBER", help="begin after this event instead; 0: the oldest"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="go on as things happen, until Ctrl-C")
+    parser.add_argument("--message", metavar="ID", help="only of this message; begins with the oldest event")
+    parser.add_argument("--shard-key", metavar="KEY", help="only of this shard key; begins with the oldest event")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print events, and go on if asked to."""
+    queue, _ = shell.existing(args.queue)
+    filtered = args.message is not None or args.shard_key is not None
+    newest = queue.journal(1)
+    if not newest.events and not args.follow and not queue.settings().journal:
+        raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
+    start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.count)
+    shown = 0
+    for event in _events(queue, start, follow=args.follow, told=args.after is not None):
+        if _wanted(args, event):
+            print(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
+            shown += 1
+    if not shown:
+        raise Nothing(f"the journal of queue {args.queue!r} holds no such event")
+    return OK
+
+
+def _events(queue: Queue, start: int, *, follow: bool, told: bool) -> Iterator[Event]:
+    """The events after *start*. What was lost before the first of them is told only to who named a beginning."""
+    position, pause = start, threading.Event()
+    while True:
+        page = queue.journal(PAGE, after=position)
+        if page.lost and (told or position != start):
+            remark(f"{plural(page.lost, 'event')} before number {page.position + 1 - len(page.events)} were lost")
+        yield from page.events
+        position = page.position
+        if position == page.latest:
+            if not follow:
+                return
+            pause.wait(POLL)
+
+
+def _wanted(args: argparse.Namespace, event: Event) -> bool:
+    if args.message is not None and event.message_id != args.message:
+        return False
+    return args.shard_key is None or event.shard_key == text_or_bytes(os.fsencode(args.shard_key))
+
+
+def _line(event: Event) -> str:
+    time = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    key = "-" if event.shard_key is None else shown_key(event.shard_key)
+    more = [
+        f"delivery {event.count}" if event.count else "",
+        f"due in {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
+        f"by {event.client}" if event.client else "",
+    ]
+    return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", event.message_id, key, *more]))
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    key = {"shard_key": None} if event.shard_key is None else bytes_fields("shard_key", event.shard_key)
+    return {
+        "number": event.number, "time": event.time, "kind": event.kind, "message_id": event.message_id, **key,
+        "stream": event.stream, "count": event.count, "due": event.due, "client": event.client,
+    }  # fmt: skip

@@ -1,0 +1,57 @@
+"""`shardq journal`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+from shardq import Queue
+from tests.cli.conftest import Command
+from tests.waiting import eventually
+
+
+def test_it_says_how_to_begin_one(cli: Command, queue: Queue) -> None:
+    told = cli("journal", "jobs")
+    assert (told.code, told.out) == (3, "")
+    assert "shardq configure jobs journal=100000" in told.err
+    assert cli("journal", "none").code == 3
+
+
+def test_it_prints_the_newest_events_or_all_of_a_message(cli: Command, queue: Queue) -> None:
+    assert cli("configure", "jobs", "journal=1000", "--yes").code == 0
+    first, *_ = queue.write_many([(b"secret", b"a\xff\x1b[31m"), (b"secret", "b"), (b"secret", "c")])
+    while found := queue.read_many(3):
+        for each in found:
+            each.nack(delay=60 if each.message_id == first else 0) if each.count < 2 else each.ack()
+    told = cli("journal", "jobs", "--message", first)
+    assert [line.split("  ")[2].strip() for line in told.out.splitlines()] == ["written", "delivered", "nacked"]
+    assert "a\\xff\\x1b[31m" in told.out
+    assert "delivery 1  due in 60 s  by " in told.out
+    assert "secret" not in told.out
+    assert told.err == ""
+    newest = cli("journal", "jobs", "--json", "--count", "2")
+    assert [each["kind"] for each in newest.objects] == ["acked", "acked"]
+    assert cli("journal", "jobs", "--shard-key", "b", "--json").objects[0]["shard_key"] == "b"
+    assert cli("journal", "jobs", "--shard-key", "z").code == 3
+
+
+def test_it_says_what_was_lost(cli: Command, queue: Queue) -> None:
+    queue.configure(journal=10)
+    for n in range(200):
+        queue.write(str(n), shard_key="a")
+    told = cli("journal", "jobs", "--after", "1")
+    assert len(told.out.splitlines()) <= 110
+    assert "were lost" in told.err
+
+
+def test_it_follows_what_happens(cli: Command, queue: Queue) -> None:
+    queue.configure(journal=100)
+    pipe = subprocess.PIPE
+    with cli.start("journal", "jobs", "--follow", "--json", stdout=pipe, stderr=pipe) as process:
+        assert process.stdout
+        for kind, act in (("written", lambda: queue.write("x", shard_key="t")), ("delivered", queue.read)):
+            act()
+            eventually(lambda kind=kind: f'"{kind}"'.encode() in process.stdout.readline(), 30)  # type: ignore[misc]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 130

@@ -1,0 +1,122 @@
+"""What a journal says that every message is now: it must be what the queue's raw keys say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardq import Event, Queue
+from shardq.keys import QueueKeys
+from tests.conformance.census import Census
+
+WAITING, IN_FLIGHT, CANCELLING, DEAD, GONE = "waiting", "in flight", "cancelling", "dead", "gone"
+MOVES: dict[str, tuple[set[str | None], str]] = {
+    "written": ({None}, WAITING),
+    "delivered": ({WAITING}, IN_FLIGHT),
+    "acked": ({IN_FLIGHT}, GONE),
+    "nacked": ({IN_FLIGHT}, WAITING),
+    "returned": ({IN_FLIGHT}, WAITING),
+    "lapsed": ({IN_FLIGHT}, WAITING),
+    "rejected": ({IN_FLIGHT}, DEAD),
+    "dead": ({IN_FLIGHT, WAITING}, DEAD),
+    "parked": ({IN_FLIGHT, WAITING}, WAITING),
+    "redriven": ({DEAD}, WAITING),
+    "expired": ({WAITING}, GONE),
+    "cancelling": ({IN_FLIGHT}, CANCELLING),
+    "cancelled": ({WAITING, CANCELLING}, GONE),
+    "purged": ({WAITING}, GONE),
+}
+KEYLESS = {"lapsed", "returned", "cancelled"}
+
+
+@dataclass
+class Known:
+    """One message."""
+
+    state: str | None = None
+    count: int = 0
+    due: float | None = None
+    shard_key: str | bytes | None = None
+    kinds: list[str] = field(default_factory=list)
+
+
+class Replay:
+    """Follows the journal of a queue, a page after the other, and holds that nothing happens that cannot."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue, self.position = queue, 0
+        self.events: list[Event] = []
+        self.known: dict[str, Known] = {}
+
+    def follow(self, page: int = 1000) -> None:
+        """Read on to the end."""
+        while True:
+            found = self.queue.journal(page, after=self.position)
+            assert found.lost == 0
+            assert len(found.events) <= page
+            assert [event.number for event in found.events] == [
+                (self.position or found.position - len(found.events)) + n for n in range(1, len(found.events) + 1)
+            ]
+            for event in found.events:
+                self._apply(event)
+            self.position = found.position
+            if self.position == found.latest:
+                return
+
+    def _apply(self, event: Event) -> None:
+        self.events.append(event)
+        each = self.known.setdefault(event.message_id, Known())
+        each.kinds.append(event.kind)
+        before, after = MOVES[event.kind]
+        assert each.state in before, (event, each)
+        each.state, each.due = after, event.due
+        if event.kind == "written":
+            each.shard_key = event.shard_key
+            assert event.stream == (
+                None if event.message_id.endswith("d") else int(event.message_id.rpartition("-")[2])
+            )
+        assert event.shard_key == each.shard_key or (event.shard_key is None and event.kind in KEYLESS), event
+        if event.kind == "delivered":
+            each.count += 1
+            assert event.count == each.count, (event, each)
+        elif event.kind == "returned":
+            each.count -= 1
+        if event.kind in {"acked", "nacked", "lapsed", "rejected", "dead", "redriven", "returned"}:
+            assert event.count == each.count, (event, each)
+
+    def problems(self, raw: Any, census: Census) -> list[str]:
+        """Where it differs from a full count."""
+        keys = self.queue.state.keys
+        told = {message_id: each.state for message_id, each in self.known.items() if each.state != GONE}
+        found = states(raw, keys, census)
+        wrong = [f"{each} is {found.get(each)}, the journal says {told.get(each)}: {self._kinds(each)}"
+                 for each in sorted(found.keys() | told.keys()) if found.get(each) != told.get(each)]  # fmt: skip
+        named = names(raw, keys)
+        wrong += [f"{named(handle)} is delayed, the journal says nothing of it" for handle in census.delayed
+                  if self.known[named(handle)].due is None]  # fmt: skip
+        return wrong
+
+    def _kinds(self, message_id: str) -> list[str]:
+        return self.known[message_id].kinds if message_id in self.known else []
+
+
+def names(raw: Any, keys: QueueKeys) -> Callable[[str], str]:
+    """From a handle to the id that the writer was given."""
+    moved: dict[str, str] = {
+        handle.decode(): origin.decode() for origin, handle in raw.hgetall(keys.moved).items() if origin
+    }
+
+    def named(handle: str) -> str:
+        place, entry = handle.split(":")
+        return moved.get(handle, f"{entry}-{place}")
+
+    return named
+
+
+def states(raw: Any, keys: QueueKeys, census: Census) -> dict[str, str]:
+    """Every message of the queue by its id, and what it is."""
+    named = names(raw, keys)
+    found = {named(handle): WAITING for handle in (*census.new, *census.returned, *census.delayed, *census.held)}
+    found |= {named(handle): CANCELLING if handle in census.cancelled else IN_FLIGHT for handle in census.leased}
+    return found | {fields[b"i"].decode(): DEAD for _, fields in raw.xrange(keys.dead)}

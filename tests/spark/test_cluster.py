@@ -1,0 +1,118 @@
+"""Several executors on this machine: ones that are killed, tasks that run twice, a driver that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from shardq import Client
+from shardq.client import Queue
+from tests.spark.conftest import QUICK, check_java
+from tests.spark.job import ROWS
+from tests.spark.rows import numbers
+from tests.waiting import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A Spark home whose work folders are not in the installed package."""
+    check_java()
+    import pyspark
+
+    home = tmp_path / "spark"
+    home.mkdir()
+    for name in ("bin", "jars", "python", "sbin"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What Spark's processes need to know."""
+    return os.environ | {
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+@contextmanager
+def running(words: list[str], home: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is killed at the end."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, cwd=home, env=environment(home), stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def job(task: str, master: str, url: str, queue: Queue, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, str(folder)]
+
+
+def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
+    """What a job printed at last; its log when it failed."""
+    assert process.wait(400) == 0, log.read_text()[-6000:]
+    return log.read_text().splitlines()[-1].split()
+
+
+def test_a_killed_executor_and_speculative_copies_store_each_row_once(
+    url: str, queue: Queue, home: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with running(job("load", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
+        assert ended(process, log) == ["held", str(ROWS), str(ROWS)]
+    assert (tmp_path / "again").exists()
+    assert (tmp_path / "copy").exists()
+    assert numbers(queue) == list(range(ROWS))
+
+
+@pytest.fixture
+def master(home: Path, tmp_path: Path) -> Iterator[str]:
+    """The URL of a standalone master with two workers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    launcher = str(home / "bin" / "spark-class")
+    deploy, place = "org.apache.spark.deploy", ["--host", "127.0.0.1", "--webui-port", "0"]
+    url = f"spark://127.0.0.1:{port}"
+    with running([launcher, f"{deploy}.master.Master", *place, "--port", str(port)], home, tmp_path / "master"):
+        words = [launcher, f"{deploy}.worker.Worker", *place, "-c", "1", "-m", "1g"]
+        with (
+            running([*words, "-d", str(tmp_path / "w1"), url], home, tmp_path / "w1.log"),
+            running([*words, "-d", str(tmp_path / "w2"), url], home, tmp_path / "w2.log"),
+        ):
+            text = tmp_path / "master"
+            eventually(lambda: text.read_text().count("Registering worker") == 2, 200)
+            yield url
+
+
+def test_an_archive_whose_driver_is_killed_goes_on_where_it_was(
+    url: str, client: Client, queue_name: str, home: Path, master: str, tmp_path: Path
+) -> None:
+    queue = client.queue(queue_name, streams=8, streams_per_shard=2, journal=100_000)
+    queue.write_many([(b"x", f"tenant-{at % 10}") for at in range(5000)])
+    words = job("archive", master, url, queue, tmp_path)
+    with running(words, home, tmp_path / "first"):
+        commits = tmp_path / "checkpoint" / "commits"
+        eventually(lambda: commits.exists() and len([*commits.glob("[0-9]*")]) >= 3, 250)
+    assert len([*commits.glob("[0-9]*")]) < 10
+    with running(words, home, tmp_path / "second") as process:
+        assert ended(process, tmp_path / "second") == ["archived", "5000", "5000"]

@@ -1,0 +1,21 @@
+"""What docs/spark.md shows works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq import Client
+from tests.house import doc_blocks
+
+
+@pytest.mark.timeout(120)
+def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    blocks = [block for block in doc_blocks.blocks(doc_blocks.ROOT / "docs" / "spark.md") if block.language == "python"]
+    for block in blocks:
+        exec(doc_blocks.compiled(block, url), names)  # noqa: S102 - our own page
+    assert blocks
+    assert "backlog" in capsys.readouterr().out
+    assert client.queue("jobs").len() == 1000

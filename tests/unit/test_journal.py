@@ -1,0 +1,107 @@
+"""Decoding the journal: against a naive reading, in any range, past rubbish."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from shardq.journal import FORMAT, KINDS, Columns, decode, told
+
+Row = dict[str, Any]
+NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
+
+
+def events(rng: random.Random, first: int, count: int) -> list[Row]:
+    """Events of one call."""
+    ms, client = rng.randrange(10**12), rng.choice(("", "host-7"))
+    rows = []
+    for number in range(first, first + count):
+        place = rng.choice(("0", "17", "4095", "d", "l"))
+        rows.append({
+            "number": number, "time_ms": ms, "kind": rng.choice(list(KINDS.values())),
+            "message_id": f"{ms}-{number}-{place}", "shard_key": rng.choice((None, b"a", b"\n,\x00\xff", b"x" * 1024)),
+            "stream": int(place) if place.isdigit() else None, "count": rng.choice((0, 1, 7)),
+            "due_ms": rng.choice((None, 5)), "client": client,
+        })  # fmt: skip
+    return rows
+
+
+def entry(rows: list[Row], rng: random.Random) -> tuple[bytes, list[bytes]]:
+    """The entry that holds them, spelled as docs/journal.md says."""
+    letters = {kind: letter for letter, kind in KINDS.items()}
+    columns = [
+        ",".join(str(len(row["shard_key"] or b"")) for row in rows),
+        _short([str(row["count"]) for row in rows], rng),
+        _short(["" if row["due_ms"] is None else str(row["due_ms"]) for row in rows], rng),
+    ]
+    ids = ",".join(row["message_id"] for row in rows)
+    if rng.random() < 0.5:
+        ms, number, _ = rows[0]["message_id"].split("-")
+        ids = f"{ms}|{int(number) - 1}|" + ",".join(row["message_id"].rpartition("-")[2] for row in rows)
+    head = "\n".join(["".join(letters[row["kind"]] for row in rows), ids, *columns, rows[0]["client"], ""])
+    value = head.encode() + b"".join(row["shard_key"] or b"" for row in rows)
+    return f"{rows[-1]['number']}-{rows[0]['time_ms']}".encode(), [FORMAT, value]
+
+
+def _short(words: list[str], rng: random.Random) -> str:
+    """One word for all where all are the same, but not always."""
+    same = len(set(words)) == 1 and rng.random() < 0.7
+    if same and words[0] in {"", "0"}:
+        return ""
+    return words[0] if same else ",".join(words)
+
+
+def rows_of(columns: Columns) -> list[Row]:
+    return [dict(zip(NAMES, row, strict=True)) for row in zip(*(getattr(columns, name) for name in NAMES), strict=True)]
+
+
+def test_any_range_of_any_journal_is_decoded_as_it_was_written(rng: random.Random) -> None:
+    for _ in range(100):
+        every: list[Row] = []
+        entries, number = [], rng.randrange(1, 10**15)
+        begin = number - 1
+        for _ in range(rng.randrange(1, 8)):
+            call = events(rng, number, rng.randrange(1, 9))
+            number += len(call)
+            if rng.random() < 0.85:  # or else this entry is lost
+                entries.append(entry(call, rng))
+                every += call
+        after, until = sorted((rng.randrange(begin, number), rng.randrange(begin, number)))
+        columns = decode(entries, after, until)
+        found = [row for row in every if after < row["number"] <= until]
+        assert rows_of(columns) == found
+        assert columns.position == (found[-1]["number"] if found else after)
+        assert columns.lost == columns.position - after - len(found)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (b"9-1", [b"2", b"w\n1-1-1\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n1-1-1\n0\n\n\n\n", b"more", b""]),
+        (b"9-1", [b"1", b"w"]),
+        (b"9-1", [b"1", b"?\n1-1-1\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"ww\n1-1-1\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n1-1-1\n0,0\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n1-1-1\nx\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n\xff\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n1|x|1\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"w\n1-1-\xc2\xb2\n0\n\n\n\n"]),
+        (b"9-1", [b"1", b"\n\n\n\n\n\n"]),
+        (b"x-1", [b"1", b"w\n1-1-1\n0\n\n\n\n"]),
+    ],
+)
+def test_what_is_no_entry_of_ours_is_passed_over_and_counts_as_lost(row: tuple[bytes, list[bytes]]) -> None:
+    good = (b"10-1", [FORMAT, b"w\n1-1-1\n0\n\n\n\n"])
+    columns = decode([row, good], after=5)
+    assert (columns.number, columns.lost, columns.position) == ([10], 4, 10)
+
+
+def test_what_scripts_are_told_are_the_parts_of_an_entry() -> None:
+    text = told(["5-1-3", "5-2-d"], [b"a\n", b""], [1, 3], "host-7")
+    columns = decode([(b"2-9", [FORMAT, b"aa\n" + text])], after=0)
+    assert columns.message_id == ["5-1-3", "5-2-d"]
+    assert columns.shard_key == [b"a\n", None]
+    assert (columns.count, columns.client, columns.stream) == ([1, 3], ["host-7"] * 2, [3, None])
