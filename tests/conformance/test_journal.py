@@ -10,6 +10,7 @@ import pytest
 from shardq import Client, ConfigError, Message, Queue, QueueMissing
 from shardq.journal import FORMAT, KINDS, decode
 from shardq.ops.look import unread
+from shardq.scripts import load
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.replay import Replay
 from tests.conformance.stroll import Stroll
@@ -191,6 +192,15 @@ def test_a_page_holds_no_more_than_was_asked_for_and_goes_on_exactly(queue: Queu
     assert pages == whole
     assert len(whole) == 121
     assert position == page.latest
+
+
+@pytest.mark.usefixtures("real")
+def test_the_server_returns_no_more_entries_than_hold_a_page(queue: Queue, world: World) -> None:
+    for _ in range(50):
+        queue.write("1", shard_key="a")
+    keys = queue.state.keys
+    reply = world.raw.eval(load("journal").source, 2, keys.meta, keys.journal, 0, 10)
+    assert (len(reply[3]), reply[2]) == (10, 1)
 
 
 def test_entries_that_went_missing_are_noticed(queue: Queue, world: World) -> None:

@@ -57,6 +57,8 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     )
     assert (autoscaler.len(), observer.len(), observer.stats().backlog) == (0, 0, 0)
     assert consumer.read_many(1, block=0.05) == []  # creates the queue, and blocks
+    operator.configure(journal=10_000)
+    begun = observer.journal().position
     for _ in range(2):
         producer.write("plain", shard_key="tenant")
         producer.write("keyed", shard_key="tenant", dedup_key="key")
@@ -84,6 +86,10 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert operator.stats().backlog == 0
     producer.write("last", shard_key="tenant")
     assert consumer.read(block=1).payload == "last"
+    happened = observer.journal(10_000, after=begun)
+    assert happened.lost == 0
+    assert {each.kind for each in happened.events} >= {"written", "delivered", "acked", "nacked", "rejected", "lapsed"}
+    assert {each.kind for each in happened.events} >= {"redriven", "cancelled", "purged"}
 
 
 def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> None:

@@ -21,7 +21,9 @@ class Bench:
     """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
 
     def __init__(self, server: Server, client: Client, name: str) -> None:
-        self.queue = client.queue(name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600)
+        self.queue = client.queue(
+            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000
+        )
         self.keys = QueueKeys(name)
         self.plain = server.client()
         queue = self.queue
