@@ -10,7 +10,7 @@ ABOUT = """Each needs the extra "spark" (pip install 'shardq[spark]') and Java 1
 of this machine, on the cluster of --master, or, under spark-submit, where that says. What happens while it
 runs goes to stderr, a short report to stdout."""
 
-EXAMPLES = """  shardq pipeline fairness archive/ --out report/
+EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness --queue jobs"""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shardq.cli.pipelines import fairness, plan
+from shardq.cli.pipelines import archive, fairness, load, plan, redrive
 
-ALL: tuple[ModuleType, ...] = (fairness, plan)
+ALL: tuple[ModuleType, ...] = (load, archive, fairness, plan, redrive)
 """In the order in which the help lists them."""

@@ -21,7 +21,7 @@ fair share and what it got, pick-up delays, Jain's index, who was noisy and who 
 
 --out is a folder for the tables as Parquet, a picture and a page that needs nothing beside it."""
 
-EXAMPLES = """  shardq pipeline fairness archive/ --out report/
+EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness --queue jobs --window 10
   shardq pipeline fairness events.parquet --streams 64 --per-shard 4 --json"""
 
