@@ -74,7 +74,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
         load = Load(args.noisy, args.flood, args.service, args.used, args.window)
         goal = planning.Goal(load, args.isolation, args.within)
-        table = None if args.table is None else read_table(spark, args.table, form=args.format)
+        table = args.table and planning.tenants_of(read_table(spark, args.table, form=args.format))
         count = args.tenants if table is None else table.count()
         tried = [Candidate(*each) for each in args.candidate or ()] or planning.candidates(count, goal)
         with progress.step(f"surveying {count:,} tenants under {len(tried)} candidates"):

@@ -47,17 +47,21 @@ def setting(text: str) -> tuple[str, str]:
 def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
     """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
     _check_pandas()
+    from pyspark.sql import SparkSession
+
     from shardq.spark.pipelines.report import Progress, Report
     from shardq.spark.pipelines.session import explained, session
 
     progress = Progress(Report(name), remark)
+    ours = SparkSession.getActiveSession() is None
     with progress.step("starting Spark"):
         spark = session(name, master=args.master, settings=dict(args.conf))
     try:
         with explained():
             yield spark, progress
     finally:
-        spark.stop()
+        if ours:
+            spark.stop()
     show(progress.report, shell)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
@@ -80,17 +81,23 @@ def explained() -> Iterator[None]:
         yield
     except AnalysisException as error:
         raise ConfigError(_line(error)) from error
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # the second where Spark has no words of its own
         raise PipelineFailed(_line(error)) from error
 
 
 OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
 """The last line of a Python traceback in one of Spark's messages, where the error is one of shardq's."""
 
+SPARKS: Final = re.compile(r"^.*?(\[[A-Z_.]+\] .+)$", re.MULTILINE)
+"""A message of Spark's that has a name."""
 
-def _line(error: PySparkException) -> str:
-    """What an error of Spark's says, without its traceback: what shardq said in a task, if it did."""
+
+def _line(error: Exception) -> str:
+    """What an error of Spark's says, without its tracebacks: what shardq said in a task, if it did."""
     text = str(error)
-    ours = OURS.findall(text)
-    first = ours[-1] if ours else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    return first.partition(" SQLSTATE:")[0].strip()
+    if "[MALFORMED_RECORD_IN_PARSING" in text:  # whose message holds the record
+        return "a line of the input cannot be parsed: mend it, or say what is in it (format, schema)"
+    ours, sparks = OURS.findall(text), SPARKS.findall(text)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    line: str = ours[-1] if ours else sparks[-1] if sparks else first
+    return line.partition(" SQLSTATE:")[0].strip()

@@ -14,7 +14,7 @@ from shardq.planner.odds import clean_odds
 from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report
 from shardq.spark.pipelines.planning.model import Load, bucket, bucket_end, turns
-from shardq.spark.pipelines.planning.pipeline import Goal, candidates, judge, survey_assumed, survey_named
+from shardq.spark.pipelines.planning.pipeline import Goal, candidates, judge, survey_assumed, survey_named, tenants_of
 from shardq.spark.pipelines.planning.survey import CHUNK, Candidate, Survey, assumed, dealt_shards
 from shardq.spark.pipelines.planning.verdict import judged, recommended
 
@@ -134,7 +134,7 @@ class TestOnSpark:
         keys = [f"tenant-{number}" for number in range(2000)]
         rows = [(key, float(2000 - at)) for at, key in enumerate(keys)]
         frame = spark.createDataFrame(rows, "shard_key string, load double")
-        (found,) = survey_named(frame, [Candidate(16, 2)], GOAL)
+        (found,) = survey_named(tenants_of(frame), [Candidate(16, 2)], GOAL)
         flooded = {stream for key in keys[:8] for stream in shard(key, 16, 2)}
         left = [len(set(shard(key, 16, 2)) - flooded) for key in keys[8:]]
         assert found.clean[:, 0].tolist() == [left.count(0), left.count(1), left.count(2)]
@@ -142,6 +142,6 @@ class TestOnSpark:
         assert found.shared[:, 0].tolist() == [common.count(0), common.count(1), common.count(2)]
         assert found.stream.sum() == pytest.approx(sum(range(1, 1993)))
         with pytest.raises(ConfigError, match="tenants need the column load"):
-            survey_named(frame.drop("load"), [Candidate(16, 2)], GOAL)
+            tenants_of(frame.drop("load"))
         with pytest.raises(ConfigError, match="5 tenants are fewer than the 8 noisy ones"):
-            survey_named(frame.limit(5), [Candidate(16, 2)], GOAL)
+            survey_named(tenants_of(frame.limit(5)), [Candidate(16, 2)], GOAL)

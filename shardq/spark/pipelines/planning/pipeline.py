@@ -70,16 +70,20 @@ def survey_assumed(
     return _surveyed(spark.range(0, chunks, 1, parts), tried, work)
 
 
-def survey_named(tenants: DataFrame, tried: Sequence[Candidate], goal: Goal) -> list[Survey]:
-    """Survey the tenants of a DataFrame (`shard_key`, and `load`), with the shards that queues deal them.
-
-    Those with the greatest loads are the noisy ones; they are left out of the survey. ConfigError for other columns.
-    """
+def tenants_of(table: DataFrame) -> DataFrame:
+    """The tenants of a table with `shard_key` and `load`; ConfigError for other columns."""
     wanted: dict[str, Any] = {"shard_key": (StringType, BinaryType), "load": (NumericType,)}
-    check_columns(tenants.schema, wanted, "tenants")
-    loads = tenants.select(
+    check_columns(table.schema, wanted, "tenants")
+    return table.select(
         F.col("shard_key").cast("binary").alias("shard_key"), F.col("load").cast("double").alias("load")
     )
+
+
+def survey_named(loads: DataFrame, tried: Sequence[Candidate], goal: Goal) -> list[Survey]:
+    """Survey tenants as of `tenants_of`, with the shards that queues deal them.
+
+    Those with the greatest loads are the noisy ones; they are left out of the survey.
+    """
     top = loads.orderBy(F.desc("load"), "shard_key").limit(goal.load.noisy).collect()
     noisy = [bytes(row.shard_key) for row in top]
     if len(noisy) < goal.load.noisy:
