@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shardq.cli.pipelines import archive, fairness, load, plan, redrive
+from shardq.cli.pipelines import archive, fairness, load, plan, redrive, route
 
-ALL: tuple[ModuleType, ...] = (load, archive, fairness, plan, redrive)
+ALL: tuple[ModuleType, ...] = (load, archive, fairness, plan, route, redrive)
 """In the order in which the help lists them."""
