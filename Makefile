@@ -10,6 +10,9 @@ SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
 SPARK    ?= yes
+NAMED     = $(filter tests/%,$(PYTEST_ARGS))
+# tests/processes.py says how many; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
+PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
@@ -61,8 +64,8 @@ demo: $(STAMP) ## every installed package a tenant, every source file a job, one
 	@$(PY) -m examples.demo
 
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
-	@$(PY) -m pytest -q --ignore=tests/spark $(PYTEST_ARGS)
-	@if [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
+	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
+	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
 	else $(PY) -m pytest -q tests/spark $(PYTEST_ARGS); fi
 
 check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)

@@ -14,7 +14,19 @@ from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
-NAMES = ("throughput", "reads", "pickup", "expiry", "driver", "timing", "worker", "fairness", "journal", "spark")
+NAMES = (
+    "throughput",
+    "reads",
+    "journal",
+    "pickup",
+    "expiry",
+    "driver",
+    "timing",
+    "worker",
+    "fairness",
+    "window",
+    "spark",
+)
 
 
 def parser() -> argparse.ArgumentParser:

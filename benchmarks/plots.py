@@ -205,16 +205,29 @@ ORDERS: dict[str, tuple[str, str]] = {
 
 def _waits(panels: list[Any], table: Table) -> None:
     """The share of quiet messages that waited longer beside 20 floods; a line that ends high is never served."""
-    axes = panels[0]
-    for name, (colour, line) in ORDERS.items():
-        quantiles = table.data[name]["20"]
+    _draw_waits(panels[0], {name: by["20"] for name, by in table.data.items()})
+    panels[0].legend(loc="upper right", fontsize=8)
+
+
+def _served(panels: list[Any], table: Table) -> None:
+    """The same of the real queue, for each number of streams."""
+    for axes, (shape, orders) in zip(panels, table.data.items(), strict=True):
+        _draw_waits(axes, orders)
+        axes.set_title("{} streams, {} per shard".format(*shape.split(", ")), fontsize=8, loc="left")
+    lines = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(*lines, loc="upper left", bbox_to_anchor=(0, 0.94), ncols=len(ORDERS), fontsize=8)
+
+
+def _draw_waits(axes: Any, orders: Mapping[str, Sequence[float | None]]) -> None:
+    for name in (each for each in ORDERS if each in orders):
+        colour, line = ORDERS[name]
+        quantiles = orders[name]
         seen = [(max(wait, 1), 1 - at / len(quantiles)) for at, wait in enumerate(quantiles) if wait is not None]
         axes.step([wait for wait, _ in seen], [share for _, share in seen], line, color=colour, label=name)
-    axes.set(xscale="log", xlabel="dequeues before one's own, 20 tenants flood", ylabel="share that waited longer")
+    axes.set(xscale="log", xlabel="dequeues before one's own, 20 floods", ylabel="share that waited longer")
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_ylim(0, 1.02)
     axes.grid()
-    axes.legend(loc="upper right", fontsize=8)
 
 
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
@@ -223,9 +236,9 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "reads": (1, 3.2, _streams),
     "pickup": (1, 3.4, _slowest),
     "pickup-late": (1, 3.0, _within),
-    "fairness-model-16-2": (1, 3.2, _waits),
     "fairness-model-64-6": (1, 3.2, _waits),
-    "fairness-model-256-4": (1, 3.2, _waits),
+    "fairness-server": (3, 3.0, _served),
+    "fairness-moment": (3, 3.0, _served),
     "worker": (2, 3.4, _workers),
     "timing-replay": (2, 2.5, _requests),
     "timing-purgatory": (2, 2.5, _requests),

@@ -11,10 +11,9 @@
 -- KEYS[9] notifications: wakes blocked readers
 -- KEYS[10] returned: the line of what waits for its stream's turn
 -- KEYS[11] tenants: what each shard key holds
--- KEYS[12] owners: shard keys of what is in flight
--- KEYS[13] overflow: handles that wait for room
--- KEYS[14] journal: what happened to the messages
--- KEYS[15..] streams: the bodies' streams
+-- KEYS[12] overflow: handles that wait for room
+-- KEYS[13] journal: what happened to the messages
+-- KEYS[14..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] places: where the bodies lie and how many leases in each: "3*2,17*1,d*1", the streams as declared
 -- ARGV[3] count: of leases; no token comes twice
@@ -24,13 +23,13 @@
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 local meta, leases, attempts, cancelled, moved, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local lens, ready, notifications, returned = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tenants, owners, overflow, journal = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local tenants, overflow, journal = KEYS[11], KEYS[12], KEYS[13]
 local repeated, count = ARGV[1] == '1', tonumber(ARGV[3])
 local last_known, last, told = 4 + 2 * count + ARGV[4], #ARGV - 1, ARGV[#ARGV]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/held
-local kept, live = tonumber(state[5] or '0'), not any_cancelled
+local kept, live = tonumber(state[6] or '0'), not any_cancelled
 --- @include lib/journal_entry
 local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count))
 if journal_entry and told == '' then live = false end
@@ -38,13 +37,13 @@ for i = 1, count do live = live and is_live(deadlines[i]) end
 local keys, places, sizes = {d = later}, {}, {}
 for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
   places[#places + 1], sizes[place] = place, tonumber(size)
-  if place ~= 'd' then keys[place] = KEYS[14 + #places - (sizes['d'] and 1 or 0)] end
+  if place ~= 'd' then keys[place] = KEYS[13 + #places - (sizes['d'] and 1 or 0)] end
 end
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
 if ARGV[4] ~= '0' or not live then redis.call('HLEN', attempts) end
 if last > last_known or not live then redis.call('HLEN', moved) end
-if state[4] == '1' then
+if state[4] == '1' and (state[5] or '0') ~= '0' then
 --- @include lib/land_all
 end
 if live then

@@ -11,7 +11,7 @@
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] notifications: wakes blocked readers
 -- KEYS[11] tenants: what each shard key holds
--- KEYS[12] owners: shard keys of what is in flight or delayed
+-- KEYS[12] owners: shard keys of what is delayed
 -- KEYS[13] overflow: handles that wait for room
 -- KEYS[14] journal: what happened to the messages
 -- KEYS[15..] streams: the stream that the id names, unless it names the store
@@ -29,7 +29,6 @@ local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/split_handle
---- @include lib/attempts_of
 --- @include lib/check
 check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {body_key, later})
 local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
@@ -38,27 +37,22 @@ local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[
 waiting_until = tonumber(state[1])
 --- @include lib/rules
 --- @include lib/counts
---- @include lib/legacy
---- @include lib/line
---- @include lib/turn_of
 --- @include lib/tenants
 --- @include lib/room
---- @include lib/overflow
 --- @include lib/admit
+--- @include lib/pull
 local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
 local handle = place .. ':' .. id
 --- @include lib/is_past
 --- @include lib/journal_cancel
--- Where a message that counts is held back; false when it is not.
-local function is_held(fields)
-  local _, _, _, tag = attempts_of(handle)
-  local tenant = tenant_of(fields[2])
-  if redis.call('ZREM', overflow, member_of(tenant, fields[2], handle, tonumber(tag) or 0)) == 0 then return false end
-  tenant.held = math.max(0, tenant.held - 1)
-  local child = child_of(tenant, fields[2])
-  if child then child.held = math.max(0, child.held - 1) end
+-- Whether a message that counts was held back; then it is no more.
+local function is_held(key)
+  if not pull(key, place, string.match(id, '%d+$')) then return false end
+  local tenant = tenant_of(key)
+  count_tenant(tenant, 0, tenant.held > 0 and -1 or 0)
+  if parents then count_child(tenant, key, -1, 0) end
   return true
 end
 local line = redis.call('ZSCORE', returned, handle)
@@ -78,16 +72,13 @@ if line or is_new then
   local turn = line and string.format('%.0f', math.floor(line / PLACES)) or place
   redis.call('ZREM', returned, handle)
   if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
-  if counts then
-    local tenant = tenant_of(fields[2])
-    tenant.shared = math.max(0, tenant.shared - 1)
-  end
+  if counts then count_tenant(tenant_of(fields[2]), -1, 0) end
 elseif is_delayed then
   redis.call('ZREM', delayed, handle)
   redis.call('HDEL', owners, handle)
-elseif not counts or not is_held(fields) then
+elseif not counts or not is_held(fields[2]) then
   redis.call('SADD', cancelled, handle)
-  if now_at then redis.call('HSET', attempts, handle, '0||| i' .. message_id) end -- see lib/forget_cancelled
+  if now_at then redis.call('HSET', attempts, handle, '0|| i' .. message_id) end -- see lib/forget_cancelled
   tell('k', fields)
   return 'in flight'
 end

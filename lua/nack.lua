@@ -13,7 +13,7 @@
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
 -- KEYS[13] tenants: what each shard key holds
--- KEYS[14] owners: shard keys of what is in flight or delayed
+-- KEYS[14] owners: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17..] streams: the bodies' streams
@@ -31,7 +31,7 @@ local repeated, max_deliveries, max_dead = ARGV[1] == '1', tonumber(ARGV[2]), to
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/held
-local kept = tonumber(state[5] or '0')
+local kept = tonumber(state[6] or '0')
 --- @include lib/journal
 --- @include lib/journal_told
 --- @include lib/deadlines_of
@@ -47,7 +47,7 @@ waiting_until = tonumber(state[2])
 --- @include lib/rules
 --- @include lib/give_back
 --- @include lib/admit
---- @include lib/owner_of
+--- @include lib/owner_of_lease
 --- @include lib/land
 local keys = stream_keys(ARGV[4], KEYS, 17)
 keys['d'] = later
@@ -57,11 +57,10 @@ for i = 17, #KEYS do redis.call('XLEN', KEYS[i]) end
 local function put_back(i, token, delay, why)
   local place, id, deliveries = split_token(token)
   local handle = place .. ':' .. id
-  if not end_lease(token, handle) then return 'c' end
-  local _, hand, last_error = attempts_of(handle)
+  local hand, key, last_error = owner_of_lease(token, handle)
+  if not end_lease(token, handle, key) then return 'c' end
   why = why == '' and last_error or why
   if deliveries >= max_deliveries then
-    redis.call('HDEL', owners, handle)
     local body = redis.call('XRANGE', keys[place], id, id)[1]
     if not body then return vanish(place, id) end
     local reason = max_deliveries == 0 and why or 'max deliveries'
@@ -71,10 +70,11 @@ local function put_back(i, token, delay, why)
   if log then log.settled('n', i, place, id, deliveries, delay > 0 and now + delay) end
   if delay > 0 then
     redis.call('ZADD', delayed, now + delay, handle)
+    if key then redis.call('HSET', owners, handle, key) end
     if delay < 5000 then notify('') end
     return 'o'
   end
-  give_back(handle, place, hand, fair and owner_of(handle))
+  give_back(handle, place, hand, key)
   return 'o'
 end
 

@@ -16,17 +16,18 @@
 -- KEYS[13] dead: dead letters
 -- KEYS[14] moved: where redriven messages lie now
 -- KEYS[15] tenants: what each shard key holds
--- KEYS[16] owners: shard keys of what is in flight or delayed
+-- KEYS[16] owners: shard keys of what is delayed
 -- KEYS[17] overflow: handles that wait for room
--- KEYS[18] journal: what happened to the messages
--- KEYS[19..] streams: as many as the caller would create
+-- KEYS[18] assigned: hands of named shard keys
+-- KEYS[19] journal: what happened to the messages
+-- KEYS[20..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2..] settings: name, value, ... stored if the queue is created
 -- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local dedup, dedup_index, dead, moved = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local tenants, owners, overflow, journal = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+local tenants, owners, overflow, assigned, journal = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local wanted = tonumber(ARGV[1])
 --- @include lib/server_ms
 local now = server_ms()
@@ -47,7 +48,7 @@ ensure_sorted(overflow, 0)
 redis.call('SADD', cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
 redis.call('HSETNX', lens, '', string.rep(' ', 65))
-for _, hash in ipairs({attempts, dedup, moved, tenants, owners}) do redis.call('HSETNX', hash, '', '') end
+for _, hash in ipairs({attempts, dedup, moved, tenants, owners, assigned}) do redis.call('HSETNX', hash, '', '') end
 ensure_stream(later)
 ensure_stream(dead)
 ensure_stream(journal)
@@ -56,7 +57,7 @@ if redis.call('EXISTS', notifications) == 0 then
 end
 
 if not exists then
-  for i = 19, 18 + wanted do ensure_stream(KEYS[i]) end
+  for i = 20, 19 + wanted do ensure_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
   redis.call('HSET', meta, 'epoch', now, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
     'waiting', 0, 'hold', 0, 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)

@@ -9,7 +9,7 @@
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
 -- KEYS[9] tenants: what each shard key holds
--- KEYS[10] owners: shard keys of what is in flight or delayed
+-- KEYS[10] owners: shard keys of what is delayed
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
 -- KEYS[13..] streams: the declared ones
@@ -35,12 +35,12 @@ local fair, kept = state[1] == '1', tonumber(state[2] or '0')
 --- @include lib/rules
 --- @include lib/tenants
 --- @include lib/children
+--- @include lib/withdraw_run
 --- @include lib/places
 keys['d'] = later
 local function leave(fields)
   if not fair or fields[1] ~= 'K' then return end
-  local tenant = tenant_of(fields[2])
-  tenant.shared = math.max(0, tenant.shared - 1)
+  count_tenant(tenant_of(fields[2]), -1, 0)
 end
 local function remove(handle, in_line)
   local place, id = split_handle(handle)

@@ -14,7 +14,7 @@
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
 -- KEYS[13] tenants: what each shard key holds, where the queue is fair
--- KEYS[14] owners: shard keys of what is in flight or delayed
+-- KEYS[14] owners: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room in the shared streams
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17..] streams: the declared ones, the legacy stream among them
@@ -31,8 +31,8 @@
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
 -- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
---         {place, {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
---         {{"place:id:count", last error, {field, value, ...}}, ...} delivered before}
+--         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
+--         {{"place:id:count" or "place:id:count:streams", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local tenants, owners, overflow, journal = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
@@ -60,13 +60,13 @@ local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8]
 --- @include lib/grant
 local ended, came_due = any_due(leases), any_due(delayed)
 local any_returned = redis.call('ZCARD', returned) > 1
-local skipped, take_returned, take_legacy, take_preferred, leave, board, next_round, close
+local skipped, take_returned, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
 end
 --- @include lib/take
-local missed, served, spare, more = false, nil, {}
+local missed, spare, more = false, {}
 repeat
   local wanted = count - found
   local turns = turns_to_come(count == 1 and 1 + width or wanted)
@@ -79,11 +79,12 @@ repeat
       missed = not keys[turn] or examined - found >= 500
       if missed then break end
       local before = found
-      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0)))) end
+      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))) end
       if found == before then examined = examined + 1 end -- a look in vain is work, too
-      served, offset = turn, (turn + 1) % (LEGACY + 1)
+      served, offset = turn, linger and linger(turn) and tonumber(turn) or (turn + 1) % (LEGACY + 1)
     end
   end
+  if hand_out_line then hand_out_line() end
   more = #turns > 0
   if fair and not missed then more = next_round(found == 0 and not more) or more end
 until missed or found == count or not more

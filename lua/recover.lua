@@ -11,11 +11,10 @@
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] tenants: what each shard key holds
--- KEYS[11] owners: shard keys of what is in flight
--- KEYS[12] overflow: handles that wait for room
--- KEYS[13] later: bodies of delayed messages
--- KEYS[14] journal: what happened to the messages
--- ARGV[1] holder: nonce of the lost read
+-- KEYS[11] overflow: handles that wait for room
+-- KEYS[12] later: bodies of delayed messages
+-- KEYS[13] journal: what happened to the messages
+-- ARGV[1] holder: nonce of the lost read, or one whole token
 -- ARGV[2] from: its leases end at this server time in ms or later
 -- ARGV[3] visibility: ms that they last
 -- ARGV[4] page: look at so many leases
@@ -24,7 +23,7 @@
 -- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow, later, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local tenants, overflow, later, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
@@ -32,7 +31,7 @@ local now = server_ms()
 --- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/check
-check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later})
+check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later})
 redis.call('SCARD', cancelled)
 local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
 local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
@@ -43,18 +42,19 @@ waiting_until = tonumber(state[1])
 --- @include lib/give_back
 --- @include lib/admit
 --- @include lib/land
+--- @include lib/owner_of_lease
 local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
 local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
 local found
 for at = 1, #page, 2 do
   local token = page[at]
-  if string.sub(token, -#ARGV[1]) == ARGV[1] then
+  if token == ARGV[1] or string.match(token, '^%w+:[%d-]+:%d+:([^:]*)') == ARGV[1] then
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
-    local _, hand, last_error = attempts_of(handle)
+    local hand, key, last_error = owner_of_lease(token, handle)
     found = page[at + 1]
     redis.call('ZREM', leases, token)
-    local key = land(handle)
+    land(key)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else

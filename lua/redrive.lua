@@ -10,23 +10,21 @@
 -- KEYS[8] dead: dead letters
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] tenants: what each shard key holds
--- KEYS[11] owners: shard keys of what is in flight
--- KEYS[12] overflow: handles that wait for room
--- KEYS[13] journal: what happened to the messages
+-- KEYS[11] overflow: handles that wait for room
+-- KEYS[12] journal: what happened to the messages
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] client: what the journal calls the caller
 -- ARGV[3..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
 -- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
 local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local tenants, overflow, journal = KEYS[10], KEYS[11], KEYS[12]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/note_attempts
---- @include lib/attempts_of
 --- @include lib/check
-check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
+check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later, dead})
 local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal')
 local ms, fair, kept = math.max(now, tonumber(state[2])), state[5] == '1', tonumber(state[6] or '0')
 --- @include lib/journal

@@ -8,13 +8,14 @@
 -- KEYS[5] delayed: handles by due time in ms
 -- KEYS[6] returned: handles that wait for another delivery, by turn
 -- KEYS[7] dead: dead letters
--- KEYS[8] overflow: handles that wait for room
--- KEYS[9..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- KEYS[8] tenants: how many are held back
+-- KEYS[9] overflow: handles that wait for room
+-- KEYS[10..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back} | {now} when there is no such queue
 local meta, lens, ready, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local returned, dead, overflow = KEYS[6], KEYS[7], KEYS[8]
+local returned, dead, tenants, overflow = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 --- @include lib/places
 --- @include lib/server_ms
 local now = server_ms()
@@ -42,7 +43,7 @@ local any_returned = redis.call('ZCOUNT', returned, 0, '+inf') > 0
 for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
   local first = any_returned and redis.call('ZRANGEBYSCORE', returned, turn * PLACES, turn * PLACES + PLACES - 1, 'LIMIT', 0, 1)[1]
   if first then older(string.match(first, ':(.*)$')) end
-  local key = KEYS[9 + turn]
+  local key = KEYS[10 + turn]
   local cursor = cursors['h' .. turn] or '0-0'
   -- The cursor is below the stream's head: only a stream that could hold something older is looked at.
   local floor = tonumber(string.match(cursor, '(%d+)%-'))
@@ -55,15 +56,16 @@ for _, index in ipairs({leases, delayed}) do
   local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 1)[1]
   if due then older(string.match(due, ':([%d-]+)')) end
 end
--- The first in each run is the oldest of its shard key (of its parent: nearly). At most 1,000 runs are looked at.
+-- The first in each run is the oldest of its shard key. At most 1,000 runs are looked at.
 local from = '('
 for _ = 1, 1000 do
-  local member = redis.call('ZRANGEBYLEX', overflow, from, '+', 'LIMIT', 0, 1)[1]
+  local member = redis.call('ZRANGEBYLEX', overflow, from, '(t', 'LIMIT', 0, 1)[1]
   if not member then break end
   local size, rest = string.match(member, '^(%d+):(.*)$')
-  older(string.match(string.sub(rest, size + 2), '^%d+:%d+:%w+:(%S+)'))
+  older(string.match(rest, '%d+$') .. '-')
   from = '(' .. size .. ':' .. string.sub(rest, 1, size) .. ';'
 end
+local held_back = tonumber(string.match(redis.call('HGET', tenants, 'sum') or '0 0', '%d+$'))
 local legacy = ARGV[1] == '1' and redis.call('XLEN', KEYS[#KEYS]) or 0
 return {now, math.max(0, left - live), live, not_due, redis.call('XLEN', dead), oldest, per_stream, legacy,
-  redis.call('HGETALL', meta), redis.call('ZCARD', overflow) - 1}
+  redis.call('HGETALL', meta), held_back}

@@ -11,7 +11,7 @@
 -- KEYS[8] dedup: dedup keys and lanes, each with its end and the ids
 -- KEYS[9] dedup_index: the same by end
 -- KEYS[10] tenants: what each shard key holds
--- KEYS[11] owners: shard keys of what is in flight or delayed
+-- KEYS[11] owners: shard keys of what is delayed
 -- KEYS[12] overflow: handles that wait for room
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14..] streams: those that the shards of this call may choose from

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from shardq.delivery import DeadLetter, DeliveryView
+from shardq.admin import QueueAdmin
+from shardq.delivery import DeliveryView
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, Empty
 from shardq.face import (
@@ -19,15 +20,13 @@ from shardq.face import (
     checked_block,
     checked_each,
     extended,
-    letters_of,
     messages_of,
     queue_name,
     received_of,
     warn,
 )
-from shardq.journal import JournalPage
-from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, routing, settle
+from shardq.model import Message, QueueSettings, Received, lease_time, seconds
+from shardq.ops import routing, settle
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_count, checked_stream, read
@@ -148,11 +147,11 @@ class Client(Face):
             router.forked()
 
 
-class Queue:
+class Queue(QueueAdmin):
     """One queue. All times are seconds. Every call may raise BackendTimeout, OutcomeUnknown or BackendError."""
 
     def __init__(self, client: Client, state: QueueState) -> None:
-        self._client = client
+        self._client: Client = client
         self.state = state
         self._codecs = client.codecs
         self._telemetry = Telemetry(state.keys.name)
@@ -298,49 +297,6 @@ class Queue:
         message is neither waiting, delayed nor in flight.
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
-
-    def len(self, *, timeout: float | None = None) -> int:
-        """Messages that ask for work: backlog + in flight, in O(1); 0 while the queue does not exist."""
-        return self._client.run(admin.length(self.state, timeout))
-
-    def stats(self, *, timeout: float | None = None) -> QueueStats:
-        """The queue's numbers at one instant; all zero while the queue does not exist."""
-        return self._client.run(admin.statistics(self.state, timeout))
-
-    def purge(self, *, timeout: float | None = None) -> int:
-        """Remove everything that is undelivered or delayed; how many. In flight and dead messages stay.
-
-        Where an answer was lost on the way it removed more than the number says; `QueueStats.purged` has them all.
-        """
-        return self._client.run(admin.purge(self.state, timeout))
-
-    def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """Change the number of streams, live; (streams read, streams written). Only empty ones are read no more."""
-        return self._client.run(admin.resize(self.state, streams, timeout))
-
-    def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """The queue's settings as they are now, for all its clients. QueueMissing if there is no such queue."""
-        return self._client.run(admin.configure(self.state, {}, timeout))
-
-    def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
-        """Change settings of the queue, for all its clients; its settings after that (see `QueueConfig`).
-
-        QueueMissing if there is no such queue.
-        """
-        return self._client.run(admin.configure(self.state, settings, timeout))
-
-    def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
-        """Up to *count* dead letters, oldest first, after the entry id *after*."""
-        letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
-        return [letter.read_with(self._codecs) for letter in letters]
-
-    def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
-        """Up to *count* events (10,000) of what happened after position *after*; see docs/journal.md."""
-        return self._client.run(admin.journal(self.state, count, after, timeout))
-
-    def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """Move dead letters back into the queue, with their ids and headers; how many moved."""
-        return self._client.run(admin.redrive(self.state, letters_of(letters), timeout))
 
     def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):

@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
-from shardq.delivery import DeadLetter, DeliveryView
+from shardq.admin_async import AsyncQueueAdmin
+from shardq.delivery import DeliveryView
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, Empty
 from shardq.face import (
@@ -21,15 +22,13 @@ from shardq.face import (
     checked_block,
     checked_each,
     extended,
-    letters_of,
     messages_of,
     queue_name,
     received_of,
     warn,
 )
-from shardq.journal import JournalPage
-from shardq.model import Message, QueueConfig, QueueSettings, QueueStats, Received, lease_time, seconds
-from shardq.ops import admin, routing, settle
+from shardq.model import Message, QueueSettings, Received, lease_time, seconds
+from shardq.ops import routing, settle
 from shardq.ops.look import recovered
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
@@ -145,11 +144,11 @@ class AsyncClient(Face):
             task.exception()
 
 
-class AsyncQueue:
+class AsyncQueue(AsyncQueueAdmin):
     """The twin of `Queue`."""
 
     def __init__(self, client: AsyncClient, state: QueueState) -> None:
-        self._client = client
+        self._client: AsyncClient = client
         self.state = state
         self._codecs = client.codecs
         self._telemetry = Telemetry(state.keys.name)
@@ -278,43 +277,6 @@ class AsyncQueue:
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """As `Queue.cancel`."""
         return await self._client.run(settle.cancel(self.state, message_id, timeout))
-
-    async def len(self, *, timeout: float | None = None) -> int:
-        """As `Queue.len`."""
-        return await self._client.run(admin.length(self.state, timeout))
-
-    async def stats(self, *, timeout: float | None = None) -> QueueStats:
-        """As `Queue.stats`."""
-        return await self._client.run(admin.statistics(self.state, timeout))
-
-    async def purge(self, *, timeout: float | None = None) -> int:
-        """As `Queue.purge`."""
-        return await self._client.run(admin.purge(self.state, timeout))
-
-    async def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """As `Queue.resize`."""
-        return await self._client.run(admin.resize(self.state, streams, timeout))
-
-    async def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """As `Queue.settings`."""
-        return await self._client.run(admin.configure(self.state, {}, timeout))
-
-    async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
-        """As `Queue.configure`."""
-        return await self._client.run(admin.configure(self.state, settings, timeout))
-
-    async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
-        """As `Queue.dead`."""
-        letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
-        return [letter.read_with(self._codecs) for letter in letters]
-
-    async def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
-        """As `Queue.journal`."""
-        return await self._client.run(admin.journal(self.state, count, after, timeout))
-
-    async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """As `Queue.redrive`."""
-        return await self._client.run(admin.redrive(self.state, letters_of(letters), timeout))
 
     async def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
         with self._telemetry.settling(verb, [received]):

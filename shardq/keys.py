@@ -48,6 +48,7 @@ _SUFFIXES: Final = {
     "tenants": "tenants",
     "owners": "owners",
     "overflow": "overflow",
+    "assigned": "assigned",
     "journal": "journal",
 }
 
@@ -101,6 +102,7 @@ class QueueKeys:
     tenants: str = field(init=False, compare=False, repr=False)
     owners: str = field(init=False, compare=False, repr=False)
     overflow: str = field(init=False, compare=False, repr=False)
+    assigned: str = field(init=False, compare=False, repr=False)
     journal: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False)
 

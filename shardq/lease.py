@@ -13,6 +13,29 @@ def new_holder() -> str:
     return secrets.token_urlsafe(16)
 
 
+def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[str, bytes] | None = None) -> str:
+    """The member that `read` puts into the index of leases.
+
+    *owner*, of a message that counts in the admission window: the streams that it may go to and its shard key, so that
+    whoever ends the lease knows where the message belongs.
+
+    >>> lease_token("d", "1700000000000-7", 1, "nonce", ("3,17", b"acct-7"))
+    'd:1700000000000-7:1:nonce:3,17:acct-7'
+    """
+    token = f"{place}:{entry}:{count}:{holder}"
+    return token if owner is None else f"{token}:{owner[0]}:{owner[1].decode(errors='surrogateescape')}"
+
+
+def is_owned(token: str) -> bool:
+    """Whether the message counts in the admission window: then its token names streams and a shard key."""
+    return token.count(":") > 3
+
+
+def sent(token: str) -> str | bytes:
+    """A token as it goes to Redis: a shard key in it may be no text."""
+    return token if token.isascii() else token.encode(errors="surrogateescape")
+
+
 def place_of(token: str) -> str:
     """Where the body of the leased message lies: a stream number, `d` or `l`."""
     return token.partition(":")[0]

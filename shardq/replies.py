@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
 from shardq.journal import Event, JournalPage, decode
+from shardq.lease import is_owned, lease_token
 from shardq.model import QueueStats, Received
 
 Row = Sequence[Any]
+_HAND = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
 _KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
 
 
@@ -27,6 +31,38 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw.decode()
     except UnicodeDecodeError:
         return raw
+
+
+class Hands(NamedTuple):
+    """The stored assignment as a client knows it: the hands of named shard keys (as bytes).
+
+    `since` is the epoch of its last change, '' if there was none; any two hands share at most `max_overlap` of their
+    `width` streams, both 0 without hands. `spoilt` counts what is no hand: something else wrote it.
+    """
+
+    since: str = ""
+    max_overlap: int = 0
+    width: int = 0
+    by_key: Mapping[bytes, tuple[int, ...]] = MappingProxyType({})
+    spoilt: int = 0
+
+
+NO_HANDS = Hands()
+
+
+def hands(reply: Sequence[Any]) -> Hands:
+    """The reply of `assignment`; a hand with a stream at or above the reach could lose messages, and is left out."""
+    since, reach, flat = reply[0].decode(), int(reply[1]), reply[2]
+    texts = dict(zip(flat[::2], flat[1::2], strict=True))
+    max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
+    found = {key: hand for key, raw in texts.items() if (hand := _hand(raw, reach))}
+    return Hands(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
+
+
+def _hand(raw: bytes, reach: int) -> tuple[int, ...]:
+    text = raw.decode(errors="replace")
+    hand = tuple(map(int, text.split(","))) if _HAND.fullmatch(text) else ()
+    return hand if len(set(hand)) == len(hand) and all(stream < reach for stream in hand) else ()
 
 
 def stored_ids(raw: bytes) -> list[str]:
@@ -60,21 +96,50 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found = []
     for head, last_error, flat in again:
-        place, entry, count = head.decode().split(":")
+        place, entry, count, *hand = head.decode().split(":")
         error = last_error.decode(errors="replace")
-        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline))
+        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline, *hand))
     for at in range(0, len(new), 2):
-        place = new[at].decode()
+        place, _, streams = new[at].decode().partition(":")
         for entry, flat in new[at + 1]:
-            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline))
-    return found
+            found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
+    return _in_order(found) if again and new else found
+
+
+def _in_order(rows: list[Received]) -> list[Received]:
+    """The same with the first deliveries of each shard key that counts in the order of writing.
+
+    What lay in a stream may be older than what was handed out from the overflow beside it.
+    """
+    places: dict[str | bytes, list[int]] = {}
+    for at, row in enumerate(rows):
+        if row.count == 1 and is_owned(row.token):
+            places.setdefault(row.shard_key, []).append(at)
+    ordered = list(rows)
+    for positions in places.values():
+        for at, row in zip(positions, sorted((rows[at] for at in positions), key=_number_of), strict=True):
+            ordered[at] = row
+    return ordered
+
+
+def _number_of(row: Received) -> int:
+    return int(row.token.split(":", 2)[1].partition("-")[2])
 
 
 def _received(
-    place: str, entry: str, count: int, last_error: str, flat: Row, holder: str, now_ms: int, deadline: float
+    place: str,
+    entry: str,
+    count: int,
+    last_error: str,
+    flat: Row,
+    holder: str,
+    now_ms: int,
+    deadline: float,
+    streams: str = "",
 ) -> Received:
     ms = int(entry.partition("-")[0])
-    token = f"{place}:{entry}:{count}:{holder}"
+    owner = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
+    token = lease_token(place, entry, count, holder, owner)
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
@@ -141,6 +206,16 @@ def _whole(text: str) -> int:
 
 def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {flat[i].decode(errors="replace"): flat[i + 1] for i in range(0, len(flat), 2)}
+
+
+def weights_in(raw: bytes) -> dict[str | bytes, int]:
+    """The weights of shard keys: "weight:length:key" of each, joined."""
+    found = {}
+    while raw:
+        weight, length, rest = raw.split(b":", 2)
+        found[text_or_bytes(rest[: int(length)])] = int(weight)
+        raw = rest[int(length) :]
+    return found
 
 
 def dead_letter(row: Row) -> DeadLetter:

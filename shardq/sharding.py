@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
+from itertools import islice
 from math import comb
 from typing import Final
 
@@ -95,6 +96,16 @@ def key_bytes(key: str | bytes) -> bytes:
     if len(key) > MAX_SHARD_KEY:
         raise ConfigError(f"a shard key may have at most {MAX_SHARD_KEY} bytes, this one has {len(key)}")
     return key
+
+
+def check_names(names: Iterable[str | bytes], most: int) -> list[bytes]:
+    """Up to *most* shard keys as bytes, each once, in their order; ConfigError when they are not a list of such."""
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise ConfigError(f"names must be a list of shard keys; this is of type {type(names).__name__}")
+    found = list(dict.fromkeys(map(key_bytes, islice(names, most + 1))))
+    if len(found) > most:
+        raise ConfigError(f"at most {most:,} shard keys can be named")
+    return found
 
 
 def check_width(streams: int, streams_per_shard: int) -> int:

@@ -16,6 +16,9 @@ from tests.servers import Cluster, Server, ServerKind, available
 
 _KINDS: list[ServerKind | None] = [*available()] or [None]  # without any, starting one says what to install
 
+USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}
+"""What tests change of a server's settings."""
+
 Record = Callable[[str, object], None]
 
 # A run that a shell put into the background ignores SIGINT, and so would every process that a test starts.
@@ -37,7 +40,7 @@ def server(running_server: Server, record_property: Record) -> Server:
     record_property("server", running_server.name)
     running_server.start()
     with running_server.client() as client:
-        for name, value in {"maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}.items():
+        for name, value in USUAL.items():
             client.config_set(name, value)
         client.flushall()
     return running_server

@@ -9,12 +9,14 @@ from typing import Any
 from benchmarks.fairness.disciplines import Discipline, Fifo, Ring, Rings, Sharded
 from benchmarks.fairness.window import Windowed, divided, fixed
 
+SHAPES = ((16, 2), (64, 6), (256, 4))
+FLOODERS = (1, 4, 20, 100)
+
 Model = Callable[[int, int, str], Discipline]
 
 IDEAL = "ideal fair queueing"
 PLAIN = "plain FIFO"
-OFF: dict[str, Any] = {}
-"""What turns the real queue's admission window off."""
+WINDOW = "window 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +27,23 @@ class Contender:
     model: Model
     settings: dict[str, Any] | None = None
 
+    def on_server(self, n: int, m: int) -> dict[str, Any]:
+        """The settings of a queue of that order."""
+        return {"streams": n, "streams_per_shard": m} | (self.settings or {})
+
 
 CONTENDERS = (
     Contender(IDEAL, lambda n, m, salt: Ring()),
-    Contender(PLAIN, lambda n, m, salt: Fifo(), {"streams": 1, "streams_per_shard": 1, **OFF}),
-    Contender("shuffle sharding alone", lambda n, m, salt: Sharded(n, m, salt=salt), OFF),
+    Contender(PLAIN, lambda n, m, salt: Fifo(), {"streams": 1, "streams_per_shard": 1, "window": 0}),
+    Contender("shuffle sharding alone", lambda n, m, salt: Sharded(n, m, salt=salt), {"window": 0}),
     Contender("round robin inside each stream", lambda n, m, salt: Rings(n, m, salt=salt)),
-    Contender("window 1", lambda n, m, salt: Windowed(n, m, fixed(1), salt=salt), {"window": 1}),
+    Contender(WINDOW, lambda n, m, salt: Windowed(n, m, fixed(1), salt=salt), {"window": 1}),
     Contender("window 2", lambda n, m, salt: Windowed(n, m, fixed(2), salt=salt), {"window": 2}),
     Contender("window 3", lambda n, m, salt: Windowed(n, m, fixed(3), salt=salt)),
     Contender("window 6", lambda n, m, salt: Windowed(n, m, fixed(6), salt=salt)),
     Contender("window 8 / active tenants", lambda n, m, salt: Windowed(n, m, divided(8), salt=salt)),
     Contender("window N / active tenants", lambda n, m, salt: Windowed(n, m, divided(n), salt=salt)),
 )
+
+SERVED = tuple(each for each in CONTENDERS if each.settings is not None)
+"""The orders that the real queue has."""

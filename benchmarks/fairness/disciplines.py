@@ -6,23 +6,38 @@ order, and none has an idle reader while it holds a message.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from typing import Protocol
+from collections.abc import Iterable
 
 from shardq.sharding import shard
 
 
-class Discipline(Protocol):
+class Discipline(ABC):
     """A queue: what is written, and what is read next."""
 
+    @abstractmethod
     def write(self, tenant: int, *messages: int) -> None:
         """Store messages."""
 
+    @abstractmethod
     def read(self) -> tuple[int, int] | None:
         """The tenant and the message that are handed out next, None when there is nothing."""
 
+    def write_all(self, tenants: Iterable[int]) -> None:
+        """Store one message of each of *tenants*, who may be named several times."""
+        for tenant in tenants:
+            self.write(tenant, 0)
 
-class Fifo:
+    def read_many(self, count: int) -> list[tuple[int, int]]:
+        """Up to *count* messages, which leave together."""
+        found: list[tuple[int, int]] = []
+        while len(found) < count and (one := self.read()):
+            found.append(one)
+        return found
+
+
+class Fifo(Discipline):
     """One line for everybody."""
 
     def __init__(self) -> None:
@@ -35,7 +50,7 @@ class Fifo:
         return self._line.popleft() if self._line else None
 
 
-class Ring:
+class Ring(Discipline):
     """Ideal fair queueing of messages of one size: tenants that have something take turns (Nagle, RFC 970, 1985)."""
 
     def __init__(self) -> None:
@@ -58,7 +73,7 @@ class Ring:
         return tenant, message
 
 
-class Sharded:
+class Sharded(Discipline):
     """Shuffle sharding alone, as lua/write.lua and lua/read.lua have it.
 
     Into the shortest stream of the shard, the first of the hand where several are; out of the streams in turn, from an

@@ -1,34 +1,69 @@
-"""The real queue as a discipline: one writer and one reader on an embedded server, one message at a time."""
+"""The real queue as a discipline: one writer and reader on an embedded server, who take turns."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import Any
 
-from benchmarks.fairness.disciplines import shard_key
+from benchmarks.fairness.disciplines import Discipline, shard_key
 from shardq import Client, Delivery, Queue
 
 ACK_EVERY = 100
 
 
-class Real:
-    """A queue of the library; `salt` as for the models, so that both deal the same shards."""
+class Real(Discipline):
+    """A queue of the library; `salt` as for the models, so that both deal the same shards. `payload`: bytes."""
 
-    def __init__(self, client: Client, name: str, settings: dict[str, Any], *, salt: str = "") -> None:
+    def __init__(
+        self, client: Client, name: str, settings: dict[str, Any], *, salt: str = "", payload: int = 100
+    ) -> None:
         self._queue: Queue = client.queue(name, visibility_timeout=600, **settings)
-        self._salt = salt
+        self._salt, self._payload = salt, payload
         self._read: list[Delivery] = []
+        self._began = self._ended = 0.0
+        self._handed = 0
+
+    @property
+    def pace(self) -> float:
+        """Seconds for one message to be handed out, and for another to be written in its place."""
+        return (self._ended - self._began) / max(1, self._handed)
 
     def write(self, tenant: int, *messages: int) -> None:
         key = shard_key(tenant, self._salt)
-        self._queue.write_many([(b"%d %d" % (tenant, message), key) for message in messages])
+        self._queue.write_many([(self._body(tenant, message), key) for message in messages])
+
+    def write_all(self, tenants: Iterable[int]) -> None:
+        batch = [(self._body(tenant, 0), shard_key(tenant, self._salt)) for tenant in tenants]
+        if batch:
+            self._queue.write_many(batch)
 
     def read(self) -> tuple[int, int] | None:
-        found = self._queue.read_many(1)
+        found = self.read_many(1)
+        return found[0] if found else None
+
+    def read_many(self, count: int) -> list[tuple[int, int]]:
+        self._began = self._began or time.perf_counter()
+        found: list[Delivery] = []
+        while len(found) < count and (more := self._queue.read_many(count - len(found))):
+            found += more  # a read may hand out less than there is
+        self._ended = time.perf_counter()
+        self._handed += len(found)
         self._read += found
-        if not found or len(self._read) == ACK_EVERY:
+        if not found or len(self._read) >= ACK_EVERY:
             self._queue.ack_many(self._read)
             self._read.clear()
-        if not found:
-            return None
-        tenant, _, message = found[0].payload.partition(b" ")
-        return int(tenant), int(message)
+        return [_message(delivery.payload) for delivery in found]
+
+    def _body(self, tenant: int, message: int) -> bytes:
+        return (b"%d %d" % (tenant, message)).ljust(self._payload)
+
+    def drop(self) -> None:
+        """Make room on the server for the next queue."""
+        self._queue.ack_many(self._read)
+        self._queue.purge()
+
+
+def _message(payload: bytes) -> tuple[int, int]:
+    tenant, _, message = payload.partition(b" ")
+    return int(tenant), int(message)

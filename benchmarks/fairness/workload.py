@@ -16,7 +16,8 @@ class Workload:
 
     `flooders` tenants keep `backlog` undelivered messages each. The `quiet` ones write `rate` messages per dequeue
     between them, each one of them at random. With `late`, all floods but the first begin in that dequeue. What was
-    written in the first `dequeues` is looked at, and not handed out within `tail` more means never.
+    written in the first `dequeues` is looked at, and not handed out within `tail` more means never. Messages are read
+    in batches of `batch`, which leave together.
     """
 
     flooders: int
@@ -26,33 +27,37 @@ class Workload:
     dequeues: int = 30_000
     tail: int = 10_000
     late: int = 0
+    batch: int = 1
     seed: int = 1
 
 
 def simulate(
     queue: Discipline, load: Workload, clock: Callable[[], float] | None = None
 ) -> dict[int, tuple[float, float]]:
-    """Run *load*, one message per dequeue: what each message of a quiet tenant waited, by the dequeue of its write.
+    """Run *load*: what each message of a quiet tenant waited, by the dequeue of its write.
 
-    A wait is the number of messages that were handed out before it, and by *clock* the seconds; `math.inf`: never.
-    Flooders are tenants 0, 1, ..., quiet ones follow.
+    A wait is the number of messages that were handed out before its batch left, and by *clock* the seconds;
+    `math.inf`: never. Flooders are tenants 0, 1, ..., quiet ones follow.
     """
     dice = random.Random(load.seed)
     clock = clock or (lambda: 0.0)
     waits: dict[int, tuple[float, float]] = {}
     written: dict[int, float] = {}
     flood(queue, range(1 if load.late else load.flooders), load.backlog)
-    for now in range(load.dequeues + load.tail):
-        if load.late and load.late == now:
+    for now in range(0, load.dequeues + load.tail, load.batch):
+        if load.late and now <= load.late < now + load.batch:
             flood(queue, range(1, load.flooders), load.backlog)
-        if dice.random() < load.rate:
-            written[now] = clock()
-            queue.write(load.flooders + dice.randrange(load.quiet), now)
-        match queue.read():
-            case (tenant, _) if tenant < load.flooders:
-                queue.write(tenant, 0)
-            case (_, at):
-                waits[at] = now - at, clock() - written[at]
+        for at in range(now, now + load.batch):
+            if dice.random() < load.rate:
+                written[at] = clock()
+                queue.write(load.flooders + dice.randrange(load.quiet), at)
+        found, left = queue.read_many(load.batch), now + load.batch - 1
+        for tenant, at in found:
+            if tenant >= load.flooders:
+                waits[at] = left - at, clock() - written[at]
+        if left >= load.dequeues and all(at in waits for at in written if at < load.dequeues):
+            break
+        queue.write_all(tenant for tenant, _ in found if tenant < load.flooders)
     never = (math.inf, math.inf)
     return {at: waits.get(at, never) for at in written if at < load.dequeues}
 

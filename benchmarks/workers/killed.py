@@ -68,7 +68,7 @@ def _killed(contender: Contender, jobs: int, patience: float) -> Iterator[Case]:
             with Worker(contender, here.url) as worker, Enqueuer(contender, here.url) as enqueuer:
                 bench = Bench(contender, here.url, server, worker, enqueuer)
                 bench.marked()
-                worker.signal(signal.SIGSTOP)
+                worker.pause()
                 enqueuer.enqueue(jobs, EACH)
                 worker.signal(signal.SIGCONT)
                 bench.wait("a quarter of the jobs", lambda: server.scard(SEEN) >= jobs // 4)

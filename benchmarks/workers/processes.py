@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -55,17 +57,30 @@ class Worker:
         if self.running():
             os.killpg(self._process.pid, number)
 
+    def pause(self) -> None:
+        """SIGSTOP, and wait until every thread is stopped: on a busy machine one may run on for some ms."""
+        self.signal(signal.SIGSTOP)
+        while any(state not in "TZX" for state in self._states()):
+            time.sleep(0.001)
+
+    def _states(self) -> Iterator[str]:
+        for fields in map(_fields, Path("/proc").glob("[0-9]*/task/[0-9]*/stat")):
+            if fields and int(fields[3]) == self._process.pid:
+                yield fields[0]
+
     def cpu(self) -> float:
         """CPU seconds of it and its children, those that ended too."""
-        return sum(_ticks(each, self._process.pid) for each in Path("/proc").glob("[0-9]*/stat")) / _TICK
+        all_fields = map(_fields, Path("/proc").glob("[0-9]*/stat"))
+        own = [fields for fields in all_fields if fields and int(fields[3]) == self._process.pid]
+        return sum(int(ticks) for fields in own for ticks in fields[11:15]) / _TICK
 
 
-def _ticks(stat: Path, leader: int) -> int:
+def _fields(stat: Path) -> list[str]:
+    """What /proc tells of a process or thread after its name: state, parent, group, session ..."""
     try:
-        fields = stat.read_text().rpartition(")")[2].split()
+        return stat.read_text().rpartition(")")[2].split()
     except OSError:  # it ended meanwhile
-        return 0
-    return sum(map(int, fields[11:15])) if int(fields[3]) == leader else 0
+        return []
 
 
 class Enqueuer:

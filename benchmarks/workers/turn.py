@@ -87,7 +87,7 @@ def _measured(bench: Bench, settings: Settings) -> Turn:
     bench.enqueuer.enqueue(WARM, payload)
     bench.marked()
     bench.wait("the end of the warm-up", lambda: not bench.left())
-    bench.worker.signal(signal.SIGSTOP)
+    bench.worker.pause()
     wrote = bench.enqueuer.enqueue(number, payload)
     before = bench.cpu()
     bench.worker.signal(signal.SIGCONT)

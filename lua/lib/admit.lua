@@ -1,36 +1,29 @@
--- The first in a shard key's overflow: out of it.
+-- Out of the overflow and into the line. What was handed out of a stream that is empty now is followed there: it is as
+-- short as any.
 --- @include lib/next_place
-local function withdraw(tenant, most)
-  local run, handles = #tenant.name .. ':' .. tenant.name, {}
-  local members = redis.call('ZRANGEBYLEX', overflow, '[' .. run .. ':', '(' .. run .. ';', 'LIMIT', 0, most)
-  if #members > 0 then redis.call('ZREM', overflow, unpack(members)) end
-  tenant.held = #members < most and 0 or math.max(0, tenant.held - #members)
-  for at, member in ipairs(members) do
-    local tag, handle, key = string.match(string.sub(member, #run + 2), '^(%d+):%d+:(%S+) ?(.*)$')
-    tenant.tag, handles[at] = tonumber(tag), handle
-    if key ~= '' then
-      local child = child_of(tenant, key)
-      child.held = child.held - 1
-    end
+--- @include lib/withdraw
+--- @include lib/line_up_all
+local function lined(tenant, item)
+  local about, stays = item[2], tenant.turn
+  if not stays or undelivered[stays] ~= 0 or not string.find(',' .. about.hand .. ',', ',' .. stays .. ',', 1, true) then
+    stays = nil
   end
-  return handles
-end
--- Into the line.
-local function admit(tenant, handle)
-  local _, hand = attempts_of(handle)
-  tenant.shared = tenant.shared + 1
-  line_up(handle, turn_of(string.match(handle, '^%w+'), hand), next_place())
+  tenant.turn = nil
+  return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, about.place == 'd' and stays}
 end
 local function admit_all()
-  local any = false
-  for _, tenant in pairs(tenants_known) do
+  local all = {}
+  for _, tenant in ipairs(accounts) do
     local room = tenant.held > 0 and math.min(room_of(tenant), tenant.held, 200) or 0
-    for _, handle in ipairs(room > 0 and withdraw(tenant, room) or {}) do
-      admit(tenant, handle)
-      any = true
+    if room > 0 then
+      local items = withdraw(tenant, room)
+      count_tenant(tenant, #items, 0)
+      for _, item in ipairs(items) do all[#all + 1] = lined(tenant, item) end
     end
   end
-  return any
+  save_overflow()
+  line_up_all(all)
+  return #all > 0
 end
 local function close_accounts()
   admit_all()

@@ -8,8 +8,8 @@ if waiting then redis.call('XLEN', notifications) end
 if count > 1 then
   for i = 14, 13 + declared do redis.call('XLEN', KEYS[i]) end
 end
-if stride == 6 or fair then
-  redis.call('XLEN', later)
+if stride == 6 or fair then redis.call('XLEN', later) end
+if stride == 6 then
   redis.call('ZCARD', delayed)
   redis.call('HLEN', attempts)
   redis.call('HLEN', owners)

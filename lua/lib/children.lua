@@ -1,11 +1,9 @@
--- A child of a parent, such as "acct-7/user-9" of "acct-7": how many are held of it, and the tag of the last one.
-local function child_of(tenant, key)
-  if key == tenant.name then return nil end
-  local child = tenant.children[key]
-  if not child then
-    local held, last = string.match(redis.call('HGET', tenants, 'c:' .. key) or '0 0', '^(%d+) (%d+)$')
-    child = {held = tonumber(held), last = tonumber(last)}
-    tenant.children[key] = child
-  end
-  return child
+-- The children of a parent, such as "acct-7/user-9" of "acct-7", take turns in its overflow (start-time fair queueing:
+-- Goyal, Vin, Cheng 1996). Of each that has something held one member says when its turn is: "tlength:parent:tag:child".
+local function turns_of(name)
+  return 't' .. #name .. ':' .. name .. ':'
+end
+local child_of, count_child
+if parents then
+--- @include lib/child_turns
 end

@@ -1,9 +1,8 @@
 -- Ends a live lease. Returns false when the message was cancelled meanwhile: then nothing else is left to do.
-local function end_lease(token, handle)
+local function end_lease(token, handle, key)
   redis.call('ZREM', leases, token)
-  land(handle, true)
+  land(key)
   if not any_cancelled or redis.call('SREM', cancelled, handle) == 0 then return true end
-  redis.call('HDEL', owners, handle)
   forget_cancelled(handle)
   return false
 end

@@ -2,38 +2,48 @@
 --- @include lib/rules
 --- @include lib/tenants
 --- @include lib/room
---- @include lib/overflow
---- @include lib/hold_back
-local names, fields = {}, {}
-for i = 1, count do
-  local name = name_of(ARGV[12 + declared + (i - 1) * stride])
-  if not names[name] then fields[#fields + 1], names[#names + 1], names[name] = 't:' .. name, name, true end
-end
-for i, text in ipairs(redis.call('HMGET', tenants, unpack(fields))) do known_as(names[i], text) end
+--- @include lib/children
+--- @include lib/append_run
+local keys_given = {}
+for i = 1, count do keys_given[i] = ARGV[12 + declared + (i - 1) * stride] end
+meet(keys_given)
 redis.call('ZCARD', overflow)
-save = save_tenants
-if admitted > 0 or cap > 0 or rules[6] and rules[6] ~= '0' then
+local most, runs, full, adding = tonumber(rules[6] or '0'), {}, {}, {}
+if admitted > 0 or cap > 0 or most > 0 then
   mark = 'K'
   -- Whether a message had to be held back: then it lies in the store, and in its shard key's overflow.
   hold = function(id, at, attributes, headers)
-    local key, handle = ARGV[at + 1], 'd:' .. id
+    local key = ARGV[at + 1]
     local tenant = tenant_of(key)
     if tenant.held == 0 and room_of(tenant) > 0 then
-      tenant.shared = tenant.shared + 1
+      count_tenant(tenant, 1, 0)
       return false
     end
     put(later, id, at, attributes, headers)
-    local tag = hold_back(tenant, key, handle, false)
-    redis.call('HSET', attempts, handle, '0|' .. spelled(ARGV[at]) .. '|' .. tag .. '|')
+    local run = runs[key]
+    if not run then
+      run = {hand = ARGV[at]}
+      runs[key], runs[#runs + 1] = run, key
+    end
+    run[#run + 1] = n
+    count_tenant(tenant, 0, 1)
     return true
   end
 end
-local full, most, adding = {}, tonumber(rules[6] or '0'), {}
+save = function()
+  for _, key in ipairs(runs) do
+    local run = runs[key]
+    append_run(key, spelled(run.hand) .. ':d:' .. string.sub(prefix, 1, -2), run)
+    if parents then count_child(tenant_of(key), key, #run, 0) end
+  end
+  save_runs()
+  save_tenants()
+end
 for i = 1, most > 0 and count or 0 do
   local at = 11 + declared + (i - 1) * stride
   local tenant = tenant_of(ARGV[at + 1])
   if not repeated[i] and not (stride == 6 and string.match(ARGV[at + 5], '^%d')) then
     adding[tenant] = (adding[tenant] or tenant.shared + tenant.held) + 1
-    if adding[tenant] > most * tenant.weight then full[#full + 1] = i end
+    if adding[tenant] > most then full[#full + 1] = i end
   end
 end

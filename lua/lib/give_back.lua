@@ -6,14 +6,13 @@
 --- @include lib/turn_of
 --- @include lib/tenants
 --- @include lib/room
---- @include lib/overflow
 --- @include lib/hold_back
 --- @include lib/let_in
 --- @include lib/next_place
 local function give_back(handle, place, hand, key)
   if not key then
     line_up(handle, turn_of(place, hand), 0)
-  elseif let_in(handle, key) then
+  elseif let_in(handle, key, hand) then
     line_up(handle, turn_of(place, hand), next_place())
   end
 end

@@ -1,5 +1,5 @@
 -- What the round does: leases, counts, cursors, counters. All of it is written down at the end.
-local first_time, again, leased, boarded, found, examined = {}, {}, {}, {}, 0, 0
+local first_time, again, leased, found, examined = {}, {}, {}, 0, 0
 local gone, expired, vanished, adopted = 0, 0, 0, 0
 local ends, first_holder = string.format('%.0f', now + visibility), ':1:' .. holder
 local function lease(token)
@@ -28,7 +28,6 @@ local function grant()
   end
   if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
   if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end
-  if #boarded > 0 then redis.call('HSET', owners, unpack(boarded)) end
   if gone ~= 0 or adopted ~= 0 then
     count_up('gone', gone)
     count_up('expired', expired)

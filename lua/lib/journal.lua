@@ -17,7 +17,7 @@ if journal_entry then
       key = fields[2]
       if fields[5] == 'm' then origin, before = string.match(fields[6], ' i(%S+)'), string.match(fields[6], ' c(%d+)') end
     end
-    log.note(kind, origin or id .. '-' .. place, key, before and deliveries + before or deliveries, due)
+    log.note(kind, origin or id .. '-' .. place, key, before and deliveries + math.min(before, 1000000000) or deliveries, due)
   end
   -- Of a lease that nobody settled. The body is looked at only where the message may have got another id by a redrive:
   -- one that lies in a stream would be read for its shard key alone, however large it is.

@@ -1,10 +1,10 @@
--- The overflow is one sorted set with a run of members for each shard key (or parent): "length:key:tag:order:handle",
--- of a child also its own key. A run is in the order of writing; the children of a parent take turns by their tags
--- (start-time fair queueing: Goyal, Vin, Cheng 1996).
---- @include lib/children
-local function member_of(tenant, key, handle, tag)
-  local order = string.match(handle, '%-(%d+)$')
-  local child = key ~= tenant.name and ' ' .. key or ''
-  -- Not in the format: there %s ends at a zero byte.
-  return #tenant.name .. ':' .. tenant.name .. string.format(':%015.0f:%015.0f:', tag, order) .. handle .. child
+-- The overflow is one sorted set with a run of members for each shard key, in the order of writing. A member is what one
+-- call wrote of it: "length:key:<letter>n,n,...:streams:place:ms": the numbers in their ids, the streams that they may go
+-- to, '!' after the place if more is known of them (lib/attempts_of). The letter says how many digits the first number
+-- has, so that members sort by it. What is held costs no other entry, and a batch of it one member.
+local function run_of(key)
+  return #key .. ':' .. key .. ':'
+end
+local function ordered(numbers)
+  return string.char(64 + #string.match(numbers, '^%d+')) .. numbers
 end

@@ -8,7 +8,7 @@ take_preferred = function(take)
   local turn = ring(1)[1]
   load_lens({prefer})
   if not keys[prefer] or undelivered[prefer] == 0 or prefer == turn then return end
-  check_types()
+  check_types(nil)
   if redis.call('HSETNX', lens, 'o' .. prefer, 1) == 0 then return end
   owed = owed + 1
   take(prefer, 1)

@@ -1,12 +1,13 @@
 -- What is held back, run by run.
-for _, member in ipairs(redis.call('ZRANGEBYLEX', overflow, '(', '+', 'LIMIT', 0, most - removed)) do
+while removed < most do
+  local member = redis.call('ZRANGEBYLEX', overflow, '(', '(t', 'LIMIT', 0, 1)[1]
+  if not member then break end
   local size, rest = string.match(member, '^(%d+):(.*)$')
-  local name = string.sub(rest, 1, size)
-  local handle, key = string.match(string.sub(rest, size + 2), '^%d+:%d+:(%S+) ?(.*)$')
-  local tenant = tenant_of(name)
-  tenant.held = math.max(0, tenant.held - 1)
-  local child = key ~= '' and child_of(tenant, key)
-  if child then child.held = math.max(0, child.held - 1) end
-  redis.call('ZREM', overflow, member)
-  remove(handle)
+  local key, items = string.sub(rest, 1, size), {}
+  withdraw_run(key, most - removed, items)
+  save_overflow()
+  local tenant = tenant_of(key)
+  count_tenant(tenant, 0, -math.min(tenant.held, #items))
+  if parents then count_child(tenant, key, -#items, 0) end
+  for _, item in ipairs(items) do remove(item[2].place .. ':' .. item[2].ms .. '-' .. item[1]) end
 end

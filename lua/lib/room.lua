@@ -1,14 +1,15 @@
 -- How many more may be in the shared streams. While fewer than eight are active the window is wider: together they have
--- eight places at least (more would be unfair to whom comes next: docs/fairness.md).
+-- eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are weights each has one:
+-- a share is then the number of messages that leave in its turn (lib/linger).
 local admitted = tonumber(rules[1] or '0')
-local active
+local function under_cap(tenant)
+  return cap > 0 and cap * tenant.weight - tenant.flight - tenant.shared or 9e15
+end
 local function room_of(tenant)
-  local room = 9e15
+  local room = under_cap(tenant)
   if admitted > 0 then
-    active = active or tonumber(redis.call('HGET', tenants, 'active') or '0')
-    local others = active - (tenant.was and 1 or 0)
-    room = math.max(admitted, math.floor(8 / (others + 1))) * tenant.weight - tenant.shared
+    local others = active - (tenant.shared + tenant.held > 0 and 1 or 0)
+    room = math.min(room, (weighted and 1 or math.max(admitted, math.floor(8 / (others + 1)))) - tenant.shared)
   end
-  if cap > 0 then room = math.min(room, cap * tenant.weight - tenant.flight - tenant.shared) end
   return room
 end

@@ -1,18 +1,23 @@
 -- What a read seldom needs: the ways back into the queue, dead letters, the legacy stream, preferences, fairness.
 --- @include lib/rules
 --- @include lib/split_handle
---- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/give_back
---- @include lib/admit
---- @include lib/owner_of
---- @include lib/land
 --- @include lib/bury
 --- @include lib/check
---- @include lib/forget_cancelled
---- @include lib/sweep
+--- @include lib/check_all
+--- @include lib/tenants
+--- @include lib/room
+--- @include lib/next_place
+--- @include lib/children
+--- @include lib/overflow
+--- @include lib/hand_out
+if ended or came_due or owed > 0 or prefer ~= '' or not legacy_done then
+--- @include lib/rare
+end
+if any_returned or fair then
 --- @include lib/take_returned
---- @include lib/take_legacy
---- @include lib/prefer
+  if fair then
 --- @include lib/fair_read
+  end
+end

@@ -1,13 +1,5 @@
 -- Ended leases and due messages become deliverable again, at most 200 of each in one call.
 -- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
-local checked = false
-local function check_types()
-  if checked then return end
-  checked = true
-  check({lens, attempts, moved, tenants, owners}, {ready, returned, overflow}, {notifications, later, dead})
-  for i = 17, #KEYS do redis.call('XLEN', KEYS[i]) end
-  redis.call('SCARD', cancelled)
-end
 local function take_due(index)
   local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 200)
   if #due > 0 then redis.call('ZREM', index, unpack(due)) end
@@ -17,8 +9,8 @@ local function reap()
   for _, token in ipairs(take_due(leases)) do
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
-    local _, hand = attempts_of(handle)
-    local key = land(handle)
+    local hand, key = owner_of_lease(token, handle)
+    land(key)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else
@@ -34,7 +26,10 @@ local function promote()
     give_back(handle, split_handle(handle), hand, fair and owner_of(handle))
   end
 end
-if ended or came_due then check_types() end
+if ended or came_due then
+  check_types(nil)
+  redis.call('SCARD', cancelled)
+end
 if ended and ARGV[4] ~= '' then
   local hold = tonumber(state[5])
   if now > tonumber(ARGV[4]) then

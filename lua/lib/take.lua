@@ -7,17 +7,18 @@ local function take_new(turn, most)
   if more then entries[#entries] = nil end
   examined, undelivered[turn] = examined + #entries, undelivered[turn] - #entries
   for _, entry in ipairs(entries) do
-    local counts = fair and entry[2][1] == 'K'
-    if counts then leave(entry[2]) end
-    if #entry[2] > 4 and lapsed(entry[2]) then
+    local fields = entry[2]
+    local owner = fields[1] == 'K' and fields[2]
+    local out = #fields < 5 or not lapsed(fields)
+    if out then
+      new[#new + 1] = entry
+      lease(turn .. ':' .. entry[1] .. first_holder .. (owner and '::' .. owner or ''))
+    else
       redis.call('XDEL', keys[turn], entry[1])
       if log then log.body('x', turn, entry[1], entry[2], 0) end
       gone, expired = gone + 1, expired + 1
-    else
-      new[#new + 1] = entry
-      lease(turn .. ':' .. entry[1] .. first_holder)
-      if counts then board(turn .. ':' .. entry[1], entry[2]) end
     end
+    if fair and owner then pass(owner, out, turn) end
     cursor[turn] = entry[1]
   end
   if #new > 0 then first_time[#first_time + 1], first_time[#first_time + 2] = turn, new end
@@ -28,18 +29,13 @@ local function take_new(turn, most)
     undelivered[turn] = left
   end
 end
--- How far the line goes before the next new message: what got in line later comes after it.
-local function head_of_line(turn)
-  local entry = turn ~= LEGACY and redis.call('XRANGE', keys[turn], '(' .. cursor[turn], '+', 'COUNT', 1)[1]
-  return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or PLACES - 1
-end
 local function take(turn, most)
   if not undelivered[turn] then load_lens({turn}) end
   local wanted = found + most
-  if any_returned then take_returned(turn, fair and head_of_line(turn) or PLACES - 1, most) end
+  if any_returned then take_returned(turn, most) end
   if turn == LEGACY then
     take_legacy(wanted - found)
-  elseif found < wanted then
+  elseif found < wanted and undelivered[turn] > 0 then
     take_new(turn, wanted - found)
   end
 end

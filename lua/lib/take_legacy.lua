@@ -1,7 +1,7 @@
 -- The plain stream of the un-sharded predecessor, read through its own group; what its dead consumers still hold
 -- is taken over once idle for a lease time. From here on shardq's lease holds the message, not that group.
 take_legacy = function(most)
-  check_types()
+  check_types(nil)
   local key = keys['l']
   if most == 0 or redis.call('XLEN', key) == 0 then
     legacy_done = legacy_done or most > 0

@@ -1,52 +1,83 @@
 -- The admission window. Of each shard key (of its parent, the part before the first '/', where the queue has parents)
--- are known: undelivered messages in the shared streams, messages held in its overflow, deliveries in flight, and the
--- tag of the last one that was let in. Loaded at most once and saved once in a call. A message that counts is marked by
--- its first field, 'K', so switching the window on or off never miscounts.
-local parents, weighted, cap, tenants_known = rules[3] == '1', rules[4] == '1', tonumber(rules[2] or '0'), {}
+-- are known: undelivered messages in the shared streams, messages held in its overflow, the tag of the last child that
+-- was let in, turns that it is still due; apart from these, its deliveries in flight and its weight. Loaded at most once
+-- and saved once in a call. A message that counts is marked by its first field, 'K', so switching the window on or off
+-- never miscounts. `sum` counts the active shard keys and all that is held.
+local cap, parents, weighted = tonumber(rules[2] or '0'), rules[3] == '1', (rules[4] or '0') ~= '0'
+local accounts, account_of, active, held_back, sum = {}, {}, 0, 0, nil
 local function name_of(key)
   return parents and string.match(key, '^[^/]+') or key
 end
-local function known_as(name, text)
-  local shared, held, tag = string.match(text or '0 0 0', '^(%d+) (%d+) (%d+)$')
-  local weight = weighted and redis.call('HGET', tenants, 'w:' .. name) or 1
+local function open_account(name, field, text, flight, weight)
+  local shared, held, tag, due = string.match(text or '0 0', '^(%d+) (%d+) ?(%d*) ?(%d*)$')
   local tenant = {
-    name = name, was = text, shared = tonumber(shared), held = tonumber(held), tag = tonumber(tag), flight = 0,
-    weight = tonumber(weight), children = {},
+    name = name, field = field, was = text, shared = tonumber(shared), held = tonumber(held), tag = tonumber(tag) or 0,
+    due = tonumber(due) or 0, flight = 0, weight = tonumber(weight) or 1, children = parents and {},
   }
   -- What was counted under an earlier cap counts no more: nobody may have counted it down since.
-  local since, flight = string.match(cap > 0 and redis.call('HGET', tenants, 'f:' .. name) or '', '^(%d+) (%d+)$')
-  if since == rules[7] then tenant.flight = tonumber(flight) end
-  tenants_known[name] = tenant
-  return tenant
+  local since, count = string.match(flight or '', '^(%d+) (%d+)$')
+  if since == rules[7] then tenant.flight = tonumber(count) end
+  tenant.flew = tenant.flight
+  accounts[#accounts + 1], account_of[name] = tenant, tenant
+end
+-- Open the accounts of these shard keys, all in one look.
+local function meet(keys)
+  local names, fields = {}, {}
+  if not sum then fields[1] = 'sum' end
+  for _, key in ipairs(keys) do
+    local name = name_of(key)
+    if account_of[name] == nil then
+      account_of[name], names[#names + 1], fields[#fields + 1] = false, name, 't:' .. name
+      if cap > 0 then fields[#fields + 1] = 'f:' .. name end
+      if weighted then fields[#fields + 1] = 'w:' .. name end
+    end
+  end
+  if #names == 0 then return end
+  local texts, at = redis.call('HMGET', tenants, unpack(fields)), 0
+  local function following(wanted)
+    at = at + (wanted and 1 or 0)
+    return wanted and texts[at]
+  end
+  if not sum then
+    sum = following(true) or '0 0'
+    local first, second = string.match(sum, '^(%d+) (%d+)$')
+    active, held_back = tonumber(first), tonumber(second)
+  end
+  for _, name in ipairs(names) do
+    open_account(name, fields[at + 1], following(true), following(cap > 0), following(weighted))
+  end
 end
 local function tenant_of(key)
   local name = name_of(key)
-  return tenants_known[name] or known_as(name, redis.call('HGET', tenants, 't:' .. name))
+  if not account_of[name] then meet({name}) end
+  return account_of[name]
+end
+local function count_tenant(tenant, shared, held)
+  local before = tenant.shared + tenant.held
+  tenant.shared, tenant.held, held_back = math.max(0, tenant.shared + shared), tenant.held + held, held_back + held
+  local after = tenant.shared + tenant.held
+  if before == 0 and after > 0 then active = active + 1 end
+  if before > 0 and after == 0 then active = active - 1 end
 end
 local function save_tenants()
-  local active, set, unset = 0, {'HSET', tenants}, {'HDEL', tenants}
-  for name, tenant in pairs(tenants_known) do
-    local text = false
-    if tenant.shared + tenant.held > 0 then
-      text = string.format('%d %d %.0f', tenant.shared, tenant.held, tenant.tag)
+  local set, unset = {'HSET', tenants}, {'HDEL', tenants}
+  local function save(field, was, text)
+    if text and text ~= was then set[#set + 1], set[#set + 2] = field, text end
+    if was and not text then unset[#unset + 1] = field end
+  end
+  for _, tenant in ipairs(accounts) do
+    local text = tenant.shared + tenant.held > 0 and tenant.shared .. ' ' .. tenant.held
+    if text and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
+    save(tenant.field, tenant.was, text)
+    if tenant.flight ~= tenant.flew then
+      save('f:' .. tenant.name, true, tenant.flight > 0 and rules[7] .. ' ' .. tenant.flight)
     end
-    if text and text ~= tenant.was then set[#set + 1], set[#set + 2] = 't:' .. name, text end
-    if tenant.was and not text then unset[#unset + 1] = 't:' .. name end
-    if cap > 0 and tenant.flight > 0 then
-      set[#set + 1], set[#set + 2] = 'f:' .. name, rules[7] .. ' ' .. tenant.flight
-    elseif cap > 0 then
-      unset[#unset + 1] = 'f:' .. name
-    end
-    active = active + (text and 1 or 0) - (tenant.was and 1 or 0)
-    for key, child in pairs(tenant.children) do
-      if child.held > 0 then
-        set[#set + 1], set[#set + 2] = 'c:' .. key, string.format('%d %.0f', child.held, child.last)
-      else
-        unset[#unset + 1] = 'c:' .. key
-      end
+    for key, child in pairs(tenant.children or {}) do
+      save('c:' .. key, child.was, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
     end
   end
+  local text = active .. ' ' .. held_back
+  if sum and text ~= sum then set[#set + 1], set[#set + 2] = 'sum', text end
   if #set > 2 then redis.call(unpack(set)) end
   if #unset > 2 then redis.call(unpack(unset)) end
-  if active ~= 0 then redis.call('HINCRBY', tenants, 'active', active) end
 end

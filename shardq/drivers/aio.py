@@ -14,8 +14,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
-from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
-from shardq.drivers.pumping import Line, Pumping, answer
+from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
+from shardq.drivers.pumping import Line, Pumping, exchange
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import (
@@ -26,7 +26,6 @@ from shardq.drivers.wire import (
     armed,
     commands_of,
     judged,
-    packed,
     settings,
 )
 from shardq.keys import slot
@@ -182,28 +181,8 @@ class AsyncDriver:
         return replies[1:] if asking else replies
 
     async def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        connection = await _connected(pool)
-        clean = cancelled = False
-        try:
-            # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-            async with asyncio.timeout(self._timeout):
-                await connection.send_packed_command(packed(commands))
-                replies = [await answer(connection) for _ in commands]
-            clean = True
-        except LOST as error:
-            raise unanswered(error) from error
-        except asyncio.CancelledError:
-            cancelled = True
-            raise
-        finally:
-            if not clean:
-                await connection.disconnect(nowait=cancelled)
-            await pool.release(connection)
-        for reply in replies:
-            if isinstance(reply, Refused) and reply.code in DEMOTED:
-                await pool.disconnect(inuse_connections=False)
-        return replies
+        """One round trip on one connection: an answer per command."""
+        return await exchange(pool, await _connected(pool), commands, self._timeout, [])
 
     def _pool(self, address: Address | None, blocking: bool) -> Pool:
         pool = self._pools.get((address, blocking))

@@ -7,7 +7,7 @@ next; what it had sent stays on its line, and the next one goes on waiting for t
 from __future__ import annotations
 
 import math
-from threading import Event
+from threading import Event, get_ident
 from typing import Any, Final, Protocol
 
 import redis
@@ -94,6 +94,7 @@ class Leading:
     def __init__(self, driver: Sender) -> None:
         self._driver = driver
         self.closed = False
+        self._waits: dict[int, Waiter] = {}
         self._purgatory = Purgatory(Timer())  # no operation is timed: each thread knows its own deadline
 
     def wait(self, waiter: Waiter) -> None:
@@ -104,6 +105,7 @@ class Leading:
         event = Event()
         waiter.wake = event.set
         waiting.join(waiter, self._purgatory, None)
+        self._waits[get_ident()] = waiter
         try:
             while not waiter.done:
                 if waiting.lead(waiter):
@@ -113,9 +115,26 @@ class Leading:
                 else:
                     waiting.expire(waiter)
         finally:
+            del self._waits[get_ident()]
             waiter.cancel()
             if orphan := waiting.resign(waiter):
                 orphan.drop()
+
+    def recall(self, thread: int) -> None:
+        """End the wait of another *thread*, if it waits, as at its deadline.
+
+        What it waits on may only just have been sent, and cannot be ended yet: call again until the thread is back.
+        """
+        waiter = self._waits.get(thread)
+        if waiter is None:
+            return
+        waiting = waiter.state.waiting
+        waiter.deadline = min(waiter.deadline, waiter.state.clock.monotonic())
+        waiter.wake()
+        turn: Turn | None = waiting.turn
+        line = turn.line if turn else None
+        if waiting.led_by(waiter) and line is not None and line.answers and isinstance(line.answers[0], int):
+            self._driver.unblock(waiter.state.keys.notifications, line.answers[0])
 
     def _lead(self, waiting: Waiting, waiter: Waiter) -> None:
         try:

@@ -49,27 +49,8 @@ class Line:
         self.answers: list[Any] = []
 
     async def exchanged(self) -> list[Any]:
-        """Send, and wait for all answers. A connection that failed is never used again."""
-        clean = cancelled = False
-        try:
-            # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-            async with asyncio.timeout(self._limit):
-                await self._connection.send_packed_command(packed(self._commands))
-                while len(self.answers) < len(self._commands):
-                    self.answers.append(await answer(self._connection))
-            clean = True
-        except LOST as error:
-            raise unanswered(error) from error
-        except asyncio.CancelledError:
-            cancelled = True
-            raise
-        finally:
-            if not clean:
-                await self._connection.disconnect(nowait=cancelled)
-            await self._pool.release(self._connection)
-        if any(isinstance(each, Refused) and each.code in DEMOTED for each in self.answers):
-            await self._pool.disconnect(inuse_connections=False)
-        return self.answers
+        """Send, and wait for all answers."""
+        return await exchange(self._pool, self._connection, self._commands, self._limit, self.answers)
 
 
 class Pumping:
@@ -183,7 +164,36 @@ def _resolve(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-async def answer(connection: Any) -> Any:
+async def exchange(
+    pool: Any, connection: Any, commands: tuple[Command, ...], limit: float, answers: list[Any]
+) -> list[Any]:
+    """Send *commands* on *connection* of *pool*, fill *answers*, within *limit* seconds, and give the connection back.
+
+    One that failed is never used again; after word of a demotion none of the pool is. Raises `Unanswered`.
+    """
+    clean = cancelled = False
+    try:
+        # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
+        async with asyncio.timeout(limit):
+            await connection.send_packed_command(packed(commands))
+            while len(answers) < len(commands):
+                answers.append(await _answer(connection))
+        clean = True
+    except LOST as error:
+        raise unanswered(error) from error
+    except asyncio.CancelledError:
+        cancelled = True
+        raise
+    finally:
+        if not clean:
+            await connection.disconnect(nowait=cancelled)
+        await pool.release(connection)
+    if any(isinstance(each, Refused) and each.code in DEMOTED for each in answers):
+        await pool.disconnect(inuse_connections=False)
+    return answers
+
+
+async def _answer(connection: Any) -> Any:
     """One reply; a refusal as a value, so that the answers after it are read too."""
     try:
         return await connection.read_response()

@@ -65,6 +65,10 @@ class Driver:
                 except (Refused, Unanswered, Underreplicated) as failure:
                     resume, value = op.throw, failure
 
+    def recall(self, thread: int) -> None:
+        """As `Leading.recall`: end the blocked read of another *thread*."""
+        self._leading.recall(thread)
+
     def forked(self) -> None:
         """Start afresh in a forked child: the connections are the parent's."""
         self._pools = {}

@@ -10,6 +10,7 @@ from shardq.delivery import DeadLetter
 from shardq.errors import ConfigError, QueueMissing
 from shardq.journal import JournalPage
 from shardq.model import QueueConfig, QueueStats, whole
+from shardq.ops.assigning import in_the_way
 from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
@@ -36,8 +37,8 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.overflow,
-            *map(keys.stream, range(streams)), *legacy,
+            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
+            keys.overflow, *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
@@ -70,14 +71,19 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
-    """Write to *streams* streams from now on; (streams read, streams written) after it."""
+    """Write to *streams* streams from now on; (streams read, streams written) after it.
+
+    ConfigError, and nothing changes, when a stored hand holds a stream that would go.
+    """
     QueueConfig(streams=streams)
     until = state.until(timeout)
     yield from existing(state, until)
     declared = (state.keys.meta, *map(state.keys.stream, range(streams)))
     call = Call(load("resize"), declared, (streams,))
-    yield from persist(lambda _: call, until, state.clock)
+    reply = yield from persist(lambda _: call, until, state.clock)
     yield from reopen(state, until)
+    if reply[0] == b"ASSIGNED":
+        raise in_the_way(state, streams)
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
     return state.streams, state.wanted
@@ -102,8 +108,11 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    call = Call(load("configure"), (state.keys.meta, state.keys.journal), tuple(args))
-    yield from persist(lambda _: call, until, state.clock)
+    call = Call(load("configure"), (state.keys.meta, state.keys.tenants, state.keys.journal), tuple(args))
+    if (yield from persist(lambda _: call, until, state.clock)) == b"BUSY":
+        raise ConfigError(
+            "parents can change only while no message waits that counts: let readers drain the queue first"
+        )
     yield from reopen(state, until)
     if "ttl" in changes:
         yield from touch(state, target.ttl, until)
@@ -137,7 +146,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     keys, moved = state.keys, 0
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
+        keys.moved, keys.tenants, keys.overflow, keys.journal,
     )  # fmt: skip
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

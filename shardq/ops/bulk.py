@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
-from shardq.ops.opening import reopen
+from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.persist import TRANSIENT, pause_after, refuse
 from shardq.ops.state import QueueState
@@ -116,6 +116,7 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
                 raise _gave_up(state, trouble, pace)
             tries += 1
             yield Sleep(pause_after(tries))
+    yield from upkeep(state, state.clock.monotonic())
 
 
 def _round(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int]) -> Op[str]:
@@ -205,7 +206,7 @@ def _room(state: QueueState, pace: Pace) -> Op[bool]:
 def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
     """The next chunks from *at* on: their first row, and the one after their last."""
     found: list[tuple[int, int]] = []
-    most = max(1, min(size, CHUNK_CHOICES // min(state.wanted, state.config.streams_per_shard)))
+    most = max(1, min(size, CHUNK_CHOICES // state.choices))
     while at < len(rows) and len(found) < calls:
         to = _end(rows, at, min(len(rows), at + most))
         found.append((at, to))
@@ -227,8 +228,8 @@ def _end(rows: Rows, at: int, to: int) -> int:
 
 
 def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: int) -> Call:
-    keys = rows.shard_keys[at:to]
-    numbers, hands = hands_of(state, keys)
+    keys, epoch = rows.shard_keys[at:to], state.epoch
+    numbers, hands = hands_of(state, epoch, keys)
     columns: list[Sequence[Any]] = [hands, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
@@ -239,4 +240,4 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
     before = rows.mark(at - 1) if at else tally.mark
     sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, tally.lane, sequence, numbers, to - at, args, keyed)
+    return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shardq.lease import believed_until, new_holder
+from shardq.lease import believed_until, new_holder, sent
 from shardq.model import Received
 from shardq.ops.persist import persist
 from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
@@ -88,11 +88,11 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.moved, keys.tenants, keys.owners, keys.overflow, keys.later, keys.journal,
+        keys.moved, keys.tenants, keys.overflow, keys.later, keys.journal,
     )  # fmt: skip
-    last, page = "", RECOVER_PAGE
+    last, page, holder = "", RECOVER_PAGE, sent(asked.holder)
     while True:
-        call = Call(load("recover"), declared, (asked.holder, asked.since, asked.visibility, page, last, state.client))
+        call = Call(load("recover"), declared, (holder, asked.since, asked.visibility, page, last, state.client))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return

@@ -14,7 +14,7 @@ from shardq.model import QueueConfig
 from shardq.ops.persist import UNKNOWN_USER, persist
 from shardq.ops.state import QueueState, ServerTime
 from shardq.ops.steps import Ask, Call, Op, Refused
-from shardq.replies import pairs
+from shardq.replies import hands, pairs
 from shardq.scripts import load
 
 log = logging.getLogger("shardq")
@@ -37,17 +37,34 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     state.seen = state.seen or ServerTime(int(reply[1]), asked)
     if reply[0] == b"NOQUEUE":
         return False
-    remember(state, pairs(reply[2]), created=reply[0] == b"CREATED", known=known)
+    meta = pairs(reply[2])
+    if meta.get("assigned", "") != state.hands.since:
+        yield from _take_up_hands(state, until)
+    remember(state, meta, created=reply[0] == b"CREATED", known=known)
     return True
 
 
+def _take_up_hands(state: QueueState, until: float) -> Op[None]:
+    """Load the stored assignment: it changed since this client last saw it."""
+    call = Call(load("assignment"), (state.keys.meta, state.keys.assigned))
+    state.hands = hands((yield from persist(lambda _: call, until, state.clock)))
+    if state.hands.spoilt:
+        log.warning(
+            "queue %r: %d entries of its assignment are no hands, something else wrote them; these shard keys are "
+            "dealt. Assign them again", state.keys.name, state.hands.spoilt,
+        )  # fmt: skip
+
+
 def remember(state: QueueState, meta: dict[str, str], *, created: bool, known: bool) -> None:
-    """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there."""
+    """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there.
+
+    No epoch if the hands that are known are of another one: the next call looks again.
+    """
     state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
     state.config = QueueConfig.from_settings(meta, state.wanted)
     state.legacy = state.config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
     state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
-    state.epoch = meta["epoch"]
+    state.epoch = meta["epoch"] if meta.get("assigned", "") == state.hands.since else ""
     if created and known:
         log.error("queue %r was gone and was created anew: Redis lost its data or it was deleted", state.keys.name)
     elif not created and not known:

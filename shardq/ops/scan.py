@@ -20,7 +20,7 @@ STORE = "d"
 
 _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
-_HELD = re.compile(rb":\d{15,}:\d{15,}:(\w{1,4}:\d{1,16}-\d{1,20})")
+_HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
 
 
@@ -68,14 +68,21 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
         if _is_of(member, wanted):
             found.delayed[member] = int(score)
     for member, _ in (yield from _members(state, keys.overflow)):
-        size, _, rest = member.partition(b":")
-        held = _HELD.match(rest, int(size)) if size.isdigit() else None
-        if held and held[1].partition(b":")[0] in wanted:
-            found.held.add(held[1])
+        found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
     found.returned = {member for member, _ in (yield from _members(state, keys.returned)) if _is_of(member, wanted)}
     said = (*found.leases, *found.delayed, *found.returned, *found.held)
     found.touched = frozenset(handle.partition(b":")[0] for handle in said)
     return found
+
+
+def _held(member: bytes) -> list[bytes]:
+    """The handles in a member of the overflow: lib/overflow.lua says what it holds."""
+    size, _, rest = member.partition(b":")
+    run = _HELD.fullmatch(rest, int(size)) if size.isdigit() else None
+    if run is None:
+        return []
+    numbers, place, ms = run.groups()
+    return [b"%s:%s-%s" % (place, ms, number) for number in numbers.split(b",")]
 
 
 def _is_of(member: bytes, places: Container[bytes]) -> bool:
@@ -105,7 +112,7 @@ def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, 
     found: list[tuple[int, str]] = []
     for at in range(0, len(handles), SCANNED):
         for text in (yield from _ask(state, "HMGET", state.keys.attempts, *handles[at : at + SCANNED])):
-            count, _, _, error = (text or b"0|||").split(b"|", 3)
+            count, _, error = (text or b"0||").split(b"|", 2)
             found.append((int(count), error.decode(errors="replace")))
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
 from shardq.journal import told
-from shardq.lease import place_of
+from shardq.lease import is_owned, place_of, sent
 from shardq.model import MessageId, Received
 from shardq.ops.opening import opened
 from shardq.ops.persist import persist
@@ -71,10 +71,10 @@ def _lease(delivery: Received) -> _Lease:
 def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     """One call; *part* is sorted by place."""
     places = Counter(map(_PLACE, part))
-    known = [f"{place}:{entry}" for place, entry, delivery in part if delivery.count > 1 or place in "dl"]
+    known = [f"{place}:{entry}" for place, entry, delivery in part if _is_known(place, delivery)]
     sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
     args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
-    args += [delivery.token for _, _, delivery in part]
+    args += [sent(delivery.token) for _, _, delivery in part]
     args += [entry for _, entry, _ in part]
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
@@ -82,10 +82,17 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     keys = state.keys
     fixed = (
         keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later, keys.lens, keys.ready,
-        keys.notifications, keys.returned, keys.tenants, keys.owners, keys.overflow, keys.journal,
+        keys.notifications, keys.returned, keys.tenants, keys.overflow, keys.journal,
     )  # fmt: skip
     places.pop("d", None)
     return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
+
+
+def _is_known(place: str, delivery: Received) -> bool:
+    """Whether the queue keeps a note on the message. On the first delivery of one that counts it has none."""
+    if place == "d" and is_owned(delivery.token):
+        return delivery.count > 1 or delivery.last_error != ""
+    return delivery.count > 1 or place in "dl"
 
 
 def nack(
@@ -127,7 +134,7 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
-            args += (delivery.token, *terms[delivery.token])
+            args += (sent(delivery.token), *terms[delivery.token])
         args.append(_told(state, part))
         keys = state.keys
         declared = (
@@ -147,7 +154,7 @@ def extend(
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
         keys = (state.keys.meta, state.keys.notifications, state.keys.leases, state.keys.cancelled)
-        return Call(load("extend"), keys, (round(duration * 1000), *(delivery.token for delivery in part)))
+        return Call(load("extend"), keys, (round(duration * 1000), *(sent(delivery.token) for delivery in part)))
 
     return (yield from _settled(state, deliveries, call, timeout))
 

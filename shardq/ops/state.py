@@ -15,7 +15,8 @@ from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig, seconds
 from shardq.ops.waiting import Waiting
-from shardq.sharding import shard
+from shardq.replies import NO_HANDS, Hands
+from shardq.sharding import key_bytes, shard
 
 LEGACY_TURN = "4096"
 MAX_TIMEOUT = 365 * 86_400
@@ -57,6 +58,7 @@ class QueueState:
     streams: int = 0
     wanted: int = 0
     legacy: str = ""
+    hands: Hands = NO_HANDS
     hints: tuple[str, ...] = ()
     width: int = NARROW
     seen: ServerTime | None = None
@@ -64,7 +66,7 @@ class QueueState:
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     waiting: Waiting = field(default_factory=Waiting)
-    hands: tuple[tuple[int, int], dict[str | bytes, bytes]] = field(default_factory=lambda: ((0, 0), {}))
+    spelled: tuple[str, dict[str | bytes, bytes]] = field(default_factory=lambda: ("", {}))
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
@@ -81,8 +83,16 @@ class QueueState:
         return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_TIMEOUT)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
-        """The streams dealt to *key*."""
+        """The streams assigned to *key*, else those dealt to it."""
+        assigned = self.hands.by_key
+        if assigned and (hand := assigned.get(key_bytes(key))):
+            return hand
         return shard(key, self.wanted, self.config.streams_per_shard)
+
+    @property
+    def choices(self) -> int:
+        """Of how many streams a message may choose at most."""
+        return min(self.wanted, max(self.config.streams_per_shard, self.hands.width))
 
     def take_lane(self) -> Lane:
         """A lane that no other call uses now; give it back with `free_lane`."""

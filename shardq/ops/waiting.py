@@ -122,6 +122,10 @@ class Waiting:
                 self._leader = waiter
             return self._leader is waiter
 
+    def led_by(self, waiter: Waiter) -> bool:
+        """Whether *waiter* reads for all."""
+        return self._leader is waiter
+
     def resign(self, waiter: Waiter) -> Any:
         """*waiter* leaves, and somebody else must lead; the turn if nobody is left to end it."""
         with self._lock:

@@ -21,7 +21,7 @@ from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.replies import stored_ids
 from shardq.scripts import load
-from shardq.sharding import CACHED_SHARDS, shard
+from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
 BYTE_HANDS = 255
@@ -45,7 +45,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from opened(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages, min(state.wanted, state.config.streams_per_shard)):
+    for chunk in chunks(messages, state.choices):
         if results and _hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
@@ -116,7 +116,8 @@ def _full(state: QueueState, bound: str) -> str:
 
 
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
-    numbers, hands = hands_of(state, [message.shard_key for message in chunk])
+    epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
+    numbers, hands = hands_of(state, epoch, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
     args: list[Argument] = []
@@ -124,11 +125,12 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
         args += (hand, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
-    return call_of(state, lane.name, lane.sequence, numbers, len(chunk), args, keyed)
+    return call_of(state, epoch, lane.name, lane.sequence, numbers, len(chunk), args, keyed)
 
 
 def call_of(
     state: QueueState,
+    epoch: str,
     lane: str,
     sequence: Argument,
     numbers: Sequence[int],
@@ -139,7 +141,7 @@ def call_of(
     """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key."""
     keys, config = state.keys, state.config
     head: tuple[Argument, ...] = (
-        state.epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), len(args) // count, *numbers,
     )  # fmt: skip
     declared = (
@@ -149,11 +151,10 @@ def call_of(
     return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
 
 
-def hands_of(state: QueueState, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
-    """The streams that messages of these shard keys may use, and each message's positions among them, from 1."""
-    wanted, per_shard = state.wanted, state.config.streams_per_shard
-    if wanted <= min(BYTE_HANDS, len(shard_keys) * per_shard):
-        return range(wanted), _full_hands(state, wanted, per_shard, shard_keys)  # nearly all streams, so all
+def hands_of(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+    """The streams that these shard keys may use in *epoch*, and the positions of each among them, from 1."""
+    if state.wanted <= min(BYTE_HANDS, len(shard_keys) * state.config.streams_per_shard):
+        return range(state.wanted), _full_hands(state, epoch, shard_keys)  # nearly all streams, so all
     shards = {key: state.shard(key) for key in set(shard_keys)}
     position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
     size = 1 if len(position) <= BYTE_HANDS else 2
@@ -161,16 +162,16 @@ def hands_of(state: QueueState, shard_keys: Sequence[str | bytes]) -> tuple[Sequ
     return list(position), [hands[key] for key in shard_keys]
 
 
-def _full_hands(state: QueueState, wanted: int, per_shard: int, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """The hands of these shard keys where all streams are declared: always the same, so they are kept."""
-    kind, known = state.hands
-    if kind != (wanted, per_shard) or len(known) > CACHED_SHARDS:
+def _full_hands(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """The hands of these shard keys where all streams are declared: the same for an epoch, so they are kept."""
+    since, known = state.spelled
+    if since != epoch or len(known) > CACHED_SHARDS:
         known = {}
-        state.hands = ((wanted, per_shard), known)
+        state.spelled = (epoch, known)
     try:
         return [known[key] for key in shard_keys]
     except KeyError:
         for key in set(shard_keys):
             if key not in known:
-                known[key] = bytes([stream + 1 for stream in shard(key, wanted, per_shard)])
+                known[key] = bytes([stream + 1 for stream in state.shard(key)])
         return [known[key] for key in shard_keys]

@@ -88,6 +88,13 @@ class Assignment:
     def __len__(self) -> int:
         return len(self._shards)
 
+    def __repr__(self) -> str:
+        """How many have one, and what is promised."""
+        return (
+            f"Assignment({len(self):,} of at most {self.capacity:,} shards, {self.width} of {self.streams:,} streams "
+            f"each, any two share at most {self.max_overlap})"
+        )
+
     def __contains__(self, key: str | bytes) -> bool:
         return key_bytes(key) in self._shards
 

@@ -49,7 +49,11 @@ class Plan:
     @property
     def clean(self) -> tuple[float, ...]:
         """The share of quiet tenants with exactly c clean streams while the noisy flood, for c = 0 to M."""
-        return clean_odds(self.streams, self.streams_per_shard, self.noisy)
+        return self.beside(self.noisy)
+
+    def beside(self, noisy: int) -> tuple[float, ...]:
+        """The share of tenants with exactly c clean streams while so many others flood, for c = 0 to M."""
+        return clean_odds(self.streams, self.streams_per_shard, noisy)
 
     @property
     def isolation(self) -> float:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
+from shardq.ops.admin import statistics
 from shardq.ops.opening import existing, opened
 from shardq.ops.state import QueueState
 from shardq.spark.options import Connecting
@@ -19,6 +20,16 @@ def client_of(options: Connecting) -> Client:
 @lru_cache(maxsize=16)
 def _client(url: str, timeout: float, durability: str) -> Client:
     return Client.from_url(url, timeout=timeout, durability=durability)
+
+
+def seen_queue(options: Connecting, name: str) -> QueueState:
+    """The queue called *name*, looked at with no more than the right to read; QueueMissing."""
+    client = client_of(options)
+    state = client.state_of(name, {})
+    client.run(statistics(state))
+    if not state.streams:
+        raise QueueMissing(f"there is no queue {name!r}; the first write to it creates it")
+    return state
 
 
 def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueState:

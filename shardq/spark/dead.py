@@ -14,6 +14,7 @@ from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
 from shardq.spark.options import Reading, listed
+from shardq.spark.pages import pages
 from shardq.spark.parts import Part
 from shardq.spark.tables import dead_batch
 
@@ -87,9 +88,7 @@ def read_dead(
 ) -> Iterator[pa.RecordBatch]:
     """Dead letters after one entry id, up to another."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
-    while rows := client.run(scan.page(state, state.keys.dead, after, until, options.fetch_size)):
-        after = rows[-1][0].decode()
-        if keys:
-            rows = [row for row in rows if len(row[1]) > 9 and row[1][9] in keys]
-        if rows:
-            yield dead_batch(state.keys.name, rows, schema)
+    for rows in pages(client, state, state.keys.dead, after, until, options.fetch_size):
+        found = [row for row in rows if len(row[1]) > 9 and row[1][9] in keys] if keys else rows
+        if found:
+            yield dead_batch(state.keys.name, found, schema)

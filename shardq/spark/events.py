@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError
-from shardq.journal import decode
+from shardq.journal import Columns, decode
 from shardq.ops import scan
+from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
-from shardq.spark.options import Reading
+from shardq.spark.options import Reading, listed
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch
 
@@ -31,13 +34,31 @@ class JournalTrack:
         self._client, self._state, self._options = client, state, options
 
     def first(self) -> int:
-        """The point before the oldest event that is kept."""
-        rows = self._client.run(scan.page(self._state, self._state.keys.journal, "-", "+", 1))
-        events = decode(rows, after=0)
-        return events.number[0] - 1 if events.number else self.last()
+        """The point before the oldest event that is kept, or before `startingTimestamp`."""
+        start = self._options.starting_timestamp
+        return self._before(start) if start else self._oldest()
 
     def last(self) -> int:
-        """The point after the newest. ConfigError where the queue keeps no journal."""
+        """The point after the newest, or after `endingTimestamp`. ConfigError where the queue keeps no journal."""
+        end = self._options.ending_timestamp
+        return self._before(end + 1) if end else self._newest()
+
+    def _before(self, ms: int) -> int:
+        """The point before all events from a time on, found by halving: events are in the order of their times."""
+        low, high = self._oldest(), self._newest()
+        while low < high:
+            middle = (low + high) // 2
+            rows = self._client.run(scan.page(self._state, self._state.keys.journal, f"{middle}-{LAST}", "+", 1))
+            number, time = entry_id(rows[0][0]) if rows else (high, ms)
+            low, high = (low, middle) if time >= ms else (number, high)
+        return low
+
+    def _oldest(self) -> int:
+        rows = self._client.run(scan.page(self._state, self._state.keys.journal, "-", "+", 1))
+        events = decode(rows, after=0)
+        return events.number[0] - 1 if events.number else self._newest()
+
+    def _newest(self) -> int:
         meta, name = self._state.keys.meta, self._state.keys.name
         raw = self._client.run(scan.field_of(self._state, meta, "events"))
         if raw is None or not self._state.config.journal:
@@ -78,17 +99,31 @@ class JournalTrack:
 def read_events(
     client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
 ) -> Iterator[pa.RecordBatch]:
-    """Events after one position up to another; BackendError if some are not there any more and that may not be."""
+    """Events after one position up to another; ConfigError if some are not there any more and that may not be."""
     position, end, key = int(after), int(until), state.keys.journal
+    keys = frozenset(each.encode() for each in listed(options.shard_keys))
     while position < end:
         rows = client.run(scan.page(state, key, f"{position}-{LAST}", "+", max(1, options.fetch_size // 10)))
         events = decode(rows, position, end)
         seen = min(end, int(rows[-1][0].partition(b"-")[0])) if rows else end
-        if lost := events.lost + seen - events.position:
+        if lost := seen - position - len(events.number):
             _lose(state.keys.name, options, lost, position)
         position = seen
+        if keys:
+            events = _only(events, keys)
         if events.number:
             yield journal_batch(state.keys.name, events, schema)
+
+
+def _only(events: Columns, keys: frozenset[bytes]) -> Columns:
+    """The events of these shard keys."""
+    rows = [at for at, key in enumerate(events.shard_key) if key in keys]
+    some: dict[str, Any] = {
+        each.name: [column[at] for at in rows]
+        for each in fields(events)
+        if isinstance(column := getattr(events, each.name), list)
+    }
+    return replace(events, **some)
 
 
 def _lose(name: str, options: Reading, lost: int, position: int) -> None:

@@ -16,6 +16,7 @@ from shardq.ops.scan import STORE, Index, entry_id
 from shardq.ops.state import QueueState
 from shardq.spark.entries import Entries, batch_of
 from shardq.spark.options import Reading, listed
+from shardq.spark.pages import pages
 from shardq.spark.parts import Part
 
 
@@ -49,9 +50,7 @@ def read_live(
     until = str(options.ending_timestamp or "+")
     for place in part.places:
         key = state.keys.later if place == STORE else state.keys.stream(int(place))
-        after = start
-        while rows := client.run(scan.page(state, key, after, until, options.fetch_size)):
-            after = rows[-1][0].decode()
+        for rows in pages(client, state, key, start, until, options.fetch_size):
             entries = standing(client, state, index, place, rows)
             entries = picked(entries, options.states, keys)
             if len(entries):

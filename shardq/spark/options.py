@@ -95,6 +95,8 @@ class Reading(Connecting):
             )
         if len(self.states) > 1 and not set(self.states) <= set(LIVE):
             raise ConfigError("dead and journal are tables of their own: read them apart")
+        if self.streams and self.table != "live":
+            raise ConfigError("option streams is for what a queue holds: dead letters and a journal are one stream")
         if not all(number.isdecimal() for number in listed(self.streams)):
             raise ConfigError("option streams must be numbers of streams, separated by commas")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from shardq.spark import dead, events, live
-from shardq.spark.connection import client_of, queue_of
+from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parts import Part, default_parts
 
@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         return [part for name in self.options.queues for part in self._parts(name, most)]
 
     def _parts(self, name: str, most: int) -> list[Part]:
-        state, client = queue_of(self.options, name), client_of(self.options)
+        state, client = seen_queue(self.options, name), client_of(self.options)
         if self.options.table == "live":
             return live.live_parts(client, state, self.options, most)
         track = TRACKS[self.options.table](client, state, self.options)
@@ -49,7 +49,7 @@ class BatchReader(DataSourceReader):
 
 def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
     """The batches of one part."""
-    client, state = client_of(options), queue_of(options, part.queue)
+    client, state = client_of(options), seen_queue(options, part.queue)
     if options.table == "journal":
         return events.read_events(client, state, options, schema, part.after, part.until)
     if options.table == "dead":

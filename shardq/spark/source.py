@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -16,12 +15,23 @@ from pyspark.sql.types import (
 )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of
+from shardq.spark.connection import queue_of, seen_queue
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
 from shardq.spark.stream import StreamReader
 from shardq.spark.writer import BatchWriter, StreamWriter
+
+KINDS: dict[str, tuple[type[DataType], ...]] = {
+    "shard_key": (StringType, BinaryType),
+    "payload": (DataType,),
+    "delay": (NumericType,),
+    "deadline": (NumericType,),
+    "dedup_key": (StringType,),
+    "headers": (MapType,),
+}
+"""The columns that a DataFrame may have that is written, and their types."""
+REQUIRED = ("shard_key", "payload")
 
 
 class ShardqDataSource(DataSource):
@@ -41,7 +51,7 @@ class ShardqDataSource(DataSource):
         options = self._reading()
         check_schema(options.table, schema)
         for name in options.queues:
-            queue_of(options, name)
+            seen_queue(options, name)
         return BatchReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -51,7 +61,7 @@ class ShardqDataSource(DataSource):
             raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
         check_schema(options.table, schema)
         for name in options.queues:
-            queue_of(options, name)
+            seen_queue(options, name)
         return StreamReader(options, arrow_schema(schema))
 
     def _reading(self) -> Reading:
@@ -71,20 +81,6 @@ class ShardqDataSource(DataSource):
         return StreamWriter(checked_writing(self.options, schema))
 
 
-class Column:
-    """What columns a DataFrame may have that is written, and of which types."""
-
-    KINDS: ClassVar[dict[str, tuple[type[DataType], ...]]] = {
-        "shard_key": (StringType, BinaryType),
-        "payload": (DataType,),
-        "delay": (NumericType,),
-        "deadline": (NumericType,),
-        "dedup_key": (StringType,),
-        "headers": (MapType,),
-    }
-    REQUIRED = ("shard_key", "payload")
-
-
 def checked_writing(given: object, schema: StructType) -> Writing:
     """The options of a write whose rows have *schema*; ConfigError, QueueMissing."""
     options = parsed(Writing, dict(given))  # type: ignore[call-overload]
@@ -96,14 +92,14 @@ def checked_writing(given: object, schema: StructType) -> Writing:
 
 def check_columns(schema: StructType, options: Writing) -> None:
     """ConfigError unless rows of *schema* can be messages."""
-    kinds, listed = Column.KINDS, ", ".join(Column.KINDS)
-    if unknown := [each.name for each in schema if each.name not in kinds]:
-        raise ConfigError(f"column {unknown[0]} is none of a message's ({listed}): drop it, or put it into the payload")
-    if missing := [name for name in Column.REQUIRED if name not in schema.names]:
-        raise ConfigError(f"column {missing[0]} is missing: a message has {listed}")
+    names = ", ".join(KINDS)
+    if unknown := [each.name for each in schema if each.name not in KINDS]:
+        raise ConfigError(f"column {unknown[0]} is none of a message's ({names}): drop it, or put it into the payload")
+    if missing := [name for name in REQUIRED if name not in schema.names]:
+        raise ConfigError(f"column {missing[0]} is missing: a message has {names}")
     for each in schema:
-        if not isinstance(each.dataType, kinds[each.name]):
-            wanted = " or ".join(kind.typeName() for kind in kinds[each.name] if kind is not NumericType) or "a number"
+        if not isinstance(each.dataType, KINDS[each.name]):
+            wanted = " or ".join(kind.typeName() for kind in KINDS[each.name] if kind is not NumericType) or "a number"
             raise ConfigError(f"column {each.name} is {each.dataType.simpleString()}: it must be {wanted}")
     if "headers" in schema.names and schema["headers"].dataType != MapType(StringType(), StringType()):
         raise ConfigError("column headers must be map<string,string>")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from shardq.spark.connection import client_of, queue_of
+from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parts import Part, default_parts
 from shardq.spark.reader import TRACKS, read_part, without_gc
@@ -85,4 +85,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: self._track(name).last() for name in self.options.queues}
 
     def _track(self, name: str) -> Any:
-        return TRACKS[self.options.table](client_of(self.options), queue_of(self.options, name), self.options)
+        return TRACKS[self.options.table](client_of(self.options), seen_queue(self.options, name), self.options)

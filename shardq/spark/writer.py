@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +19,8 @@ from shardq.spark.connection import client_of, queue_of
 from shardq.spark.options import Writing
 
 log = logging.getLogger("shardq")
-SHOWN = 1024  # bytes of a bad row's shard key that go along with it
+SHOWN = 1024  # of a bad row's shard key that goes along with it
+MOST = 1024 * 1024  # bytes of a bad row as a message
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,19 @@ def described(batch: pa.RecordBatch, wrong: list[Bad], write_id: str, partition:
             "error": each.reason, "write_id": write_id, "partition": partition, "row": first + each.row,
             "shard_key": None if key is None else key[:SHOWN], "payload": payload,
         }  # fmt: skip
-        bodies.append(msgspec.msgpack.encode(told))
+        bodies.append(_packed(told))
     return Rows([write_id] * len(bodies), "m", bodies)
+
+
+def _packed(told: dict[str, Any]) -> bytes:
+    """MessagePack, without a payload that is too large for a message or has no encoding."""
+    try:
+        body = msgspec.msgpack.encode(told)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        body = b""
+    if body and len(body) <= MOST:
+        return body
+    return msgspec.msgpack.encode(told | {"payload": None})
 
 
 def log_sum(queue: str, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -40,7 +40,8 @@ from shardq.worker_state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job
 
 log = logging.getLogger("shardq")
 BLOCK = 1.0
-"""Seconds that one read waits: how long `stop` takes on an idle queue, at most."""
+"""Seconds that one read waits; `stop` ends it, unless the server forbids CLIENT UNBLOCK."""
+SOON, LATER = 0.001, 0.05
 
 Report: TypeAlias = Callable[[], object]
 Order: TypeAlias = Literal["stop", "over"] | BaseException
@@ -76,6 +77,7 @@ class Worker:
         self._left = threading.Event()
         self._idle: list[threading.Lock] = []
         self._threads = 0
+        self._reader: int | None = None
         self._waking = False
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
@@ -131,8 +133,18 @@ class Worker:
             with self._lock:
                 if self._state.stop():
                     left = self._plan.grace
-            self._stopped.set()
+            if not self._stopped.is_set():
+                self._stopped.set()
+                threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
             self._nudge()
+
+    def _end_read(self) -> None:
+        """Call the thread back that waits for messages, until it is; in a thread: the grace does not wait for this."""
+        pause = SOON
+        while (reader := self._reader) is not None and not self._left.is_set():
+            self._jobs._client._driver.recall(reader)
+            self._left.wait(pause)
+            pause = min(2 * pause, LATER)
 
     def _end_of_wait(self) -> bool:
         """The grace, or the patience after it, has passed. False when there is nothing left to wait for."""
@@ -248,6 +260,7 @@ class Worker:
 
     def _read(self, action: Read) -> Report:
         state = self._state
+        self._reader = threading.get_ident()
         try:
             found = self._jobs.read_many(
                 min(action.credit, MAX_COUNT),
@@ -262,6 +275,8 @@ class Worker:
                 state.redis_fails()
             self._stopped.wait(self._reads.began(error))
             return state.read_failed
+        finally:
+            self._reader = None
         if state.life == AWAY:
             self._reads.over()
             with self._lock:

@@ -19,8 +19,9 @@ TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20",
 OF_THEIR_OWN = {"spark", "timing", "worker"}  # tests/timing/test_benchmark.py, test_worker.py
 
 
-@pytest.mark.parametrize("name", sorted({*program.NAMES} - OF_THEIR_OWN))
-@pytest.mark.parametrize("aof", ["off", "everysec"])
+@pytest.mark.parametrize(
+    ("name", "aof"), [*((name, "off") for name in sorted({*program.NAMES} - OF_THEIR_OWN)), ("throughput", "everysec")]
+)
 def test_each_benchmark_runs_and_keeps_its_numbers(name: str, aof: str, tmp_path: Path) -> None:
     tables = program.run([name, *TINY, "--aof", aof, "--link", "unix", "--json", str(tmp_path)])
     assert {path.stem for path in tmp_path.iterdir()} == {table.name for table in tables}

@@ -14,7 +14,7 @@ from benchmarks.report import Table
 
 TURN = {"wall": 10.0, "commands": 5.0, "work": 20.0, "enqueue": 30.0}
 POINT = {"target": 1000.0, "rate": 900.0, "cpu": 0.5, "peak": 20.0, "us": 1.5}
-FAIR = ("16-2", "64-6", "256-4")
+FAIR = ("16, 2", "64, 6", "256, 4")
 SHAPES: dict[str, dict[str, Any]] = {
     "reads": {f"{kind} {streams}": [TURN] for kind in ("prior art", "shardq") for streams in (8, 64)},
     "pickup": {"bare XADD": [0.001, 0.002, 0.003], "shardq": [0.002, 0.004, 0.009]},
@@ -22,7 +22,11 @@ SHAPES: dict[str, dict[str, Any]] = {
     "timing-replay": {mode: {name: [POINT] for name in plots.LINES} for mode in ("low", "high")},
     "timing-purgatory": {mode: {name: [POINT] for name in plots.LINES} for mode in ("low", "high")},
     "timing-rates-low": {"found": {name: [POINT, POINT] for name in plots.LINES}},
-    **{f"fairness-model-{shape}": {name: {"20": [0.0, 9.0, None]} for name in plots.ORDERS} for shape in FAIR},
+    "fairness-model-64-6": {name: {"20": [0.0, 9.0, None]} for name in plots.ORDERS},
+    **{
+        f"fairness-{kind}": {shape: {name: [0.0, 9.0, None] for name in plots.ORDERS} for shape in FAIR}
+        for kind in ("server", "moment")
+    },
     "timing-rates-high": {"found": {name: [POINT, POINT] for name in plots.LINES}},
 }
 

@@ -88,7 +88,7 @@ def test_a_paused_worker_takes_nothing_and_costs_nothing(server: Server) -> None
         eventually(lambda: contender.left(None, server.url) == 0, 40)
         spent = running.cpu()
         assert spent > 0
-        running.signal(signal.SIGSTOP)
+        running.pause()
         enqueuer.enqueue(5, "x")
         assert contender.left(None, server.url) == 5
         running.signal(signal.SIGCONT)

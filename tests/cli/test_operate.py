@@ -97,6 +97,18 @@ def test_a_bad_setting_changes_nothing(cli: Command, queue: Queue, change: str) 
     assert queue.settings() == before
 
 
+def test_weights_are_shown_and_changed(cli: Command, queue: Queue) -> None:
+    assert "every shard key has weight 1" in cli("weights", "jobs").out
+    told = cli("weights", "jobs", "gold=3", "tin=1", "--yes")
+    assert (told.code, facts(told.out)) == (0, {"gold": "3"})
+    assert cli("weights", "jobs", "--json").objects == [{"queue": "jobs", "weights": {"gold": 3}}]
+    for bad in ("gold=0", "gold=101", "gold=x", "gold"):
+        told = cli("weights", "jobs", bad, "--yes")
+        assert (told.code, "Traceback" in told.err) == (2, False)
+    assert cli.terminal("weights", "jobs", "gold=9", typed="n\n").code == 1
+    assert queue.weights() == {"gold": 3}
+
+
 def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue) -> None:
     none = cli("dead", "jobs")
     assert (none.code, none.err) == (3, "shardq: queue 'jobs' has no dead letters\n")

@@ -37,6 +37,7 @@ def test_it_tells_programs_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["streams"], found["streams_per_shard"]) == (chosen.streams, chosen.streams_per_shard)
     assert found["isolation"] == pytest.approx(chosen.isolation)
     assert sum(found["clean"]) == pytest.approx(1)
+    assert found["noisy_tenants"]["2"] == pytest.approx(chosen.beside(2))
     assert found["cost"]["memory"] == chosen.cost.memory
     assert found["streams"] in [each["streams"] for each in found["frontier"]]
 

@@ -15,14 +15,52 @@ def problems(raw: Any, keys: QueueKeys) -> list[str]:
     accounts = raw.hgetall(keys.tenants)
     parents = raw.hget(keys.meta, "parents") == b"1"
     shared: Counter[bytes] = Counter(_name(key, parents) for key in _undelivered(raw, keys))
-    held: Counter[bytes] = Counter(_run(member) for member in raw.zrange(keys.overflow, 0, -1) if member)
+    runs, turns = _overflow(raw, keys)
+    held: Counter[bytes] = Counter()
+    for key, count in runs.items():
+        held[_name(key, parents)] += count
     told = {field[2:]: tuple(map(int, text.split())) for field, text in accounts.items() if field[:2] == b"t:"}
     found = {name: (shared[name], held[name]) for name in shared | held}
     told_of = {name: numbers[:2] for name, numbers in told.items()}
     wrong = [f"{name!r} holds {found.get(name)}, its account says {told_of.get(name)}"
              for name in found.keys() | told_of.keys() if found.get(name) != told_of.get(name)]  # fmt: skip
-    active = int(accounts.get(b"active", 0))
-    return wrong + ([f"{active} are said to be active, not {len(found)}"] if active != len(found) else [])
+    total = tuple(map(int, accounts.get(b"sum", b"0 0").split()))
+    if total != (len(found), held.total()):
+        wrong.append(f"active and held back are said to be {total}, not {(len(found), held.total())}")
+    children = {field[2:]: tuple(map(int, text.split())) for field, text in accounts.items() if field[:2] == b"c:"}
+    expected = {key: count for key, count in runs.items() if parents}
+    if {key: count for key, (count, _) in children.items()} != expected:
+        wrong.append(f"children hold {expected}, their accounts say {children}")
+    if {key: tag for key, (_, tag) in children.items()} != turns:
+        wrong.append(f"the turns of children are {turns}, their accounts say {children}")
+    return wrong + _flights(raw, keys, accounts, parents)
+
+
+def _overflow(raw: Any, keys: QueueKeys) -> tuple[Counter[bytes], dict[bytes, int]]:
+    """How many are held of each shard key, and the tags of the children whose turn comes."""
+    runs: Counter[bytes] = Counter()
+    turns: dict[bytes, int] = {}
+    for member in raw.zrange(keys.overflow, 0, -1):
+        size, _, rest = member.removeprefix(b"t").partition(b":")
+        if member.startswith(b"t"):
+            tag, _, key = rest[int(size) + 1 :].partition(b":")
+            assert key not in turns, f"{key!r} has two turns"
+            turns[key] = int(tag)
+        elif member:
+            runs[rest[: int(size)]] += len(rest[int(size) + 1 :].split(b":")[0].split(b","))
+    return runs, turns
+
+
+def _flights(raw: Any, keys: QueueKeys, accounts: dict[bytes, bytes], parents: bool) -> list[str]:
+    """Deliveries in flight, where they are counted: those of the present cap can be no more than there are leases."""
+    told: dict[bytes, list[bytes]] = {field[2:]: text.split() for field, text in accounts.items() if field[:2] == b"f:"}
+    leased: Counter[bytes] = Counter()
+    for token in raw.zrange(keys.leases, 0, -1):
+        if token.count(b":") > 3:
+            leased[_name(token.split(b":", 5)[5], parents)] += 1
+    since = raw.hget(keys.meta, "cap_no")
+    return [f"{name!r} has {leased[name]} in flight, its account says {count!r}"
+            for name, (number, count) in told.items() if number == since and int(count) > leased[name]]  # fmt: skip
 
 
 def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
@@ -41,8 +79,3 @@ def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
 
 def _name(key: bytes, parents: bool) -> bytes:
     return (key.split(b"/")[0] or key) if parents else key
-
-
-def _run(member: bytes) -> bytes:
-    size, rest = member.split(b":", 1)
-    return rest[: int(size)]

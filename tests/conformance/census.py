@@ -22,9 +22,10 @@ class Census:
     held: set[str] = field(default_factory=set)  # in the overflow
     bodies: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)  # while in flight
-    doubled: list[str] = field(default_factory=list)  # leased twice
+    doubled: list[str] = field(default_factory=list)  # leased or held twice
     lens: dict[int, int] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
+    owners: set[str] = field(default_factory=set)  # handles whose shard key is kept apart
     attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
     moved: set[str] = field(default_factory=set)  # handles of redriven messages
     per_turn: dict[int, int] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Census:
         return [*self._misplaced(), *self._miscounted(), *self._left_behind()]
 
     def _misplaced(self) -> Iterator[str]:
-        yield from (f"leased twice: {handle}" for handle in self.doubled)
+        yield from (f"leased or held twice: {handle}" for handle in self.doubled)
         places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed, self.held]
         for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed, self.held):
             found = [handle in place for place in places]
@@ -79,6 +80,7 @@ class Census:
 
     def _left_behind(self) -> Iterator[str]:
         yield from (f"remembered, but gone: {handle}" for handle in self.attempts - self.messages)
+        yield from (f"owned, but not delayed: {handle}" for handle in self.owners - set(self.delayed))
         yield from (f"moved, but gone: {handle}" for handle in self.moved - self.messages)
 
 
@@ -96,9 +98,13 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
     seen.delayed = _members(raw, keys.delayed)
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
+    seen.owners = {handle.decode() for handle in raw.hkeys(keys.owners) if handle}
     seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
     seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
-    seen.held = {_held(member) for member in raw.zrange(keys.overflow, 0, -1) if member}
+    for member in raw.zrange(keys.overflow, 0, -1):
+        held = _held(member) if member[:1].isdigit() else []
+        seen.doubled += [handle for handle in held if handle in seen.held]
+        seen.held.update(held)
     for token, ends in _members(raw, keys.leases).items():
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
@@ -128,13 +134,21 @@ def _now(raw: Any, keys: QueueKeys) -> int:
 
 def _members(raw: Any, key: str) -> dict[str, float]:
     """A sorted set without its sentinel."""
-    return {member.decode(): score for member, score in raw.zrange(key, 0, -1, withscores=True) if member}
+    return {
+        member.decode(errors="surrogateescape"): score
+        for member, score in raw.zrange(key, 0, -1, withscores=True)
+        if member
+    }
 
 
-def _held(member: bytes) -> str:
-    """The handle in a member of the overflow: `length:key:tag:order:handle child`."""
+def _held(member: bytes) -> list[str]:
+    """The handles in a member of the overflow: `length:key:<letter>n,n,...:streams:place:ms`."""
     size, rest = member.split(b":", 1)
-    return rest[int(size) + 1 :].split(b":", 2)[2].split(b" ")[0].decode()
+    numbers, _, place, ms = rest[int(size) + 1 :].decode().split(":")
+    letter, numbers = numbers[0], numbers[1:]
+    assert ord(letter) - 64 == len(numbers.split(",")[0])
+    assert sorted(map(int, numbers.split(","))) == list(map(int, numbers.split(",")))
+    return [f"{place.rstrip('!')}:{ms}-{number}" for number in numbers.split(",")]
 
 
 def _entries(raw: Any, key: str) -> list[str]:

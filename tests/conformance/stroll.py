@@ -5,7 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from shardq import Delivery, LeaseLost, Message, MessageCancelled, MessageNotFound, PartlyWritten, QueueFull
+from shardq import (
+    ConfigError,
+    Delivery,
+    LeaseLost,
+    Message,
+    MessageCancelled,
+    MessageNotFound,
+    PartlyWritten,
+    QueueFull,
+)
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -30,7 +39,8 @@ class Stroll:
         self._numbers = iter(range(10**6))
         self._acts: dict[Callable[[], None], float] = {
             self._write: 6, self._write_many: 3, self._read: 11, self._settle: 8, self._ack_many: 3, self._nack_many: 2,
-            self._redrive: 1, self._cancel: 2, self._resize: 0.5, self._switch: 1, self._elapse: 2,
+            self._redrive: 1, self._cancel: 2, self._resize: 0.5, self._switch: 1, self._elapse: 2, self._weigh: 0.5,
+            self._split: 1,
         }  # fmt: skip
 
     def step(self) -> None:
@@ -115,6 +125,19 @@ class Stroll:
 
     def _switch(self) -> None:
         self.queue.configure(window=self._rng.choice((0, 1, 2, 5)), max_in_flight=self._rng.choice((0, 0, 2, 6)))
+
+    def _weigh(self) -> None:
+        self.queue.set_weights({self._rng.choice((*KEYS, "c", "d")): self._rng.choice((1, 2, 5))})
+
+    def _split(self) -> None:
+        """Parents change while nothing waits that counts, and are refused else."""
+        waits = self._world.raw.hget(self.queue.state.keys.tenants, "sum") not in (None, b"0 0")
+        wanted = 1 - self.queue.settings().parents
+        try:
+            assert self.queue.configure(parents=wanted).parents == wanted
+            assert not waits
+        except ConfigError:
+            assert waits
 
     def _elapse(self) -> None:
         self._world.elapse(self.queue, 60)

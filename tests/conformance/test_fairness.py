@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.conformance.accounts import problems
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.stroll import Stroll
 from tests.conformance.world import World
+from tests.waiting import eventually
 
 EIGHT = 8
 """So many places the active shard keys have together, however small the window."""
@@ -20,6 +22,11 @@ EIGHT = 8
 def flood(queue: Queue, key: str, count: int, first: int = 0) -> list[str]:
     """Write so many messages of one shard key."""
     return queue.write_many([((key, number), key) for number in range(first, first + count)])
+
+
+def older_than(queue: Queue, seconds: float) -> bool:
+    """Whether the oldest message that waits is so old."""
+    return (queue.stats().oldest_age or 0) > seconds
 
 
 def sound(queue: Queue, world: World) -> bool:
@@ -90,6 +97,73 @@ def test_what_is_held_back_keeps_deadline_headers_and_dedup_key(open_queue: Open
     found = {each.message_id: each for each in drained(queue)}
     assert found[first].headers == {"a": "1"}
     assert found[late].payload == "y"
+    assert sound(queue, world)
+
+
+def test_what_expires_while_it_is_held_back_keeps_nobody_waiting(open_queue: OpenQueue, world: World) -> None:
+    """One read passes over all of it, straight from the overflow or from the line."""
+    for batch in (1, 50):
+        queue = open_queue(streams=4, streams_per_shard=2, window=1)
+        queue.write_many([Message(n, "t", deadline=0.05 if n < 60 else None) for n in range(-EIGHT, 62)])
+        eventually(partial(older_than, queue, 0.06))
+        live = [each for _ in range(12) for each in queue.read_many(batch)]
+        assert [each.payload for each in live] == [60, 61]
+        assert sound(queue, world)
+        assert queue.ack_many(live) == []
+    assert (queue.len(), queue.stats().expired) == (0, 2 * (60 + EIGHT))
+    assert sound(queue, world)
+
+
+def test_what_comes_due_takes_its_place_among_what_is_held_back(open_queue: OpenQueue, world: World) -> None:
+    """It was written between others of one call, so it comes between them, and each can be cancelled."""
+    queue = open_queue(streams=4, streams_per_shard=1, window=1)
+    ids = queue.write_many([Message(n, "t", delay=50 if n in (20, 21) else None) for n in range(40)])
+    world.elapse(queue, 60)
+    first = queue.read()
+    assert (first.payload, queue.stats().held_back) == (0, 39 - EIGHT)
+    assert sound(queue, world)
+    assert [queue.cancel(ids[n]) for n in (30, 21, 10)] == ["removed"] * 3
+    assert sound(queue, world)
+    assert [each.payload for each in drained(queue)] == [n for n in range(1, 40) if n not in (10, 21, 30)]
+
+
+def test_what_dies_and_is_redriven_passes_a_full_window(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, max_deliveries=2)
+    ids = flood(queue, "t", 30)
+    while batch := queue.read_many(12):
+        assert queue.nack_many(batch, error="no") == []
+        assert sound(queue, world)
+    letters = queue.dead(100)
+    assert sorted(each.message_id for each in letters) == sorted(ids)
+    later = flood(queue, "t", 20)
+    assert queue.redrive(letters) == 30
+    assert queue.stats().held_back == 50 - EIGHT
+    assert sound(queue, world)
+    assert sorted(each.message_id for each in drained(queue)) == sorted(ids + later)
+    assert sound(queue, world)
+
+
+@pytest.mark.parametrize("parents", [0, 1])
+def test_shard_keys_may_be_any_bytes(open_queue: OpenQueue, world: World, parents: int) -> None:
+    """Zero bytes, separators of the accounts, no text at all, as long as they may be."""
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=parents)
+    keys: list[str | bytes] = [
+        "\x00", "\x00\x00", b"\xff/\x00", "a:b", "a:b;", "1:a", "/", "//", "a/", " ", "t1:a", "%s", "e\u0301\U0001f600",
+        b"\xfe" * 1024, "a" * 1024, "a" * 1023,
+    ]  # fmt: skip
+    ids = queue.write_many([(n, key) for n in range(12) for key in keys])
+    queue.write_many([Message(n, key, delay=50) for n in range(2) for key in keys])
+    world.elapse(queue, 60)
+    assert sound(queue, world)
+    assert queue.cancel(ids[-1]) == "removed"
+    batch = queue.read_many(30)
+    assert queue.nack_many(batch[:10]) == []
+    assert queue.ack_many(batch[10:20]) == []
+    world.elapse(queue, 60)
+    assert sound(queue, world)
+    found = drained(queue)
+    assert {each.shard_key for each in found} == set(keys)
+    assert len(found) == 14 * len(keys) - 11
     assert sound(queue, world)
 
 

@@ -47,7 +47,7 @@ def users(server: Server) -> Iterator[Users]:
 
 
 def test_the_document_has_a_user_for_each_role() -> None:
-    assert [name for name, _ in USERS] == ["producer", "consumer", "autoscaler", "observer", "operator"]
+    assert [name for name, _ in USERS] == ["producer", "consumer", "autoscaler", "observer", "analyst", "operator"]
 
 
 def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:
@@ -79,6 +79,9 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert len(observer.dead()) >= 1
     assert operator.redrive(operator.dead()) >= 1
     operator.configure(max_len=1000, ttl=3600)
+    assert len(operator.assign(["tenant", "another"])) == 2
+    producer.write("assigned", shard_key="another")
+    assert len(operator.unassign()) == 0
     assert operator.resize(2)[1] == 2
     waiting = producer.write("waits", shard_key="tenant")
     assert operator.cancel(waiting) == "removed"

@@ -8,11 +8,16 @@ from hypothesis import strategies as st
 
 from shardq import Client
 from shardq.errors import ConfigError
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.state import Lane
+from shardq.ops.write import _call
 from shardq.planner import Plan, cost, frontier, plan
 from shardq.planner.choice import ROUNDING
 from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES
 from shardq.sharding import Odds
+from shardq.testing import ManualClock
 from tests.servers import Server
+from tests.unit.driving import state_of
 
 
 @settings(max_examples=30)
@@ -76,6 +81,17 @@ def test_the_memory_is_what_a_server_needs(server: Server) -> None:
         used = _used(server) - before
     assert cost(1024, 4).memory == QUEUE_BYTES + 1024 * STREAM_BYTES
     assert cost(1024, 4).memory / 2 < used < cost(1024, 4).memory * 2
+
+
+@pytest.mark.parametrize(("n", "m"), [(16, 2), (64, 6), (250, 3), (250, 1), (1024, 4)])
+def test_the_keys_are_those_that_writes_declare(n: int, m: int) -> None:
+    """One message, and 100 of 100 tenants (within a tenth: which streams they are dealt is chance)."""
+    clock = ManualClock()
+    state = state_of(clock, streams=n, streams_per_shard=m)
+    messages = [Outgoing(f"tenant-{number}", "b", b"") for number in range(100)]
+    one, many = (len(_call(state, Lane("l"), chunk).keys) for chunk in (messages[:1], messages))
+    assert one == cost(n, m).write_keys
+    assert many == pytest.approx(cost(n, m).batch_keys, rel=0.1)
 
 
 def _used(server: Server) -> int:

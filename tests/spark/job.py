@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from tests.spark.conftest import SETTINGS
+from tests.waiting import eventually
 
 ROWS = 24_000
 
@@ -36,26 +36,28 @@ def executor() -> int:
     return pid
 
 
-def troubled(payload: bytes, marks: str) -> bytes:
-    """Row 4,000 kills its executor and row 10,000 holds its task up, the first time; the next time leaves a mark."""
+def troubled(payload: bytes, trouble: str, marks: str) -> bytes:
+    """The task with row 4,000 has trouble when it is tried first: its executor is killed, or it waits for a copy."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    first = context is not None and context.attemptNumber() == 0
-    if payload == b"4000":
-        os.kill(executor(), signal.SIGKILL) if first else Path(marks, "again").touch()
-    if payload == b"10000":
-        time.sleep(60) if first else Path(marks, "copy").touch()
+    if payload == b"4000" and context is not None:
+        if context.attemptNumber():
+            Path(marks, "again").touch()
+        elif trouble == "kill":
+            os.kill(executor(), signal.SIGKILL)
+        else:
+            eventually(Path(marks, "again").exists, 300)
     return payload
 
 
-def load(spark: Any, url: str, queue: str, marks: str) -> None:
-    """Write ROWS rows from tasks that die and dawdle; then print how many the queue holds."""
+def load(spark: Any, url: str, queue: str, trouble: str, marks: str) -> None:
+    """Write ROWS rows, with *trouble* on the way; then print how many the queue holds."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from tests.spark.rows import numbered
 
-    checked = F.udf(lambda payload: troubled(payload, marks), "binary", useArrow=False)
+    checked = F.udf(lambda payload: troubled(payload, trouble, marks), "binary", useArrow=False)
     frame = numbered(spark, ROWS, partitions=8).withColumn("payload", checked("payload"))
     frame.write.format("shardq").options(url=url, queue=queue, chunkSize="100").mode("append").save()
     held = spark.read.format("shardq").options(url=url, subscribe=queue, partitions="4").load()
@@ -75,20 +77,20 @@ def archive(spark: Any, url: str, queue: str, folder: str) -> None:
 
 
 def main() -> None:
-    """`python -m tests.spark.job load|archive MASTER URL QUEUE FOLDER`."""
+    """`python -m tests.spark.job kill|copy|archive MASTER URL QUEUE FOLDER`."""
     task, master, url, queue, folder = sys.argv[1:]
     speculation = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
         "spark.speculation.minTaskRuntime": "500ms",
-        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.5",
     }
-    spark = session(master, {"spark.executor.memory": "512m"} | (speculation if task == "load" else {}))
-    if task == "load":
-        load(spark, url, queue, folder)
-    else:
+    spark = session(master, {"spark.executor.memory": "512m"} | (speculation if task == "copy" else {}))
+    if task == "archive":
         archive(spark, url, queue, folder)
+    else:
+        load(spark, url, queue, task, folder)
     spark.stop()
 
 

@@ -74,34 +74,44 @@ def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
     return log.read_text().splitlines()[-1].split()
 
 
-def test_a_killed_executor_and_speculative_copies_store_each_row_once(
-    url: str, queue: Queue, home: Path, tmp_path: Path
-) -> None:
+def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with running(job("load", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
+    with running(job("kill", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
         assert ended(process, log) == ["held", str(ROWS), str(ROWS)]
     assert (tmp_path / "again").exists()
-    assert (tmp_path / "copy").exists()
     assert numbers(queue) == list(range(ROWS))
 
 
 @pytest.fixture
 def master(home: Path, tmp_path: Path) -> Iterator[str]:
-    """The URL of a standalone master with two workers."""
+    """The URL of a standalone master with two workers, on two addresses: copies of a task run on different hosts."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     launcher = str(home / "bin" / "spark-class")
-    deploy, place = "org.apache.spark.deploy", ["--host", "127.0.0.1", "--webui-port", "0"]
+    deploy, place = "org.apache.spark.deploy", ["--webui-port", "0", "--host"]
     url = f"spark://127.0.0.1:{port}"
-    with running([launcher, f"{deploy}.master.Master", *place, "--port", str(port)], home, tmp_path / "master"):
-        words = [launcher, f"{deploy}.worker.Worker", *place, "-c", "1", "-m", "1g"]
+    with running(
+        [launcher, f"{deploy}.master.Master", *place, "127.0.0.1", "--port", str(port)], home, tmp_path / "master"
+    ):
+        worker = [launcher, f"{deploy}.worker.Worker", url, "-c", "1", "-m", "1g", "-d", str(tmp_path / "work"), *place]
         with (
-            running([*words, "-d", str(tmp_path / "w1"), url], home, tmp_path / "w1.log"),
-            running([*words, "-d", str(tmp_path / "w2"), url], home, tmp_path / "w2.log"),
+            running([*worker, "127.0.0.1"], home, tmp_path / "w1.log"),
+            running([*worker, "127.0.0.2"], home, tmp_path / "w2.log"),
         ):
             text = tmp_path / "master"
             eventually(lambda: text.read_text().count("Registering worker") == 2, 200)
             yield url
+
+
+def test_the_rows_of_a_task_that_runs_twice_are_stored_once(
+    url: str, queue: Queue, home: Path, master: str, tmp_path: Path
+) -> None:
+    """Speculatively: the first waits in the midst of its rows until the copy has them, too, and goes on."""
+    log = tmp_path / "log"
+    with running(job("copy", master, url, queue, tmp_path), home, log) as process:
+        assert ended(process, log) == ["held", str(ROWS), str(ROWS)]
+    assert (tmp_path / "again").exists()
+    assert numbers(queue) == list(range(ROWS))
 
 
 def test_an_archive_whose_driver_is_killed_goes_on_where_it_was(

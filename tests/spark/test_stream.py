@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
@@ -67,6 +69,24 @@ def test_the_journal_is_a_table(spark: Any, url: str, journaled: Queue) -> None:
     ]
     assert [row.time.timestamp() for row in rows] == [each.time for each in wanted]
     assert Counter(row.kind for row in rows) == {"written": 500, "delivered": 500, "acked": 490, "rejected": 10}
+
+
+def test_the_journal_is_pruned_by_time_and_shard_key(spark: Any, url: str, journaled: Queue) -> None:
+    worked(journaled, 300)
+    eventually(lambda: time.time() > journaled.journal(10_000).events[-1].time + 0.002)  # a later ms for what follows
+    worked(journaled, 200)
+    wanted = journaled.journal(10_000).events
+    options = {"url": url, "subscribe": journaled.name, "state": "journal"}
+    for cut in (0, 1, len(wanted) // 2, len(wanted) - 1):
+        ms = round(wanted[cut].time * 1000)
+        late = spark.read.format("shardq").options(**options, startingTimestamp=ms).load()
+        early = spark.read.format("shardq").options(**options, endingTimestamp=ms).load()
+        assert sorted(row.number for row in late.collect()) == [
+            each.number for each in wanted if each.time * 1000 >= ms - 0.5
+        ]
+        assert early.count() == sum(1 for each in wanted if each.time * 1000 <= ms + 0.5)
+    some = spark.read.format("shardq").options(**options, shardKeys="tenant-3").load().collect()
+    assert sorted(row.number for row in some) == [each.number for each in wanted if each.shard_key == "tenant-3"]
 
 
 def test_an_archive_of_the_journal_has_each_event_once(spark: Any, url: str, journaled: Queue, tmp_path: Path) -> None:

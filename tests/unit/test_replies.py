@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from shardq.model import Received
-from shardq.replies import attributes, dead_letter, deliveries, headers_of, pairs, stats, stored_ids, text_or_bytes
+from shardq.replies import (
+    attributes,
+    dead_letter,
+    deliveries,
+    hands,
+    headers_of,
+    pairs,
+    stats,
+    stored_ids,
+    text_or_bytes,
+)
 
 NOW = 1_700_000_005_000
 
@@ -49,6 +59,29 @@ def test_redeliveries_come_first_and_streams_keep_their_order() -> None:
     new = [b"3", [[b"5-1", body], [b"5-2", body]], b"1", [[b"5-3", body]]]
     found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"3:4-1:2", b"", body]]], "n", 0)
     assert [each.message_id for each in found] == ["4-1-3", "5-1-3", "5-2-3", "5-3-1"]
+
+
+def test_the_token_of_a_message_that_counts_names_its_streams_and_shard_key() -> None:
+    body = [b"K", b"\xff:/", b"b", b"x"]
+    assert [
+        each.token for each in deliveries([b"OK", NOW, b"1", -1, b"", [b"d:3,17", [[b"5-1", body]]], []], "n", 0)
+    ] == ["d:5-1:1:n:3,17:\udcff:/"]
+    assert again_of(b"K", b"3:5-1:2:").token == "3:5-1:2:n::t"
+    assert again_of(b"k", b"3:5-1:2").token == "3:5-1:2:n"
+
+
+def again_of(mark: bytes, head: bytes) -> Received:
+    (found,) = deliveries([b"OK", NOW, b"1", -1, b"", [], [[head, b"", [mark, b"t", b"b", b"x"]]]], "n", 0)
+    return found
+
+
+def test_first_deliveries_that_count_come_in_the_order_of_writing_for_each_shard_key() -> None:
+    """A stream's message may be older than one from the overflow; what others have stays where it is."""
+    one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
+    again = [[b"d:5-9:1:3", b"", one], [b"3:5-3:2:", b"", one]]
+    new = [b"3", [[b"5-4", one], [b"5-5", other]], b"d:3", [[b"5-8", one], [b"5-6", other]]]
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, again], "n", 0)
+    assert [each.message_id[2] for each in found] == ["4", "3", "8", "5", "9", "6"]
 
 
 def test_the_attributes_of_a_message_are_understood() -> None:
@@ -131,3 +164,27 @@ def test_the_numbers_of_a_queue_are_read() -> None:
 
 def test_pairs_are_text() -> None:
     assert pairs([b"a", b"1", b"b", b"\xff"]) == {"a": "1", "b": "\ufffd"}
+
+
+def test_hands_are_read_and_what_is_none_is_counted() -> None:
+    """Below the reach a stream is the queue's for sure; more than four digits are no stream anywhere."""
+    rubbish = [b"16", b"1,1", b"1,", b",1", b"x", b"", b"\xff", b"-1", b"1 ,2", b"12345", "٣".encode(), b"9" * 5000]
+    entries = [
+        b"",
+        b"1|4",
+        b"acct",
+        b"3,0,15,7",
+        b"\xff",
+        b"2",
+        *(part for at, each in enumerate(rubbish) for part in (b"%d" % at, each)),
+    ]
+    found = hands([b"170", 16, entries])
+    assert (found.since, found.max_overlap, found.width) == ("170", 1, 4)
+    assert found.by_key == {b"acct": (3, 0, 15, 7), b"\xff": (2,)}
+    assert found.spoilt == len(rubbish)
+
+
+@pytest.mark.parametrize("rule", [b"", b"x|y", b"1", b"|", b"\xff|4"])
+def test_a_rule_that_is_none_is_zero(rule: bytes) -> None:
+    found = hands([b"", 0, [b"", rule]])
+    assert (found.since, found.width, dict(found.by_key), found.spoilt) == ("", 4 if rule.endswith(b"4") else 0, {}, 0)

@@ -60,6 +60,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         assert script.source.startswith("#!lua")
         assert "@include" not in script.source
     assert {name for name in scripts.names() if scripts.load(name).readonly} == {
+        "assignment",
         "bindings",
         "dead",
         "follow",
@@ -67,6 +68,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "len",
         "skip",
         "stats",
+        "weights",
     }
 
 

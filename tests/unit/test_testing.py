@@ -56,9 +56,10 @@ def test_without_a_manual_clock_waits_are_real() -> None:
         waits.append(seconds)
         time.sleep(seconds)
 
-    jobs = fake_client(wait=wait).queue("jobs")
+    jobs, begun = fake_client(wait=wait).queue("jobs"), time.monotonic()
     assert jobs.read_many(1, block=0.1) == []
-    assert 0.05 < sum(waits) < 0.2
+    assert time.monotonic() - begun >= 0.1
+    assert 0 < sum(waits) <= 0.1  # less than all of it: looking takes time, too
 
 
 def test_clients_of_one_fake_server_share_their_data() -> None:

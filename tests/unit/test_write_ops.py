@@ -173,6 +173,23 @@ def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_n
         assert [numbers[position - 1] for position in positions] == list(state.shard(message.shard_key))
 
 
+def test_a_call_whose_queue_is_looked_up_by_another_thread_meanwhile_is_refused(
+    state: QueueState, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its shards may be of the old epoch: then so must the epoch be that it names."""
+    dealt = QueueState.shard
+
+    def overtaken(own: QueueState, key: str | bytes) -> tuple[int, ...]:
+        found = dealt(own, key)
+        own.epoch = "2"
+        return found
+
+    monkeypatch.setattr(QueueState, "shard", overtaken)
+    server = Server()
+    drive(write(state, ONE), server, clock)
+    assert server.writes[0].args[0] == "1"
+
+
 # --- how it may end ------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ import pytest
 from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Queue, Worker
 from shardq.backoff import Constant
 from shardq.delivery import DeliveryView
-from shardq.worker import keeper
+from shardq.worker import keeper, threads
 from tests.faces import Face
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
@@ -75,6 +75,15 @@ def test_stop_on_an_idle_queue_and_before_the_start(face: Face, begin: Begin, jo
         with pytest.raises(ConfigError, match="runs once"):
             worker.run()
     assert jobs.stats().in_flight == 0
+
+
+def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "BLOCK", 30.0)
+    shift = begin(lambda _: None)
+    eventually(lambda: shift.worker and shift.worker._jobs.state.waiting.waiters())
+    begun = time.monotonic()
+    shift.stop()
+    assert time.monotonic() - begun < 10
 
 
 def test_stop_may_be_called_by_a_handler(begin: Begin, jobs: Queue) -> None:

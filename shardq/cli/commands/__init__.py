@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    assign,
+    assigned,
     bind,
     bindings,
     cancel,
@@ -22,13 +24,15 @@ from shardq.cli.commands import (
     resize,
     route,
     stats,
+    unassign,
     unbind,
+    weights,
     worker,
     write,
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, plan, bind, unbind, bindings,
-    route, doctor, embedded, worker, pipeline,
+    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline,
 )  # fmt: skip
 """In the order in which the help lists them."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.names import read_names
 from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
@@ -22,7 +22,8 @@ turns; of the plans that reach it, the one is chosen whose streams times turns a
 --per-shard it says what those give. Times and bytes are those of docs/benchmarks.md: ratios.
 
 --names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams
-with any other. Who is named earlier is never moved by who is named later."""
+with any other. Who is named earlier is never moved by who is named later. `shardq assign` stores such
+shards with a queue."""
 
 EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --tenants 10000 --noisy 20 --isolation 0.999 --check
@@ -30,8 +31,7 @@ EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --tenants 10000 --noisy 20 --streams 64 --per-shard 4
   shardq plan --streams 64 --per-shard 4 --names tenants.txt --max-overlap 1"""
 
-LOST = (1, 2, 8)
-MAX_NAMES_BYTES = 64_000_000
+FEW = (1, 2, 8)
 
 
 def register(commands: Commands) -> None:
@@ -84,7 +84,8 @@ def _text(chosen: Plan, others: list[Plan]) -> None:
                 ("chosen", f"{chosen.streams:,} streams, {chosen.streams_per_shard} per shard"),
                 ("beside the noisy", _shares("{} clean", chosen.clean)),
                 ("two tenants", _shares("{} shared", chosen.odds.overlap)),
-                *((f"{lost} lost", _loss(chosen, lost)) for lost in LOST if lost <= chosen.streams),
+                *((f"{noisy} noisy", _blast(chosen, noisy)) for noisy in FEW if noisy < chosen.tenants),
+                *((f"{lost} lost", _loss(chosen, lost)) for lost in FEW if lost <= chosen.streams),
                 ("a read", f"{cost.read:.0f} µs of the server, whatever N is"),
                 ("a write", f"{cost.write_keys} keys; its streams cost {cost.write_server:.2f} µs of the server"),
                 ("100 writes", f"{cost.batch_keys:.0f} keys in one batch"),
@@ -105,6 +106,11 @@ def _shares(words: str, odds: tuple[float, ...]) -> str:
     return ", ".join(f"{words.format(at)} {share:.3g}" for at, share in enumerate(odds) if share >= 1e-12)
 
 
+def _blast(chosen: Plan, noisy: int) -> str:
+    odds = chosen.beside(noisy)
+    return f"{1 - odds[-1]:.3%} of the tenants share a stream with them, {odds[0]:.3g} all"
+
+
 def _loss(chosen: Plan, lost: int) -> str:
     odds = chosen.lost(lost)
     return f"{1 - odds[0]:.3%} of the tenants lose a stream, {odds[-1]:.3g} all"
@@ -115,7 +121,8 @@ def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
         **_plan_fields(chosen),
         "clean": chosen.clean,
         "overlap": chosen.odds.overlap,
-        "lost": {str(lost): chosen.lost(lost) for lost in LOST if lost <= chosen.streams},
+        "noisy_tenants": {str(noisy): chosen.beside(noisy) for noisy in FEW if noisy < chosen.tenants},
+        "lost": {str(lost): chosen.lost(lost) for lost in FEW if lost <= chosen.streams},
         "cost": asdict(chosen.cost),
         "frontier": [_plan_fields(each) for each in others],
     }
@@ -157,20 +164,9 @@ def _assign(args: argparse.Namespace, shell: Shell) -> int:
     if args.streams is None:
         raise UsageError("--names needs --streams and --per-shard")
     named = Assignment(args.streams, args.per_shard, max_overlap=args.max_overlap, seed=args.seed)
-    for name in _names(args.names):
+    for name in read_names(args.names):
         named.add(name)
     for key, dealt in named.items():
         text = key.decode(errors="surrogateescape")
         shell.tell(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
     return OK
-
-
-def _names(path: Path) -> list[str]:
-    if str(path) == "-":
-        text = sys.stdin.read(MAX_NAMES_BYTES + 1)
-    else:
-        with path.open(encoding="utf-8", newline=None) as file:
-            text = file.read(MAX_NAMES_BYTES + 1)
-    if len(text) > MAX_NAMES_BYTES:
-        raise UsageError(f"--names takes at most {MAX_NAMES_BYTES:,} characters")
-    return [line for line in text.splitlines() if line]

@@ -1,0 +1,8 @@
+#!lua flags=no-writes
+-- assignment: which shard keys have which hands.
+-- KEYS[1] meta: epoch and reach of the assignment
+-- KEYS[2] assigned: hands by shard key
+-- Reply: {epoch of the last change or '', reach, {shard key, hand, ..., '', rule}}
+local meta, assigned = KEYS[1], KEYS[2]
+local state = redis.call('HMGET', meta, 'assigned', 'reach')
+return {state[1] or '', tonumber(state[2] or '0'), redis.call('HGETALL', assigned)}

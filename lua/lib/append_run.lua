@@ -1,0 +1,14 @@
+-- What a call writes of shard keys, each at the end of its run.
+--- @include lib/overflow
+local CHUNK = 64
+local appended = {}
+local function append_run(key, about, numbers)
+  local run = run_of(key)
+  for from = 1, #numbers, CHUNK do
+    local list = table.concat(numbers, ',', from, math.min(#numbers, from + CHUNK - 1))
+    appended[#appended + 1], appended[#appended + 2] = 0, run .. ordered(list) .. ':' .. about
+  end
+end
+local function save_runs()
+  if #appended > 0 then redis.call('ZADD', overflow, unpack(appended)) end
+end

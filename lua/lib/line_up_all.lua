@@ -1,0 +1,61 @@
+-- Many into the line at once, {handle, place, streams, turn if it stays in one} each, behind all that came so far.
+--- @include lib/places
+local turns_in = {}
+local function turns_of_hand(hand)
+  if turns_in[hand] then return turns_in[hand] end
+  local turns = {}
+  for number in string.gmatch(hand, '%d+') do
+    turns[#turns + 1] = tonumber(number) < streams and number or tostring(number % streams)
+  end
+  turns_in[hand] = turns
+  return turns
+end
+local function lengths_of(items)
+  local lengths, missing, seen = {}, {}, {}
+  for _, item in ipairs(items) do
+    local turns = item[4] and {item[4]} or item[2] == 'd' and turns_of_hand(item[3]) or {item[2]}
+    for _, turn in ipairs(turns) do
+      if undelivered[turn] then
+        lengths[turn] = undelivered[turn]
+      elseif not seen[turn] then
+        seen[turn], missing[#missing + 1] = true, turn
+      end
+    end
+  end
+  for from = 1, #missing, 4000 do
+    local upto = math.min(#missing, from + 3999)
+    local found_lengths = redis.call('HMGET', lens, unpack(missing, from, upto))
+    for at = from, upto do lengths[missing[at]] = tonumber(found_lengths[at - from + 1] or '0') end
+  end
+  return lengths
+end
+local function line_up_all(items)
+  if #items == 0 then return end
+  local lengths, changed, scores, woken = lengths_of(items), {}, {}, {}
+  for _, item in ipairs(items) do
+    local turn = item[4] or item[2]
+    if turn == 'd' then
+      local turns = turns_of_hand(item[3])
+      turn = turns[1] or '0'
+      for at = 2, #turns do
+        if lengths[turns[at]] < lengths[turn] then turn = turns[at] end
+      end
+    end
+    if (lengths[turn] or 0) == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
+    lengths[turn] = (lengths[turn] or 0) + 1
+    changed[turn] = true
+    scores[#scores + 1], scores[#scores + 2] = turn * PLACES + (item[5] and 0 or next_place()), item[1]
+    notify(turn)
+  end
+  local totals = {}
+  for turn in pairs(changed) do
+    if undelivered[turn] then
+      undelivered[turn] = lengths[turn]
+    else
+      totals[#totals + 1], totals[#totals + 2] = turn, lengths[turn]
+    end
+  end
+  for from = 1, #scores, 4000 do redis.call('ZADD', returned, unpack(scores, from, math.min(#scores, from + 3999))) end
+  if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
+  if #woken > 0 then redis.call('ZADD', ready, unpack(woken)) end
+end

@@ -1,0 +1,32 @@
+-- A shard key of weight w has w turns whenever one comes. What is due to it then is handed out next: in this call, or as
+-- the first of this stream, which stays in turn.
+local function ahead_of_all(tenant, turn)
+  local item = withdraw(tenant, 1)[1]
+  if not item then return nil end
+  local about = item[2]
+  local here = about.place == 'd' or about.place == turn
+  count_tenant(tenant, 1, 0)
+  return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, here and turn, here}
+end
+linger = function(turn)
+  hand_out_line()
+  account()
+  local all, ahead, stays = due, {}, false
+  due = {}
+  for _, tenant in ipairs(all) do
+    local most = math.min(tenant.due, tenant.held, count - found, under_cap(tenant))
+    if most > 0 then
+      deliver_held(withdraw(tenant, most))
+      tenant.due = tenant.due - most
+      account()
+    end
+    if tenant.held == 0 then tenant.due = 0 end
+    if tenant.due > 0 and tenant.turn == turn and room_of(tenant) > 0 then
+      ahead[#ahead + 1] = ahead_of_all(tenant, turn)
+      stays = stays or ahead[#ahead] and ahead[#ahead][5]
+      save_overflow()
+    end
+  end
+  line_up_all(ahead)
+  return stays
+end

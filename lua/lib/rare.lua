@@ -1,0 +1,10 @@
+-- What a read needs now and then.
+--- @include lib/split_token
+--- @include lib/give_back
+--- @include lib/owner_of
+--- @include lib/land
+--- @include lib/owner_of_lease
+--- @include lib/forget_cancelled
+--- @include lib/sweep
+--- @include lib/take_legacy
+--- @include lib/prefer

@@ -1,0 +1,38 @@
+#!lua
+-- weigh: give shard keys another weight. All of them are also kept as one text, "weight:length:key" of each.
+-- KEYS[1] meta: how many have a weight
+-- KEYS[2] tenants: what each shard key holds, and its weight
+-- ARGV[1] most: so many may have one
+-- ARGV[2..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
+-- Reply: all weights as text | 'FULL' when they would be too many: nothing is changed
+local meta, tenants = KEYS[1], KEYS[2]
+redis.call('HLEN', meta)
+local known, at, size = redis.call('HGET', tenants, 'weights') or '', 1, 0
+local weights, keys = {}, {}
+while at <= #known do
+  local weight, length, from = string.match(known, '^(%d+):(%d+):()', at)
+  local key = string.sub(known, from, from + length - 1)
+  weights[key], keys[#keys + 1], at = weight, key, from + length
+end
+for i = 2, #ARGV, 2 do
+  if not weights[ARGV[i]] then keys[#keys + 1] = ARGV[i] end
+  weights[ARGV[i]] = ARGV[i + 1]
+end
+local parts = {}
+for _, key in ipairs(keys) do
+  if weights[key] ~= '1' then
+    parts[#parts + 1], size = weights[key] .. ':' .. #key .. ':' .. key, size + 1
+  end
+end
+if size > tonumber(ARGV[1]) then return 'FULL' end
+for i = 2, #ARGV, 2 do
+  if weights[ARGV[i]] == '1' then
+    redis.call('HDEL', tenants, 'w:' .. ARGV[i])
+  else
+    redis.call('HSET', tenants, 'w:' .. ARGV[i], weights[ARGV[i]])
+  end
+end
+local text = table.concat(parts)
+redis.call('HSET', tenants, 'weights', text)
+redis.call('HSET', meta, 'weighted', size)
+return text

@@ -1,0 +1,39 @@
+"""`shardq assigned`: list which shard keys have which streams."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import NOTHING, OK
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell, remark
+from shardq.cli.table import draw
+from shardq.cli.text import bytes_fields, json_line, plural, shown_key
+from shardq.replies import text_or_bytes
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    examples = "  shardq assigned jobs\n  shardq assigned jobs --json"
+    about = "Those that `shardq assign` named; all others are dealt theirs. Exit code 3 when there are none."
+    parser = command(commands, "assigned", run, "list assigned shard keys", about=about, examples=examples)
+    add_queue(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """List them, sorted by shard key."""
+    queue, _ = shell.existing(args.queue)
+    made = queue.assignment()
+    found = [(text_or_bytes(key), dealt) for key, dealt in made.items()]
+    if shell.json:
+        for name, dealt in found:
+            print(json_line({**bytes_fields("shard_key", name), "shard": dealt}))
+    elif found:
+        draw(("shard key", "streams"), [(shown_key(name), ",".join(map(str, dealt))) for name, dealt in found])
+        remark(
+            f"{plural(len(found), 'shard key')} of at most {made.capacity:,}; any two share at most "
+            f"{plural(made.max_overlap, 'stream')}"
+        )
+    else:
+        remark(f"queue {args.queue!r} has none")
+    return OK if found else NOTHING

@@ -1,0 +1,50 @@
+"""`shardq weights`: show or change the weights of shard keys."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
+from shardq.cli.shell import Shell
+from shardq.cli.table import facts
+from shardq.cli.text import printable
+
+ABOUT = """In the admission window (shardq configure JOBS window=1) a shard key of weight 3 gets three times
+the share of one of weight 1, which is every shard key's. A weight is a whole number from 1 to 100."""
+
+EXAMPLES = """  shardq weights jobs
+  shardq weights jobs acct-7=3 acct-8=1 --yes"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(
+        commands, "weights", run, "show or change the weights of shard keys", about=ABOUT, examples=EXAMPLES
+    )
+    add_queue(parser)
+    parser.add_argument("changes", metavar="KEY=WEIGHT", type=header, nargs="*", help="weights to change")
+    add_yes(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Show the weights, after changing some."""
+    changes = {key: weight_of(key, text) for key, text in args.changes}
+    queue, _ = shell.existing(args.queue)
+    weights = queue.weights()
+    if changes:
+        named = ", ".join(f"{printable(key)} from {weights.get(key, 1)} to {to}" for key, to in changes.items())
+        if not shell.confirm(f"Change the weight of {named} in queue {args.queue!r}?", yes=args.yes):
+            return FAILED
+        weights = queue.set_weights(changes)
+    named_weights = {key if isinstance(key, str) else repr(key): weight for key, weight in weights.items()}
+    rows = [(printable(key), str(weight)) for key, weight in sorted(named_weights.items())]
+    shell.tell(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": named_weights})
+    return OK
+
+
+def weight_of(key: str, text: str) -> int:
+    """A weight as it was typed; UsageError if it is no number."""
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise UsageError(f"the weight of {key!r} must be a whole number from 1 to 100, not {text!r}")
+    return int(text)

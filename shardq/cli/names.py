@@ -1,0 +1,26 @@
+"""Shard keys from a file or stdin, one per line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from shardq.cli.exits import UsageError
+
+MAX_BYTES: Final = 64_000_000
+
+
+def read_names(path: Path) -> list[str]:
+    """The lines of *path* that are not empty; `-` is stdin. OSError or UsageError when it cannot be read."""
+    try:
+        if str(path) == "-":
+            text = sys.stdin.read(MAX_BYTES + 1)
+        else:
+            with path.open(encoding="utf-8", newline=None) as file:
+                text = file.read(MAX_BYTES + 1)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--names wants UTF-8: {error.reason} at byte {error.start:,}") from None
+    if len(text) > MAX_BYTES:
+        raise UsageError(f"--names takes at most {MAX_BYTES:,} characters")
+    return [line for line in text.split("\n") if line]

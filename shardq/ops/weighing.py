@@ -1,0 +1,46 @@
+"""The weights of shard keys in the admission window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shardq.errors import ConfigError
+from shardq.keys import shown
+from shardq.model import whole
+from shardq.ops.opening import existing
+from shardq.ops.persist import persist
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Call, Op
+from shardq.replies import weights_in
+from shardq.scripts import load
+from shardq.sharding import key_bytes
+
+Weights = dict[str | bytes, int]
+MAX_WEIGHT = 100
+MAX_WEIGHTED = 1000
+
+
+def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
+    """The shard keys whose weight is not 1."""
+    until = state.until(timeout)
+    yield from existing(state, until)
+    call = Call(load("weights"), (state.keys.tenants,))
+    return weights_in((yield from persist(lambda _: call, until, state.clock)))
+
+
+def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
+    """Give these shard keys these weights; all weights after that. ConfigError for a bad one, with nothing changed."""
+    if not isinstance(changes, Mapping):
+        raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
+    if len(changes) > MAX_WEIGHTED:
+        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight, not {len(changes):,}")
+    args: list[Argument] = [MAX_WEIGHTED]
+    for key, weight in changes.items():
+        args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
+    until = state.until(timeout)
+    yield from existing(state, until)
+    call = Call(load("weigh"), (state.keys.meta, state.keys.tenants), tuple(args))
+    reply = yield from persist(lambda _: call, until, state.clock)
+    if reply == b"FULL":
+        raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")
+    return weights_in(reply)

@@ -1,0 +1,26 @@
+"""A stream in pages of a bounded size, whatever its entries weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shardq.client import Client
+from shardq.ops import scan
+from shardq.ops.state import QueueState
+
+FIRST = 100
+PAGE_BYTES = 8 * 1024 * 1024
+SAMPLE = 10
+
+
+def pages(client: Client, state: QueueState, key: str, after: str, until: str, most: int) -> Iterator[list[Any]]:
+    """The entries of *key* after one id up to another, up to *most* at a time; fewer where they are large."""
+    count = min(most, FIRST)
+    while rows := client.run(scan.page(state, key, after, until, count)):
+        yield rows
+        if len(rows) < count:
+            return
+        after = rows[-1][0].decode()
+        size = sum(len(word) for row in rows[-SAMPLE:] for word in row[1]) // min(SAMPLE, len(rows))
+        count = max(1, min(most, PAGE_BYTES // max(1, size)))

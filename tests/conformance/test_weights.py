@@ -1,0 +1,141 @@
+"""Weights in the admission window: a shard key of weight w gets w times the share of one of weight 1."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shardq import ConfigError, Queue, QueueMissing
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.test_fairness import drained, flood, sound
+from tests.conformance.world import World
+
+
+def served(queue: Queue, batch: int, most: int) -> list[str]:
+    """The shard keys of the next messages, in the order of their delivery."""
+    found: list[str] = []
+    while len(found) < most:
+        deliveries = queue.read_many(min(batch, most - len(found)))
+        assert deliveries
+        found += [str(each.shard_key) for each in deliveries]
+        assert queue.ack_many(deliveries) == []
+    return found
+
+
+def shares(keys: list[str], weights: Mapping[str, int]) -> dict[str, float]:
+    """What each got, in shares of weight 1 of an ideal server."""
+    counted = Counter(keys)
+    unit = len(keys) / sum(weights.values())
+    return {key: counted[key] / unit for key in weights}
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+@pytest.mark.parametrize(("streams", "tenants"), [(2, 2), (16, 2), (64, 12)])
+def test_a_weight_is_a_share(
+    open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None
+) -> None:
+    """Near w:1 in single reads and in batches, whether few or many are active, on few streams or many."""
+    queue = open_queue(streams=streams, streams_per_shard=min(streams, 4), window=1)
+    weights = {f"tenant-{n}": {0: 3, 1: 1, 2: 5}.get(n, 1) for n in range(tenants)}
+    queue.read_many(1)  # it must exist
+    assert queue.set_weights({key: weights[key] for key in weights}) == {
+        key: weight for key, weight in weights.items() if weight > 1
+    }
+    for key, weight in weights.items():
+        flood(queue, key, 160 * weight)
+    found = shares(served(queue, batch, 60 * sum(weights.values())), weights)
+    for key, weight in weights.items():
+        assert 0.7 * weight <= found[key] <= 1.4 * weight, (key, found)
+    assert sound(queue, world)
+    assert len(drained(queue)) == 100 * sum(weights.values())
+    assert sound(queue, world)
+
+
+def test_a_weight_multiplies_the_cap(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, max_in_flight=2)
+    flood(queue, "light", 20)
+    queue.set_weights({"heavy": 3})
+    flood(queue, "heavy", 20)
+    assert Counter(each.shard_key for each in queue.read_many(40)) == {"heavy": 6, "light": 2}
+    assert sound(queue, world)
+
+
+def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: World) -> None:
+    """The parent's is its share of the queue, a child's its share of the parent."""
+    queue = open_queue(streams=16, streams_per_shard=4, window=1, parents=1)
+    weights = {"acct-1/a": 2, "acct-1/b": 6, "acct-2/c": 2}
+    queue.read_many(1)
+    queue.set_weights({"acct-1": 4, "acct-1/b": 3})
+    for key in weights:
+        flood(queue, key, 400)
+    for batch in (1, 20):
+        found = shares(served(queue, batch, 200), weights)
+        for key, weight in weights.items():
+            assert 0.65 * weight <= found[key] <= 1.45 * weight, (batch, found)
+        assert sound(queue, world)
+
+
+def test_a_heavy_shard_key_keeps_its_order(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    queue.read_many(1)
+    queue.set_weights({"heavy": 4})
+    for key in ("heavy", "light", "quiet"):
+        flood(queue, key, 60)
+    order: dict[str, list[int]] = {}
+    while batch := queue.read_many(rng.choice((1, 1, 3, 10))):
+        for each in batch:
+            order.setdefault(str(each.shard_key), []).append(each.payload[1])
+        assert queue.ack_many(batch) == []
+        assert sound(queue, world)
+    early = order["heavy"][:8]  # of the first eight, each has a place of its own in the streams, which take turns
+    assert sorted(early) == list(range(8))
+    assert order["heavy"][8:] == sorted(order["heavy"][8:])
+
+
+def test_weights_are_kept_read_back_and_removed_with_1(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2)
+    with pytest.raises(QueueMissing):
+        queue.weights()
+    queue.read_many(1)
+    assert queue.weights() == {}
+    assert queue.set_weights({"a": 3, b"\x00\xff": 2, "1:2:x": 7}) == {"a": 3, b"\x00\xff": 2, "1:2:x": 7}
+    assert queue.set_weights({"a": 1, "b c": 100}) == {b"\x00\xff": 2, "1:2:x": 7, "b c": 100}
+    assert queue.weights() == {b"\x00\xff": 2, "1:2:x": 7, "b c": 100}
+    assert queue.set_weights(dict.fromkeys(queue.weights(), 1)) == {}
+
+
+@pytest.mark.parametrize(
+    "bad", [{"a": 0}, {"a": 101}, {"a": 1.5}, {"a": True}, {"": 2}, {3: 2}, {"a" * 1025: 2}, ["a"]]
+)
+def test_bad_weights_are_refused_whole(open_queue: OpenQueue, bad: Any) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2)
+    queue.read_many(1)
+    with pytest.raises(ConfigError):
+        queue.set_weights({"ok": 2, **bad} if isinstance(bad, dict) else bad)
+    assert queue.weights() == {}
+
+
+def test_at_most_a_thousand_shard_keys_have_a_weight(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2)
+    queue.read_many(1)
+    queue.set_weights({f"{n}": 2 for n in range(1000)})
+    with pytest.raises(ConfigError, match="1,000"):
+        queue.set_weights({"one more": 2})
+    assert queue.set_weights({"7": 1, "one more": 2})["one more"] == 2
+    assert len(queue.weights()) == 1000
+
+
+def test_parents_change_only_while_nothing_counts(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    flood(queue, "acct-7/one", 12)
+    with pytest.raises(ConfigError, match="drain"):
+        queue.configure(parents=1)
+    assert queue.configure(parents=0).parents == 0
+    assert len(drained(queue)) == 12
+    assert queue.configure(parents=1).parents == 1
+    flood(queue, "acct-7/one", 12)
+    assert sound(queue, world)

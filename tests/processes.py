@@ -1,0 +1,88 @@
+"""The processes of a test run: how many run tests, and that none outlives the run.
+
+`make test` runs the tests in several processes (pytest-xdist). Whatever a test starts inherits a variable that names
+the run: at its end nothing with it may be left, and if the run itself is killed, a watchdog ends what is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import eventually
+
+RUN = "SHARDQ_TEST_RUN"
+MOST = 8  # each starts servers of its own
+GRACE = 2.0  # seconds: one that was told to end may take so long
+
+# As a program it is the watchdog of the run that it is given: its standard input ends when the run does.
+_WATCH = "import sys; from tests import processes; sys.stdin.read(); processes.end(sys.argv[1])"
+_watchdog: subprocess.Popen[bytes] | None = None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One more than the cores, as tests wait a lot; none where files or tests are named, or output is not captured.
+
+    None leaves it to PYTEST_XDIST_AUTO_NUM_WORKERS.
+    """
+    named = all(Path(name.partition("::")[0]).is_file() for name in config.args)
+    if named or config.option.capture == "no":
+        return 0
+    chosen = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    return None if chosen else min(MOST, (os.cpu_count() or 1) + 1)
+
+
+def pytest_configure() -> None:
+    """Name the run, unless it is a part of one."""
+    global _watchdog
+    if RUN in os.environ or sys.platform != "linux":
+        return
+    run = uuid.uuid4().hex
+    command = [sys.executable, "-c", _WATCH, run]
+    root = Path(__file__).parents[1]
+    _watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=root, start_new_session=True)
+    os.environ[RUN] = run
+
+
+@pytest.hookimpl(trylast=True)  # the processes that ran tests have ended
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if a process is left, and end it."""
+    global _watchdog
+    if _watchdog is None:
+        return
+    watchdog, _watchdog, run = _watchdog, None, os.environ.pop(RUN)
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: not left(run), GRACE, every=0.02)
+    if found := left(run):
+        reporter = session.config.get_terminal_writer()
+        reporter.line(f"\nprocesses that the tests left behind: {found}", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+    watchdog.communicate(timeout=60)
+
+
+def left(run: str) -> dict[int, str]:
+    """The processes of `run` other than the one that named it, with their commands."""
+    mark = f"{RUN}={run}".encode()
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours
+            if mark in (place / "environ").read_bytes().split(b"\0"):
+                words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(place.name)] = words.decode(errors="replace").strip()[:200]
+    return found
+
+
+def end(run: str) -> None:
+    """Kill what is left of `run`, and what that starts meanwhile."""
+    while pids := left(run):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,71 @@
+"""The users of docs/operations.md: an analyst may read all tables, a producer may write in bulk."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shardq import BackendError, Client, Message
+from shardq.ops.bulk import Pace, Rows, Tally, store_rows
+from shardq.ops.opening import existing
+from shardq.spark.dead import DeadTrack
+from shardq.spark.events import JournalTrack
+from shardq.spark.options import Reading, parsed
+from shardq.spark.parts import Part
+from shardq.spark.reader import read_part
+from shardq.spark.schema import arrow_schema, table_schema
+from tests.house.doc_blocks import ROOT
+from tests.servers import Server
+
+USERS = dict(re.findall(r"^user (\w+) (.+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE))
+
+
+def url(server: Server, user: str) -> str:
+    server.run("ACL", "SETUSER", user, "reset", *USERS[user].split())
+    return server.url.replace("unix://", f"unix://{user}:PASSWORD@")
+
+
+def counted(options: Reading, part: Part) -> int:
+    """How many rows a part has."""
+    return sum(batch.num_rows for batch in read_part(options, arrow_schema(table_schema(options.table)), part))
+
+
+def test_an_analyst_may_read_all_tables_and_nothing_else(server: Server) -> None:
+    with Client.from_url(server.url) as client:
+        queue = client.queue("jobs", streams=4, streams_per_shard=2, journal=1000, window=2)
+        queue.write_many([Message(b"x", f"t-{at % 3}", delay=60 if at % 5 == 0 else None) for at in range(50)])
+        leased = queue.read_many(10)
+        queue.reject_many(leased[:3], "no good")
+        queue.nack_many(leased[3:5], error="again")
+    given = {"url": url(server, "analyst"), "subscribe": "jobs"}
+
+    def reading(**more: str) -> Reading:
+        return parsed(Reading, given | more)
+
+    assert counted(reading(), Part("jobs", ("0", "1", "2", "3", "d"))) == 47
+    assert counted(reading(state="dead"), Part("jobs", (), "0-0", "+")) == 3
+    with Client.from_url(given["url"]) as analyst:
+        state = analyst.queue("jobs").state
+        analyst.queue("jobs").stats()
+        dead, journal = reading(state="dead"), reading(state="journal")
+        letters = DeadTrack(analyst, state, dead)
+        assert letters.on("0-0", letters.last(), 2) < letters.last()
+        events = JournalTrack(analyst, state, journal)
+        assert counted(journal, Part("jobs", (), str(events.first()), str(events.last()))) == 50 + 10 + 3 + 2
+        with pytest.raises(BackendError, match="denies this user"):
+            analyst.queue("jobs").write(b"x", shard_key="t")
+    server.run("ACL", "DELUSER", "analyst")
+
+
+def test_a_producer_may_write_in_bulk(server: Server) -> None:
+    with Client.from_url(server.url) as client:
+        client.queue("jobs", streams=4).read_many(1)
+    with Client.from_url(url(server, "producer")) as producer:
+        state = producer.queue("jobs").state
+        producer.run(existing(state, state.until()))
+        rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
+        producer.run(store_rows(state, Tally("w", "0"), 0, rows, Pace(max_backlog=1000)))
+    server.run("ACL", "DELUSER", "producer")
+    with Client.from_url(server.url) as client:
+        assert client.queue("jobs").len() == 600
