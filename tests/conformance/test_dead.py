@@ -177,3 +177,19 @@ def test_dead_letters_do_not_show_what_they_hold(queue: Queue) -> None:
     queue.write(b"secret", shard_key="t")
     queue.read().reject("no")
     assert "secret" not in repr(queue.dead())
+
+
+def test_what_waits_for_room_among_the_dead_letters_may_be_held_back_by_the_window(
+    open_queue: OpenQueue, world: World
+) -> None:
+    queue = open_queue(streams=1, streams_per_shard=1, window=1, max_dead=1)
+    queue.write_many([(number, "a") for number in range(20)])
+    for each in queue.read_many(2):
+        each.reject("poison")
+    world.elapse(queue, 10)
+    found = 0
+    while batch := queue.read_many(3):
+        found += len(batch)
+        assert queue.ack_many(batch) == []
+    assert found == 18
+    assert world.census(queue).problems() == []
