@@ -27,7 +27,7 @@ def routed(events: DataFrame, bindings: Sequence[Binding], topic: str = "topic")
     """The rows of *events* with one more column, `queue`: a row for each queue that its topic goes to.
 
     Rows whose topic nothing matches are left out. *bindings* travel to the tasks once, as they are now. ConfigError
-    when there is no column *topic* of text, or there are no bindings; a topic that is none fails the job with PatternError.
+    when there is no column *topic* of text, or there are no bindings; what is no topic fails the job with PatternError.
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
     if "queue" in events.columns:
