@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from examples.demo_spark import __main__ as demo_spark
 from shardq.cli.program import main
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.session import check_java, explained
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 class Shardq:
@@ -64,6 +65,16 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (dry["chosen"], dry.get("redriven"), jobs.stats().dead) == (12, None, 12)
     done = shardq.report("redrive", queue_name, "--where", "reason = 'timed out'", "--go", "--rate", "1000")
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
+
+
+def test_the_counts_of_the_demo_agree(spark: Any, url: str, client: Client, tmp_path: Path) -> None:
+    """On 30 files; real workers take them."""
+    queue = client.queue(demo_spark.QUEUE, streams=8, streams_per_shard=2, journal=100_000)
+    queue.read_many(1)
+    demo_spark.demo(spark, url, queue, tmp_path, tmp_path, 30)
+    assert (tmp_path / "files.html").exists()
+    with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
+        demo_spark.agree("step", one=1, two=2)
 
 
 def test_a_report_for_people(shardq: Shardq) -> None:

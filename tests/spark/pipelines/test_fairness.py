@@ -20,7 +20,7 @@ from shardq.spark.pipelines.fairness.service import fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
 from tests.spark.pipelines.history import BEGIN, History, Naive, random_history, time_of
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 WINDOW = 60
 
 
@@ -131,7 +131,10 @@ def test_tables_a_picture_and_a_page_that_needs_nothing_else(spark: Any, tmp_pat
     (found,) = run(history.frame(spark), Asked(WINDOW, (8, 2), None, tmp_path), progress)
     assert found.totals["picked"] == 240
     assert progress.report.figures["queues"][0]["jain"] == pytest.approx(1)
-    assert progress.report.remarks[0] == "jobs/eu: service was fair: Jain's index was at least 0.9 in all 2 windows"
+    assert (
+        progress.report.remarks[0]
+        == "jobs/eu: service was fair: Jain's index was at least 0.9 in all 2 windows with service"
+    )
     text = (tmp_path / "jobs_eu.html").read_text()
     page = Page(text)
     assert "script" not in page.tags

@@ -18,7 +18,7 @@ from shardq.spark.pipelines.planning.pipeline import Goal, candidates, judge, su
 from shardq.spark.pipelines.planning.survey import CHUNK, Candidate, Survey, assumed, dealt_shards
 from shardq.spark.pipelines.planning.verdict import judged, recommended
 
-spark_test = [pytest.mark.timeout(120), pytest.mark.slow]
+spark_test = [pytest.mark.timeout(300), pytest.mark.slow]
 GOAL = Goal(Load(noisy=8, flood=500, service=100.0), isolation=0.9, within=1.0)
 
 

@@ -17,7 +17,7 @@ from shardq.spark.pipelines.route import routed, write
 from shardq.spark.pipelines.session import explained
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 WORDS = ("orders", "eu", "us", "created", "paid")
 
 

@@ -60,7 +60,7 @@ class Findings:
         rated = [each for each in self.windows if each["jain"] is not None]
         unfair = [each for each in rated if each["jain"] < FAIR]
         if not unfair:
-            return [f"service was fair: Jain's index was at least {FAIR:g} in all {len(rated)} windows"]
+            return [f"service was fair: Jain's index was at least {FAIR:g} in all {len(rated)} windows with service"]
         worst = min(unfair, key=lambda each: each["jain"])
         where = f"{worst['jain']:.2f} at {worst['window']:%Y-%m-%d %H:%M:%S}"
         return [f"in {len(unfair)} of {len(rated)} windows Jain's index was below {FAIR:g}; the worst was {where}"]

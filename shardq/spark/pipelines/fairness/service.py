@@ -6,7 +6,7 @@ below, so that whoever asks less than the *level* gets all and the others get th
 Networks, 1992, 6.5.2). Jain's index is that of served / fair share over all that had a demand: 1 when all got their
 fair share, 1/n when one got everything (Jain, Chiu & Hawe, DEC-TR-301, 1984, section 4).
 
-A shard key is *noisy* in a window in which it asked for more than `NOISY` times the level.
+A shard key is *noisy* in a window in which it asked for more than `NOISY` times the level, and anything was served.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _shared(rows: DataFrame) -> DataFrame:
         .withColumn("level", (F.sum("picked").over(alone) - below) / left)
         .withColumn("level", F.max("level").over(alone))
         .withColumn("fair", F.least("demand", "level"))
-        .withColumn("noisy", F.col("demand") > NOISY * F.col("level"))
+        .withColumn("noisy", (F.col("level") > 0) & (F.col("demand") > NOISY * F.col("level")))
     )
 
 
