@@ -15,18 +15,9 @@ from benchmarks.settings import Settings, place
 
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
 NAMES = (
-    "throughput",
-    "reads",
-    "journal",
-    "pickup",
-    "expiry",
-    "driver",
-    "timing",
-    "worker",
-    "fairness",
-    "window",
-    "spark",
-)
+    "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
+    "routing", "spark",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:

@@ -224,10 +224,27 @@ def _draw_waits(axes: Any, orders: Mapping[str, Sequence[float | None]]) -> None
         quantiles = orders[name]
         seen = [(max(wait, 1), 1 - at / len(quantiles)) for at, wait in enumerate(quantiles) if wait is not None]
         axes.step([wait for wait, _ in seen], [share for _, share in seen], line, color=colour, label=name)
-    axes.set(xscale="log", xlabel="dequeues before one's own, 20 floods", ylabel="share that waited longer")
+    axes.set(xscale="log", xlabel="dequeues before one's own", ylabel="share that waited longer")
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_ylim(0, 1.02)
     axes.grid()
+
+
+def _threads(panels: list[Any], table: Table) -> None:
+    """The seed's chart: the time of the whole work by the number of threads."""
+    axes = panels[0]
+    for at, (name, times) in enumerate(table.data["found"].items()):
+        kind = "-" if name == "shardq" or not name.startswith("shardq") else "--" if "lock" in name else ":"
+        axes.plot(
+            [int(count) for count in times], list(times.values()), "o" + kind, color=_colour(name, at), label=name
+        )
+    axes.set(xscale="log", yscale="log", xlabel="threads", ylabel="ms for the whole work")
+    axes.set_xticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+    axes.yaxis.set_major_locator(_ticks())
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.minorticks_off()
+    axes.grid()
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
@@ -244,6 +261,8 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "timing-purgatory": (2, 2.5, _requests),
     "timing-rates-low": (3, 3.0, _timers),
     "timing-rates-high": (3, 3.0, _timers),
+    "routing-threads-1-1": (1, 3.4, _threads),
+    "routing-threads-1-3": (1, 3.4, _threads),
 }
 """By the name of a table: how many panels, how many inches high, and who draws them."""
 

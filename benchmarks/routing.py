@@ -61,7 +61,7 @@ def main() -> None:
                 asked.json.mkdir(parents=True, exist_ok=True)
                 (asked.json / f"{table.name}.json").write_text(json.dumps(table.json(), indent=1) + "\n")
             if asked.plot and name == "threads":
-                from benchmarks.topics.plot import draw
+                from benchmarks.plots import draw
 
                 print(draw(table, asked.plot))
 

@@ -1,13 +1,14 @@
 #!lua
 -- bind: add bindings to a router, or remove them. Each that changes moves the version by one and is one entry of the
--- stream of changes, whose id is that version: who follows sees a gap.
--- KEYS[1] bindings: 'pattern queue' by member; under '' the version, under ' ' the epoch
+-- stream of changes, whose id is that version: who follows sees a gap. The stamp, the time of the last change, is in
+-- that entry, too: when Redis lost its last changes and made others, their versions are the same and the stamps are not.
+-- KEYS[1] bindings: 'pattern queue' by member; under '' the version, under ' ' the stamp
 -- KEYS[2] changes: what followers read
 -- ARGV[1] verb: '+' | '-'
 -- ARGV[2] most: how many bindings there may be
 -- ARGV[3] kept: about how many changes are kept for followers
 -- ARGV[4..] members: 'pattern queue'
--- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings}
+-- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings} | {'DAMAGED', version}
 local bindings, changes = KEYS[1], KEYS[2]
 local verb, most, kept = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local count = redis.call('HLEN', bindings)
@@ -17,12 +18,16 @@ if verb == '+' and count - 2 + #ARGV - 3 > most then
   for i = 4, #ARGV do new = new + 1 - redis.call('HEXISTS', bindings, ARGV[i]) end
   if count - 2 + new > most then return {'FULL', count - 2} end
 end
-if redis.call('HEXISTS', bindings, ' ') == 0 then
-  local time = redis.call('TIME')
+local time = redis.call('TIME')
+local stamp = time[1] .. '.' .. time[2]
+if redis.call('HEXISTS', bindings, ' ') == 1 then
+  local version = redis.call('HGET', bindings, '') or ''
+  if not string.match(version, '^%d+$') or #version > 15 then return {'DAMAGED', version} end
+else
   redis.call('DEL', changes)
   redis.call('XADD', changes, '0-1', '', '')
   redis.call('XDEL', changes, '0-1')
-  redis.call('HSET', bindings, '', 0, ' ', time[1] .. '.' .. time[2])
+  redis.call('HSET', bindings, '', 0, ' ', stamp)
 end
 
 local changed, results = 0, {}
@@ -34,10 +39,15 @@ for i = 4, #ARGV do
     done = redis.call('HDEL', bindings, ARGV[i])
   end
   if done == 1 then
-    local version = redis.call('HINCRBY', bindings, '', 1)
-    redis.call('XADD', changes, 'MAXLEN', '~', kept, string.format('%.0f-0', version), verb, ARGV[i])
+    local id = string.format('%.0f-0', redis.call('HINCRBY', bindings, '', 1))
+    local added = redis.pcall('XADD', changes, 'MAXLEN', '~', kept, id, verb, ARGV[i], '', stamp)
+    if type(added) == 'table' and added.err then -- something else wrote entries that are later: who follows loads all
+      redis.call('DEL', changes)
+      redis.call('XADD', changes, id, verb, ARGV[i], '', stamp)
+    end
     changed = changed + 1
   end
   results[#results + 1] = done
 end
+if changed > 0 then redis.call('HSET', bindings, ' ', stamp) end
 return {'OK', changed, results}

@@ -8,6 +8,6 @@ local bindings = KEYS[1]
 local found = redis.call('HSCAN', bindings, ARGV[1], 'COUNT', ARGV[2])
 local members = {}
 for at = 1, #found[2], 2 do
-  if #found[2][at] > 1 then members[#members + 1] = found[2][at] end
+  if found[2][at] ~= '' and found[2][at] ~= ' ' then members[#members + 1] = found[2][at] end
 end
 return {found[1], members}

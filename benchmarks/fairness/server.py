@@ -21,13 +21,14 @@ class Real(Discipline):
         self._queue: Queue = client.queue(name, visibility_timeout=600, **settings)
         self._salt, self._payload = salt, payload
         self._read: list[Delivery] = []
-        self._began = self._ended = 0.0
-        self._handed = 0
+        self._times: list[float] = []  # when each message had been handed out
 
-    @property
-    def pace(self) -> float:
-        """Seconds for one message to be handed out, and for another to be written in its place."""
-        return (self._ended - self._began) / max(1, self._handed)
+    def seconds(self, first: int, last: int) -> float:
+        """How long it took to hand out the messages from number *first* to *last*; beyond the end, at the mean pace."""
+        times = self._times
+        pace = (times[-1] - times[0]) / max(1, len(times) - 1)
+        begin, end = min(first, len(times) - 1), min(last, len(times) - 1)
+        return times[end] - times[begin] + pace * (last - first + 1 - (end - begin))
 
     def write(self, tenant: int, *messages: int) -> None:
         key = shard_key(tenant, self._salt)
@@ -43,12 +44,10 @@ class Real(Discipline):
         return found[0] if found else None
 
     def read_many(self, count: int) -> list[tuple[int, int]]:
-        self._began = self._began or time.perf_counter()
         found: list[Delivery] = []
         while len(found) < count and (more := self._queue.read_many(count - len(found))):
             found += more  # a read may hand out less than there is
-        self._ended = time.perf_counter()
-        self._handed += len(found)
+        self._times += [time.perf_counter()] * len(found)
         self._read += found
         if not found or len(self._read) >= ACK_EVERY:
             self._queue.ack_many(self._read)

@@ -17,6 +17,7 @@ from benchmarks.timers.rounds import middle, place, rounds_of
 from benchmarks.topics.workload import make
 from shardq.routing.ctrie import Ctrie
 
+WITH_GENERATIONS = ("atomic_refs", "atomic", "fast", "prune", "write", "ctrie")  # in the order of their imports
 BOMBS = ((4, 16), (6, 24), (8, 30), (10, 40))
 
 
@@ -81,7 +82,7 @@ def _without_generations() -> Any:
     made: dict[str, types.ModuleType] = {}
     kept = {name: sys.modules[name] for name in list(sys.modules) if name.startswith("shardq.routing")}
     try:
-        for short in ("atomic", "nodes", "lookup", "fast", "census", "write", "ctrie"):
+        for short in WITH_GENERATIONS:
             name = f"shardq.routing.{short}"
             spec = find_spec(name)
             assert spec

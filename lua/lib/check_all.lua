@@ -1,10 +1,12 @@
--- Before the first effect; of lens, ready, returned, leases and delayed something was read already. A read of one message
--- touches the stream in whose turn it is, any other may touch all.
+-- Before the first effect; of returned, leases and delayed something was read already, and of lens and ready before a
+-- turn is taken. A read of one message touches the stream in whose turn it is, any other may touch all.
 local checked = false
 local function check_types(turn)
   if checked then return end
   checked = true
+  if not turn then check({lens}, {ready}, {}) end
   check({attempts, moved, tenants, owners}, {overflow}, {notifications, later, dead})
-  for i = 17, turn and count == 1 and keys[turn] and 16 or #KEYS do redis.call('XLEN', KEYS[i]) end
-  if turn and count == 1 and keys[turn] then redis.call('XLEN', keys[turn]) end
+  local single = turn and count == 1 and keys[turn]
+  for i = 17, single and 16 or #KEYS do redis.call('XLEN', KEYS[i]) end
+  if single then redis.call('XLEN', single) end
 end

@@ -9,6 +9,7 @@ local function ahead_of_all(tenant, turn)
   return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, here and turn, here}
 end
 linger = function(turn)
+  check_types(turn)
   hand_out_line()
   account()
   local all, ahead, stays = due, {}, false

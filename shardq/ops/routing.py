@@ -1,10 +1,11 @@
 """Bindings, shared through Redis: change them, follow the changes of others, and write to what a topic is routed to.
 
-Redis holds a hash of all bindings, their version, and a stream of the last changes whose ids are the versions. A client
-asks for the changes since its version when its router was last known to be current more than `max_age` ago. When some
-of them are gone from the stream, or the bindings are not those it knew (Redis lost its data), it loads all of them.
-While it loads, changes come in: after the load it follows from the version that was there before, which ends in the
-same bindings, since each change says what is, not what is added.
+Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the last
+changes whose ids are the versions. A client asks for the changes since its version when its router was last known to be
+current more than `max_age` ago. When some of them are gone from the stream, or the stamp at its version is another
+(Redis lost its data, or its last changes), it loads all of them, one thread for all. While it loads, changes come in:
+after the load it follows from the version that was there before, which ends in the same bindings, since each change
+says what is, not what is added. Then it counts: a scan that goes on after a restart or a failover may miss some.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardq.clock import Clock
-from shardq.errors import ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
+from shardq.errors import BackendError, BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.persist import persist
 from shardq.ops.state import MAX_TIMEOUT, QueueState
-from shardq.ops.steps import Call, Op
+from shardq.ops.steps import Call, Op, Sleep
 from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Router
@@ -31,13 +32,16 @@ from shardq.scripts import load
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
+WHILE_LOADING = 0.02
+"""Seconds between two looks whether another thread has loaded."""
 
 
 @dataclass(slots=True)
 class RouterState:
     """What a client knows of one router. Shared by threads; `lock` is held while changes are applied, never by lookups.
 
-    A load replaces `router` whole. `published` and `unrouted` count topics that went to some queue and to none.
+    A load replaces `router` whole. `published` and `unrouted` count topics that went to some queue and to none;
+    `ignored` what something else wrote among the bindings, which are none.
     """
 
     keys: RouterKeys
@@ -45,12 +49,14 @@ class RouterState:
     timeout: float
     max_age: float = 1.0
     router: Router = field(default_factory=Router)
-    epoch: str = ""
+    stamp: bytes = b""
     version: int = 0
     checked: float | None = None
     loads: int = 0
     published: int = 0
     unrouted: int = 0
+    ignored: int = 0
+    loading: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def until(self, timeout: float | None) -> float:
@@ -61,7 +67,7 @@ class RouterState:
     def forked(self) -> None:
         """Start afresh in a forked child: another thread of the parent may have held the lock."""
         self.lock, self.router = threading.Lock(), Router()
-        self.epoch, self.version, self.checked = "", 0, None
+        self.stamp, self.version, self.checked, self.loading = b"", 0, None, False
 
     @property
     def age(self) -> float | None:
@@ -84,6 +90,7 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
     reply = yield from persist(make, until, state.clock)
     if reply[0] == b"FULL":
         raise QueueFull(f"router {state.keys.name!r} has {MAX_BINDINGS:,} bindings, the most there may be")
+    _check(state, reply)
     yield from current(state, until, max_age=0)
     return bool(reply[1]) or asked_again  # a repeated call finds what its first try did
 
@@ -95,63 +102,122 @@ def current(state: RouterState, until: float, *, max_age: float | None = None) -
     if age is not None and age < limit:
         return state.router
     asked = state.clock.monotonic()
+    tried, loads = False, state.loads
     while not (yield from _followed(state, until)):
-        yield from _loaded(state, until)
+        if tried and state.clock.monotonic() > until:
+            raise BackendTimeout(f"the bindings of router {state.keys.name!r} could not be loaded in time")
+        yield from _loaded_by_one(state, loads, until)
+        tried, loads = True, state.loads
     state.checked = asked
     return state.router
+
+
+def _follow(state: RouterState, stamp: bytes, version: int, count: int, until: float) -> Op[list[Any]]:
+    call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (stamp, version, count))
+    reply: list[Any] = yield from persist(lambda _: call, until, state.clock)
+    _check(state, reply)
+    return reply
 
 
 def _followed(state: RouterState, until: float) -> Op[bool]:
     """Take over the changes since our version; False when all must be loaded."""
     while True:
         with state.lock:
-            epoch, version, router = state.epoch, state.version, state.router
-        call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (epoch, version, PART))
-        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+            basis = state.stamp, state.version, state.router
+        reply = yield from _follow(state, *basis[:2], PART, until)
         if reply[0] == b"NONE":
             with state.lock:
-                if state.epoch:  # there were bindings: Redis lost its data, or they were deleted
-                    state.router, state.version, state.epoch = Router(), 0, ""
+                if state.stamp or state.version:  # there were bindings: Redis lost its data, or they were deleted
+                    state.router, state.version, state.stamp = Router(), 0, b""
             return True
         if reply[0] == b"RELOAD":
             return False
-        if _taken_over(state, (epoch, version, router), reply[3]) and state.version >= int(reply[2]):
+        if _taken_over(state, basis, reply) and state.version >= int(reply[2]):
             return True
 
 
-def _taken_over(state: RouterState, basis: tuple[str, int, Router], changes: list[bytes]) -> bool:
-    """Apply *changes* to what they are changes of; False when another thread was faster."""
+def _taken_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list[Any]) -> bool:
+    """Apply changes to what they are changes of; False when another thread was faster."""
     with state.lock:
-        if (state.epoch, state.version, state.router) != basis:
+        if (state.stamp, state.version, state.router) != basis:
             return False
+        changes = reply[3]
         for verb, member in zip(changes[::2], changes[1::2], strict=True):
-            _apply(state.router, verb, member)
+            state.ignored += _applied(state.router, verb, member) is None
         state.version += len(changes) // 2
+        state.stamp = reply[1]
         return True
 
 
+def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
+    """Load, or wait while another thread or task does; nothing if one did since there were so many *loads*."""
+    with state.lock:
+        if state.loads != loads:
+            return
+        busy, state.loading = state.loading, True
+    if busy:
+        while state.loading:
+            if state.clock.monotonic() > until:
+                raise BackendTimeout(f"the bindings of router {state.keys.name!r} are still being loaded")
+            yield Sleep(WHILE_LOADING)
+        return
+    try:
+        yield from _loaded(state, until)
+    finally:
+        state.loading = False
+
+
 def _loaded(state: RouterState, until: float) -> Op[None]:
-    """Load all bindings into a new router; followed from the version before, it is current."""
-    call = Call(load("follow"), (state.keys.bindings, state.keys.changes), ("", 0, 1))
-    reply = yield from persist(lambda _: call, until, state.clock)
+    """Load all bindings into a new router, and take it when nothing is missing."""
+    reply = yield from _follow(state, b"", 0, 1, until)
     if reply[0] == b"NONE":
         return
-    router, cursor = Router(), b"0"
+    stamp, version = reply[1], int(reply[2])
+    router, foreign, bound, cursor = Router(), set[bytes](), 0, b"0"
     while True:
         part = Call(load("bindings"), (state.keys.bindings,), (cursor, PART))
         cursor, members = yield from persist(lambda _, part=part: part, until, state.clock)  # type: ignore[misc]
         for member in members:
-            _apply(router, b"+", member)
+            change = _applied(router, b"+", member)
+            bound += change or 0
+            if change is None:
+                foreign.add(member)
         if cursor == b"0":
             break
+    reply = [b"OK", stamp, version + 1]
+    while version < int(reply[2]):
+        reply = yield from _follow(state, stamp, version, PART, until)
+        if reply[0] != b"OK":
+            return
+        for verb, member in zip(reply[3][::2], reply[3][1::2], strict=True):
+            bound += _applied(router, verb, member) or 0
+        stamp, version = reply[1], version + len(reply[3]) // 2
+    if bound + len(foreign) != reply[4]:
+        return
     with state.lock:
-        state.router, state.version, state.epoch = router, int(reply[2]), reply[1].decode()
+        state.router, state.version, state.stamp = router, version, stamp
+        state.ignored = len(foreign)
         state.loads += 1
 
 
-def _apply(router: Router, verb: bytes, member: bytes) -> None:
-    pattern, _, queue = member.decode().rpartition(" ")
-    (router.bind if verb == b"+" else router.unbind)(pattern, queue)
+def _check(state: RouterState, reply: list[Any]) -> None:
+    if reply[0] == b"DAMAGED":
+        raise BackendError(
+            f"something else wrote to the bindings of router {state.keys.name!r}: their version is {reply[1][:40]!r}, "
+            f"not a number. Write to the field '' of the hash {state.keys.bindings!r} a number above that of any "
+            "`router_state().version`, or delete that hash and bind again"
+        )
+
+
+def _applied(router: Router, verb: bytes, member: bytes) -> int | None:
+    """How many bindings more there are then; None if this is no change of a binding: only others write such."""
+    try:
+        pattern, space, queue = member.decode().rpartition(" ")
+        if not space or verb not in (b"+", b"-"):
+            return None
+        return int(router.bind(pattern, queue)) if verb == b"+" else -int(router.unbind(pattern, queue))
+    except (ConfigError, UnicodeDecodeError):
+        return None
 
 
 def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:

@@ -8,6 +8,8 @@ top; the root's generation is the trie's. Three steps change things, each at one
   of its own. From then on no `gcas` on a node of an older generation succeeds: it belongs to a snapshot.
 - reading `main` and `root`, without waiting for anyone.
 
+`lookup(topic)` is how a head is read: it depends on the form what can be read at one instant.
+
 Source: "Concurrent Tries with Efficient Non-Blocking Snapshots" (Prokopec, Bronson, Bagwell, Odersky, PPoPP 2012),
 where these are GCAS, RDCSS on the root, and GCAS_READ.
 """
@@ -15,12 +17,13 @@ where these are GCAS, RDCSS on the root, and GCAS_READ.
 from __future__ import annotations
 
 import sys
-import threading
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from shardq.errors import ConfigError
+from shardq.routing.atomic_refs import LockHead
+from shardq.routing.lookup import lookup, place
 
 
 class INode(Protocol):
@@ -49,6 +52,12 @@ class Head(Protocol):
     def renew(self, root: Any, main: Any, fresh: Any) -> bool:
         """Put a new root, holding *fresh* in a new generation, in the place of *root* if that still holds *main*."""
 
+    def lookup(self, text: str) -> frozenset[str]:
+        """The values of the patterns that match the topic *text*, as of one instant during the call."""
+
+    def place(self, page: Any, key: str) -> tuple[Any, Any, int]:
+        """As `shardq.routing.lookup.place`."""
+
 
 class GilNode:
     """An I-node whose `main` is stored plainly."""
@@ -68,60 +77,31 @@ class GilHead:
     CPython work, not a promise of Python, so `best` takes this form only for versions it was tested on, and
     tests/routing/test_atomic.py tests it, beside forms that must fail. Tools that stop inside a line (branch events of
     `sys.monitoring`, opcode tracing) break it; take another form under them.
+
+    Each change replaces `stamp`, too, in the same line. What is stored in a node is never stored there again, so a
+    stamp that somebody holds does not come back.
     """
 
-    __slots__ = ("root",)
+    __slots__ = ("root", "stamp")
     make = GilNode
+    lookup = lookup
+    place = place
 
     def __init__(self, main: Any) -> None:
         self.root = GilNode(main, object())
+        self.stamp: Any = None
 
     def gcas(self, node: GilNode, old: Any, new: Any) -> bool:
         """As `Head.gcas`."""
         done = False
-        if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
+        if node.main is old and self.root.gen is node.gen: node.main = self.stamp = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
     def renew(self, root: GilNode, main: Any, fresh: Any) -> bool:
         """As `Head.renew`."""
         done, node = False, GilNode(fresh, object())
-        if self.root is root and root.main is main: self.root = node; done = True  # fmt: skip # noqa: E701, E702
+        if self.root is root and root.main is main: self.root = self.stamp = node; done = True  # fmt: skip # noqa: E701, E702
         return done
-
-
-class LockHead:
-    """Compare-and-swap under one of 64 locks, by the I-node: for where the others cannot be had. Not lock-free.
-
-    Readers take no lock here either. `renew` takes all 64.
-    """
-
-    __slots__ = ("_locks", "root")
-    make = GilNode
-
-    def __init__(self, main: Any) -> None:
-        self.root = GilNode(main, object())
-        self._locks = tuple(threading.Lock() for _ in range(64))
-
-    def gcas(self, node: GilNode, old: Any, new: Any) -> bool:
-        """As `Head.gcas`."""
-        with self._locks[id(node) >> 5 & 63]:
-            if node.main is not old or self.root.gen is not node.gen:
-                return False
-            node.main = new
-            return True
-
-    def renew(self, root: GilNode, main: Any, fresh: Any) -> bool:
-        """As `Head.renew`."""
-        for lock in self._locks:
-            lock.acquire()
-        try:
-            if self.root is not root or root.main is not main:
-                return False
-            self.root = GilNode(fresh, object())
-            return True
-        finally:
-            for lock in self._locks:
-                lock.release()
 
 
 def forms() -> dict[str, Any]:

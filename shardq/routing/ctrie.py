@@ -23,9 +23,8 @@ from typing import Any, Self
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
-from shardq.routing.fast import added, dropped
-from shardq.routing.lookup import lookup
-from shardq.routing.topic import is_wild, split
+from shardq.routing.fast import added, dropped, entered, left
+from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
 
 
@@ -49,31 +48,37 @@ class Ctrie:
 
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
-        return lookup(self._head, topic)
+        found: frozenset[str] = self._head.lookup(topic)
+        return found
 
     def insert(self, pattern: str, value: str) -> bool:
         """Put *value* under *pattern*; False if it was there."""
-        self._check_writable()
-        words = split(pattern) if is_wild(pattern) else None
-        if added(self._head, pattern, words, value, self._rollup):
+        if self.readonly:
+            self._refuse()
+        words = wild_words(pattern)
+        head, rollup = self._head, self._rollup
+        if entered(head, pattern, value) if words is None else added(head, words, value, rollup):
             return True
-        while (done := Write(self._head, self._rollup).insert(pattern, words, value)) is None:
+        while (done := Write(head, rollup).insert(pattern, words, value)) is None:
             pass
         return done
 
     def remove(self, pattern: str, value: str) -> bool:
         """Take *value* from *pattern*; False if it was not there."""
-        self._check_writable()
-        words = split(pattern) if is_wild(pattern) else None
-        if words is None and dropped(self._head, pattern, value):
+        if self.readonly:
+            self._refuse()
+        words = wild_words(pattern)
+        head = self._head
+        if left(head, pattern, value) if words is None else dropped(head, words, value):
             return True
-        while (done := Write(self._head, self._rollup).remove(pattern, words, value)) is None:
+        while (done := Write(head, self._rollup).remove(pattern, words, value)) is None:
             pass
         return done
 
     def clear(self) -> None:
         """Remove everything, at one instant; snapshots keep theirs."""
-        self._check_writable()
+        if self.readonly:
+            self._refuse()
         make = self._head.make
         while not self._renewed([make({}, None), make(nodes.EMPTY, None)]):
             pass
@@ -104,6 +109,5 @@ class Ctrie:
         root = self._head.root
         return bool(self._head.renew(root, root.main, fresh))
 
-    def _check_writable(self) -> None:
-        if self.readonly:
-            raise TypeError("this is a read-only snapshot: take a writable one with snapshot(readonly=False)")
+    def _refuse(self) -> None:
+        raise TypeError("this is a read-only snapshot: take a writable one with snapshot(readonly=False)")

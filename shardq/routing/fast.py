@@ -1,4 +1,4 @@
-"""The writes that are nearly all: a pattern that is new where nothing has to give way, or a literal one that goes.
+"""The writes that are nearly all: one pattern comes or goes, and nothing else has to give way.
 
 They go down without keeping the way, since nothing above will change, and give up where it is not so simple: `Write`
 in `shardq.routing.write` does the rest. What makes them right is the last step alone: an I-node of the trie's
@@ -9,102 +9,150 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.routing.nodes import BITS, FAN, SPARSE, WIDE, encode, grown, with_child
+from shardq.routing.growth import grown, parted
+from shardq.routing.nodes import FEW, WIDE, encode, tail_of, values_of, with_child
 from shardq.routing.topic import MANY, ONE
 
+NOWHERE, BELOW = -1, -2
+"""Where a branch is, if not to be put in a list: in a C-node or a page that is not split; in a page below a list."""
 
-def added(  # noqa: C901 - the hot path of writes: a call costs as much as a step
-    head: Any, pattern: str, words: list[str] | None, value: str, rollup: bool
-) -> bool:
-    """Whether the pattern was new and is in the trie now; False says nothing."""
-    root = head.root
-    if words is None:
-        return _entered(head, root.gen, root.main[0], pattern, value)
-    gen, node, at = root.gen, root.main[1], 0
-    size = len(words)
-    while True:
-        main = node.main
-        if type(main) is not tuple or main[0]:
+
+def entered(head: Any, pattern: str, value: str) -> bool:
+    """Whether the literal pattern was new and is in the trie now; False says nothing."""
+    node, main, slot = head.place(None, pattern)
+    if type(main) is dict:
+        if pattern in main or len(main) >= WIDE:
             return False
-        _, values, star, many, table = main
-        if at == size:
-            return False
-        word = words[at]
-        at += 1
-        if word == ONE:
-            branch = star
-        elif word == MANY:
-            branch = many
-        elif table is None:
-            branch = None
-        elif type(table) is dict:
-            branch = table.get(word)
-        elif type(table) is tuple:
-            branch = table[1] if table[0] == word else table[3] if len(table) > 2 and table[2] == word else None
-        else:
-            node, main = _page(table, word)
-            if type(main) is not dict:
-                return False
-            branch = main.get(word)
-        if branch is None:
-            break
-        if type(branch) is str or type(branch) is tuple:
-            return False
-        node = branch
-    if node.gen is not gen:
+        new = main.copy()
+        new[pattern] = value
+    else:
+        new = _filled(main, slot, head.make({pattern: value}, node.gen))
+    return new is not None and bool(head.gcas(node, main, new))
+
+
+def left(head: Any, pattern: str, value: str) -> bool:
+    """Whether the literal pattern had this one value, and is not in the trie now; False says nothing."""
+    node, main, _ = head.place(None, pattern)
+    if type(main) is not dict or main.get(pattern) != value or len(main) < 2:
         return False
-    rest = words[at:]
+    new = main.copy()
+    del new[pattern]
+    done: bool = head.gcas(node, main, new)
+    return done
+
+
+def added(head: Any, words: list[str], value: str, rollup: bool) -> bool:
+    """Whether the pattern of these words, with wildcards, was new and is in the trie now; False says nothing."""
+    root = head.root
+    gen = root.gen
+    node, main, branch, at, slot = _way(head, root.main[1], words)
+    if node is None or node.gen is not gen:
+        return False
 
     def make(main: Any) -> Any:
         return head.make(main, gen)
 
-    if rollup and MANY not in rest[:-1]:
-        leaf: Any = (encode(rest), value) if rest else value
+    rest = words[at:]
+    leaf: Any
+    if branch is not None:
+        leaf = parted(branch, rest, value, make, rollup)
+        if leaf is None:
+            return False
+    elif rollup and MANY not in rest[:-1]:
+        leaf = (encode(rest), value) if rest else value
     else:
         leaf = grown(rest, value, make, rollup)
-    if type(main) is dict:
-        if len(main) >= WIDE:
-            return False
-        new: Any = main.copy()
-        new[word] = leaf
-    elif word == ONE:
-        new = ((), values, leaf, many, table)
-    elif type(table) is dict and SPARSE < len(table) < WIDE and word != MANY:
-        table = table.copy()
-        table[word] = leaf
-        new = ((), values, star, many, table)
-    else:
-        new = with_child(main, word, leaf, make)
-    return bool(head.gcas(node, main, new))
+    new = _filled(main, slot, make({words[at - 1]: leaf})) if slot >= 0 else _with(main, words[at - 1], leaf, make)
+    return new is not None and bool(head.gcas(node, main, new))
 
 
-def dropped(head: Any, pattern: str, value: str) -> bool:
-    """Whether the literal pattern had this one value, and is not in the trie now; False says nothing."""
+def dropped(head: Any, words: list[str], value: str) -> bool:
+    """Whether the pattern of these words had this one value, and is not in the trie now; False says nothing."""
     root = head.root
-    node, main = _page(root.main[0], pattern)
-    if type(main) is not dict or len(main) < 2 or node.gen is not root.gen or main.get(pattern) != value:
+    node, main, branch, at, slot = _way(head, root.main[1], words)
+    if node is None or branch is None or node.gen is not root.gen:
         return False
-    new = main.copy()
-    del new[pattern]
-    return bool(head.gcas(node, main, new))
-
-
-def _entered(head: Any, gen: object, page: Any, key: str, value: str) -> bool:
-    node, main = _page(page, key)
-    if type(main) is not dict or len(main) >= WIDE or node.gen is not gen or key in main:
+    if values_of(branch) != (value,) or tail_of(branch) != encode(words[at:]):
         return False
-    new = main.copy()
-    new[key] = value
-    return bool(head.gcas(node, main, new))
+    new = _without(main, words[at - 1], 1 if slot == BELOW else FEW + 1)
+    return new is not None and bool(head.gcas(node, main, new))
 
 
-def _page(page: Any, key: str) -> tuple[Any, Any]:
-    """The I-node where *key* belongs, and what it holds."""
-    bits, main = hash(key), page.main
-    while type(main) is list:
-        below = main[bits & FAN - 1]
-        if below is None:
+def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
+    head: Any, node: Any, words: list[str]
+) -> tuple[Any, Any, Any, int, int]:
+    """Where the way of *words* ends: the I-node, what it holds, the leaf or None, how many words, and where it is.
+
+    No I-node for patterns that end at one, or lead by a run.
+    """
+    at, size = 0, len(words)
+    while at < size:
+        main = node.main
+        if type(main) is not tuple or main[0]:
             break
-        page, main = below, below.main
-        bits >>= BITS
-    return page, main
+        word = words[at]
+        at += 1
+        if word == ONE:
+            branch = main[2]
+        elif word == MANY:
+            branch = main[3]
+        else:
+            table = main[4]
+            if table is None:
+                return node, main, None, at, NOWHERE
+            kind = type(table)
+            if kind is dict:
+                branch = table.get(word)
+            elif kind is tuple:
+                branch = table[1] if table[0] == word else table[3] if len(table) > 2 and table[2] == word else None
+            else:
+                node, main, slot = head.place(table, word)
+                if type(main) is not dict:
+                    return node, main, None, at, slot
+                branch = main.get(word)
+                if branch is None or type(branch) is str or type(branch) is tuple:
+                    return node, main, branch, at, NOWHERE if node is table else BELOW
+        if branch is None or type(branch) is str or type(branch) is tuple:
+            return node, main, branch, at, NOWHERE
+        node = branch
+    return None, None, None, 0, NOWHERE
+
+
+def _filled(main: Any, slot: int, node: Any) -> Any:
+    """A page's list with *node* in an empty place; None for a T-node."""
+    if type(main) is not list:
+        return None
+    copy = main.copy()
+    copy[slot] = node
+    return copy
+
+
+def _with(main: Any, word: str, branch: Any, make: Any) -> Any:
+    """*main* with *branch* under *word*; None if a page would grow too large."""
+    if type(main) is dict:
+        if len(main) >= WIDE and word not in main:
+            return None
+        table = main.copy()
+        table[word] = branch
+        return table
+    return with_child(main, word, branch, make)
+
+
+def _without(main: Any, word: str, least: int) -> Any:
+    """*main* without *word*; None if what is left has to change its form, or to be merged with another node."""
+    if type(main) is dict:
+        if len(main) <= least:
+            return None
+        table = main.copy()
+        del table[word]
+        return table
+    _, values, star, many, table = main
+    held = (values is not None) + (star is not None) + (many is not None)
+    if table is not None:
+        held += len(table) // 2 if type(table) is tuple else 3
+    return with_child(main, word, None, _no_node) if held > 2 else None
+
+
+def _no_node(_: Any) -> Any:
+    """Nothing that shrinks needs a new I-node."""
+    raise AssertionError

@@ -1,140 +1,168 @@
 """The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
 
-The trie is walked breadth first, by pairs of an I-node and how many words of the topic lead to it. A branch under `#`
-is entered once for each number of words that the `#` may have stood for; no pair is entered twice. So a lookup takes
-O(nodes x words) steps, however many `#` a pattern has; walking each way by itself would take exponentially many.
+The trie is walked by pairs of an I-node and how many words of the topic lead to it. A branch under `#` is entered once
+for each number of words that the `#` may have stood for; no pair is entered twice. So a lookup takes O(nodes x words)
+steps, however many `#` a pattern has; walking each way by itself would take exponentially many.
 
-Several nodes cannot be read at once. After the walk all of them are looked at again: if each still holds what it held,
-then between the two passes all of it was true at the same time, and that is when the lookup happened. Otherwise a write
-came in between, and the lookup is repeated.
+Several nodes cannot be read at once. Each change of the trie replaces its head's `stamp` in the same instant. If that
+is the same after the walk as before, nothing changed meanwhile, and all that was read was true at the same time. Else
+the walk is repeated; when it was disturbed often, it is done in a snapshot, which nobody changes. So a lookup ends
+after a bounded number of steps, whatever the writers do.
+
+It is one long function, since it is the hot path: a call costs as much as a node. `lookup_refs` is its twin for the
+forms of compare-and-swap that cannot replace a stamp in the same instant.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from shardq.routing.nodes import BITS, FAN
+from shardq.routing.match import ends, fits, same, under
+from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
 
-LAST = FAN - 1
 NOTHING: frozenset[str] = frozenset()
+TRIES = 8
 
 
-Seen = list[tuple[Any, Any]]
-"""I-nodes, and what they held."""
+def lookup(head: Any, text: str) -> frozenset[str]:
+    """The values of the patterns in the trie of *head* that match the topic *text*."""
+    tries = TRIES
+    while tries:
+        stamp = head.stamp
+        found = walk(head.root.main, text)
+        if head.stamp is stamp:
+            return frozenset(found) if found else NOTHING
+        tries -= 1
+    return frozenset(walk(frozen(head), text))
 
 
-def lookup(head: Any, topic: str) -> frozenset[str]:
-    """The values of the patterns in the trie of *head* that match *topic*."""
+def frozen(head: Any) -> Any:
+    """What the root held at one instant; what is below it does not change any more."""
     while True:
         root = head.root
         top = root.main
-        seen: Seen = []
-        held = _entry(top[0], topic, root.gen, seen)
-        found = [] if held is None else _values(held, seen)
-        if _wild(top[1], topic, root.gen, found, seen) and root.main is top and head.root is root:
-            return frozenset(found) if found else NOTHING
+        if head.renew(root, top, top):
+            return top
 
 
-def _wild(top: Any, text: str, gen: object, found: list[str], seen: Seen) -> bool:  # noqa: C901 - see below
-    """Walk the patterns with wildcards; whether everything that was read is still as it was.
-
-    One long function: it is the hot path, and a call costs as much as a node.
-    """
+def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
+    """The values below *top*, the content of a root, that match *text*; some may be there more than once."""
+    page, node = top
+    main = page.main
+    if type(main) is list:
+        bits = hash(text)
+        page = main[bits & FIRST_LAST]
+        bits >>= FIRST_BITS
+        main = page and page.main
+        while type(main) is list:
+            page = main[bits & LAST]
+            bits >>= BITS
+            main = page and page.main
+    found: list[str] = []
+    if main:
+        held = main.get(text)
+        if held is not None:
+            if type(held) is str:
+                found.append(held)
+            else:
+                found += values(held)
     topic = text.split(".") if text else []
     size = len(topic)
-    nodes, ats, mains = [top], [0], []
+    at = 0
+    todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
     lowest: dict[int, int] = {}
-    for node, at in zip(nodes, ats, strict=False):  # the lists grow while they are walked
-        main = node.main
-        mains.append(main)
-        run, values, star, many, words = main
-        if run:
-            start, at = at, at + len(run)  # noqa: PLW2901 - the words of the run are consumed
-            if at > size or not _same(run, topic, start):
-                continue
-        if many is not None:
-            kind = type(many)
-            if kind is str:
-                found.append(many)
-            elif kind is tuple and not many[0]:
-                found += many[1:]
+    while True:
+        run, held, star, many, words = node.main
+        node = None
+        if not run or same(run, topic, at):
+            at += len(run)
+            if many is not None:
+                kind = type(many)
+                if kind is str:
+                    found.append(many)
+                elif kind is not tuple:
+                    for after in under(many, topic, at, lowest):
+                        todo += (many, after)
+                elif ends(many[0], topic, under(many, topic, at, lowest)):
+                    found += many[1:]
+            if at == size:
+                if held is not None:
+                    found += values(held)
             else:
-                for after in _under(many, topic, at, lowest, found):
-                    nodes.append(many)
-                    ats.append(after)
-        if at == size:
-            if values is not None:
-                found += _values(values, seen)
-            continue
-        wanted = topic[at]
-        at += 1  # noqa: PLW2901 - so is this word
-        if words is None:
-            word = None
-        elif type(words) is dict:
-            word = words.get(wanted)
-        elif type(words) is tuple:
-            word = words[1] if words[0] == wanted else words[3] if len(words) > 2 and words[2] == wanted else None
-        else:
-            word = _entry(words, wanted, gen, seen)
-        for branch in (word, star) if star is not None else (word,):
-            if branch is None:
-                continue
-            kind = type(branch)
-            if kind is str:
-                if at == size:
-                    found.append(branch)
-            elif kind is tuple:
-                if _fits(branch[0], topic, at, size):
-                    found += branch[1:]
-            else:
-                nodes.append(branch)
-                ats.append(at)
-    for node, main in zip(nodes, mains, strict=True):
-        if node.main is not main:
-            return False
-    for node, main in seen:  # noqa: SIM110 - a generator costs more than the loop
-        if node.main is not main:
-            return False
-    return True
+                if words is not None:
+                    word = topic[at]
+                    kind = type(words)
+                    if kind is dict:
+                        branch = words.get(word)
+                    elif kind is tuple:
+                        branch = None
+                        if words[0] == word:
+                            branch = words[1]
+                        elif len(words) > 2 and words[2] == word:
+                            branch = words[3]
+                    else:
+                        main = words.main
+                        if type(main) is list:
+                            bits = hash(word)
+                            page = main[bits & FIRST_LAST]
+                            bits >>= FIRST_BITS
+                            main = page and page.main
+                            while type(main) is list:
+                                page = main[bits & LAST]
+                                bits >>= BITS
+                                main = page and page.main
+                        branch = main.get(word) if main else None
+                    if branch is not None:
+                        kind = type(branch)
+                        if kind is str:
+                            if at + 1 == size:
+                                found.append(branch)
+                        elif kind is not tuple:
+                            node = branch
+                        elif fits(branch[0], topic, at + 1):
+                            found += branch[1:]
+                at += 1
+                if star is not None:
+                    kind = type(star)
+                    if kind is str:
+                        if at == size:
+                            found.append(star)
+                    elif kind is not tuple:
+                        if node is None:
+                            node = star
+                        else:
+                            todo.append(star)
+                            todo.append(at)
+                    elif fits(star[0], topic, at):
+                        found += star[1:]
+        if node is None:
+            if not todo:
+                return found
+            at = todo.pop()
+            node = todo.pop()
 
 
-def _under(branch: Any, topic: list[str], at: int, lowest: dict[int, int], found: list[str]) -> range:
-    """What is under `#` goes on after any of the words from *at* on: where a node is to be entered."""
-    size = len(topic)
-    below = lowest.get(id(branch), size + 1)
-    if at >= below:
-        return range(0)
-    lowest[id(branch)] = at
-    if type(branch) is not tuple:
-        return range(at, below)
-    if any(_fits(branch[0], topic, after, size) for after in range(at, below)):
-        found += branch[1:]
-    return range(0)
+def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be.
 
-
-def _entry(page: Any, key: str, gen: object, seen: Seen) -> Any:
-    """What the page has under *key*.
-
-    Of the lists on the way only those matter that could yet be replaced: an I-node of this generation that holds no
-    T-node is in the trie.
+    No page is that of the literal patterns.
     """
-    bits = hash(key)
+    if page is None:
+        page = head.root.main[0]
+    bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     main = page.main
     while type(main) is list:
-        below = main[bits & LAST]
+        below = main[bits & last]
         if below is None:
-            seen.append((page, main))
-            return None
-        if below.gen is not gen:
-            seen.append((page, main))
+            break
         page = below
         main = page.main
-        bits >>= BITS
-    seen.append((page, main))
-    return main.get(key)
+        bits >>= used
+        used, last = BITS, LAST
+    return page, main, bits & last
 
 
-def _values(held: Any, seen: Seen) -> list[str]:
+def values(held: Any) -> list[str]:
     """The values of a leaf, or all in a page."""
     kind = type(held)
     if kind is str:
@@ -145,35 +173,8 @@ def _values(held: Any, seen: Seen) -> list[str]:
     todo = [held]
     for page in todo:
         main = page.main
-        seen.append((page, main))
         if type(main) is list:
             todo += filter(None, main)
         else:
             found += main
     return found
-
-
-def _same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
-    """Whether the run is the topic's words from *at* on; it has no `#`."""
-    for word in run:
-        if word != topic[at] and word != "*":
-            return False
-        at += 1
-    return True
-
-
-def _fits(tail: str, topic: list[str], at: int, size: int) -> bool:
-    """Whether the tail matches all words from *at* on; only its last word may be `#`."""
-    words = tail.split(".")
-    wanted = len(words) - 1
-    if words[-1] == "#":
-        wanted -= 1
-        if size - at < wanted:
-            return False
-    elif size - at != wanted:
-        return False
-    for word in words[1 : wanted + 1]:
-        if word != topic[at] and word != "*":
-            return False
-        at += 1
-    return True

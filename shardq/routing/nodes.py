@@ -3,7 +3,8 @@
 - C-node, a tuple (run, values, star, many, words): the words that stand alone before the node branches (rolled up,
   patricia-style), the values of the pattern that ends here, the branches for `*`, for `#` and by word.
 - `words` is None, sparse (a tuple: word, branch, word, branch), dense (a dict), or the I-node of a page when wide.
-- Page, a hash table: a dict of up to 64, or a list of 16 I-nodes (None for an empty one) by 4 bits of the hash.
+- Page, a hash table: a dict of up to 64, or a list of I-nodes (None for an empty one), at the top 256 by 8 bits of the
+  hash, below 16 by 4 bits: one step finds a word in a wide node, two or three a literal pattern.
 - A branch is an I-node or a leaf. A leaf is one value (a str), or a tuple (tail, values ...): the rest of the only
   pattern there, as text, and its values. More than 8 values are in a page, whose I-node is in `values`.
 - T-nodes, `Tomb` and `TombPage`: the last content of an I-node, which never changes again.
@@ -29,7 +30,8 @@ FEW: Final = 4  # a page that shrinks to so many is no page any more
 SMALL: Final = 8  # values beside one another in a leaf
 SPARSE: Final = 2  # words in a sparse table
 WIDE: Final = 64  # what one dict may hold
-BITS, FAN = 4, 16
+FIRST_BITS, BITS = 8, 4
+FIRST_LAST, LAST = 255, 15
 DEPTH: Final = 56  # bits of the hash after which a page is not split any more
 
 
@@ -60,9 +62,8 @@ def is_leaf(branch: Any) -> bool:
 
 
 def encode(words: Sequence[str]) -> str:
-    """The rest of a pattern as text: each word after a dot; before it `*` if there are wildcards."""
-    text = "".join(["." + word for word in words])
-    return "*" + text if ONE in words or MANY in words else text
+    """The rest of a pattern as text: each word after a dot."""
+    return "." + ".".join(words) if words else ""
 
 
 def decode(tail: str) -> list[str]:
@@ -94,11 +95,16 @@ def retailed(leaf: Any, words: Sequence[str]) -> Any:
 
 
 def child(main: Any, key: Any) -> Any:
-    """What *main* holds under *key*: a word, or the position in a list or a C-node; None for nothing."""
-    if type(key) is int:
-        return main[key]
+    """What *main* holds under *key*: a word, or the position in a list or a C-node; None for nothing.
+
+    None, too, where *main* is not of the kind any more that it was when *key* was found: a table that grew or shrunk.
+    """
     if isinstance(main, dict):
-        return main.get(key)
+        return main.get(key) if type(key) is not int else None
+    if type(key) is int:
+        return main[key] if type(main[key]) is not dict else None
+    if type(main) is list:
+        return None
     if key == ONE:
         return main[STAR]
     return main[HASH] if key == MANY else _word(main[WORDS], key)
@@ -109,6 +115,8 @@ def _word(words: Any, word: str) -> Any:
         return None
     if type(words) is dict:
         return words.get(word)
+    if type(words) is not tuple:
+        return None
     return next((words[at + 1] for at in range(0, len(words), 2) if words[at] == word), None)
 
 
@@ -156,24 +164,6 @@ def table_of(table: dict[str, Any], make: Make) -> Any:
     return tuple(each for pair in table.items() for each in pair) or None
 
 
-def grown(words: list[str], values: Any, make: Make, rollup: bool) -> Any:
-    """A new branch: the rest of a pattern, and its values, a leaf without tail or the I-node of a page.
-
-    A rolled-up tail has `#` only as its last word: so a lookup needs but one look at it.
-    """
-    if not words and is_leaf(values):
-        return values
-    leaf, cut = is_leaf(values), len(words)
-    if rollup:
-        rolled = words[:-1] if leaf else words  # the run of a C-node has no `#` at all
-        cut = max([at + 1 for at, word in enumerate(rolled) if word == MANY]) if MANY in rolled else 0
-    rest = words[cut:]
-    branch = retailed(values, rest) if leaf else make((tuple(rest), values, None, None, None))
-    for word in reversed(words[:cut]):
-        branch = make(with_child(EMPTY, word, branch, make))
-    return branch
-
-
 # --- pages -----------------------------------------------------------------------------------------------------
 
 
@@ -181,16 +171,26 @@ def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
     """The content of a page that holds *table*, *shift* bits of the hash being used up."""
     if len(table) <= WIDE or shift > DEPTH:
         return table
-    parts: list[dict[str, Any]] = [{} for _ in range(FAN)]
+    parts: list[dict[str, Any]] = [{} for _ in range((LAST if shift else FIRST_LAST) + 1)]
     for key, value in table.items():
-        parts[hash(key) >> shift & FAN - 1][key] = value
-    return [make(page_of(part, shift + BITS, make)) if part else None for part in parts]
+        parts[slot(hash(key), shift)][key] = value
+    return [make(page_of(part, deeper(shift), make)) if part else None for part in parts]
+
+
+def slot(bits: int, shift: int) -> int:
+    """Which of the I-nodes of a list, *shift* bits of the hash being used up."""
+    return bits >> shift & LAST if shift else bits & FIRST_LAST
+
+
+def deeper(shift: int) -> int:
+    """How many bits of the hash are used up one list below."""
+    return shift + (BITS if shift else FIRST_BITS)
 
 
 def with_entry(main: Any, shift: int, key: str, value: Any, make: Make) -> Any:
     """The page *main* with *key*; split when it grows too large."""
     if type(main) is list:
-        return with_child(main, hash(key) >> shift & FAN - 1, make({key: value}), make)
+        return with_child(main, slot(hash(key), shift), make({key: value}), make)
     table = main.copy()
     table[key] = value
     return page_of(table, shift, make) if len(table) > WIDE else table

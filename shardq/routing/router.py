@@ -9,7 +9,7 @@ from shardq.errors import ConfigError
 from shardq.keys import check_name
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
-from shardq.routing.topic import check_pattern, check_topic, is_wild
+from shardq.routing.topic import check_pattern, check_topic, wild_words
 
 
 class Binding(NamedTuple):
@@ -73,7 +73,7 @@ class Router:
         cache = self.cache
         if cache is None:
             return act(pattern, queue)
-        token = cache.writing(pattern, wild=is_wild(pattern))
+        token = cache.writing(pattern, wild=wild_words(pattern) is not None)
         try:
             return act(pattern, queue)
         finally:

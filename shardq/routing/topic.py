@@ -47,12 +47,12 @@ def split(text: str) -> list[str]:
     return text.split(".") if text else []
 
 
-def is_wild(pattern: str) -> bool:
-    """Whether one of the words is `*` or `#`."""
+def wild_words(pattern: str) -> list[str] | None:
+    """The words of a pattern if one of them is `*` or `#`; else None."""
     if ONE not in pattern and MANY not in pattern:
-        return False
+        return None
     words = pattern.split(".")
-    return ONE in words or MANY in words
+    return words if ONE in words or MANY in words else None
 
 
 def naive_match(pattern: str, topic: str) -> bool:

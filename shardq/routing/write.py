@@ -4,37 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardq.routing import nodes
-from shardq.routing.nodes import FEW, RUN, SMALL, VALUES, WORDS, Tomb, TombPage, with_child
+from shardq.routing import growth, nodes
+from shardq.routing.nodes import RUN, SMALL, VALUES, WORDS, with_child
+from shardq.routing.prune import Place
 from shardq.routing.topic import MANY, ONE
 
 LITERALS, WILD = 0, 1
 
-Path = list[tuple[Any, Any]]
-"""The way to an I-node: each I-node above it, and the key under which that one holds the next."""
 
-
-class Write:
+class Write(Place):
     """One try of one write; its methods return None when another write came in between."""
 
-    __slots__ = ("gen", "head", "key", "main", "node", "path", "rollup", "shift")
-
-    def __init__(self, head: Any, rollup: bool) -> None:
-        self.head = head
-        self.rollup = rollup
-        root = head.root
-        self.gen = root.gen
-        self.path: Path = []
-        self.node = root
-        self.main = root.main
-        self.key: Any = None
-        self.shift = 0
+    __slots__ = ()
 
     # --- going down --------------------------------------------------------------------------------------------
-
-    def make(self, main: Any) -> Any:
-        """A new I-node of this generation."""
-        return self.head.make(main, self.gen)
 
     def down(self, key: Any, branch: Any) -> bool:
         """Go to the I-node *branch*, held here under *key*; False when that must be tried again."""
@@ -58,13 +41,13 @@ class Write:
         if not self.down(position, page):
             return False
         while type(self.main) is list:
-            index = bits >> self.shift & nodes.FAN - 1
+            index = nodes.slot(bits, self.shift)
             below = self.main[index]
             if below is None:
                 return True
             if not self.down(index, below):
                 return False
-            self.shift += nodes.BITS
+            self.shift = nodes.deeper(self.shift)
         return True
 
     def found(self, key: Any) -> Any:
@@ -109,11 +92,9 @@ class Write:
             if good and branch is None:
                 return self.put(self.grown(words[at:], value))
             if good and nodes.is_leaf(branch):
-                tail = nodes.decode(nodes.tail_of(branch))
-                if tail == words[at:]:
-                    return self.add(branch, value, tail)
-                branch = self.split_leaf(branch, tail, words, at)
-            if branch is None or not self.down(self.key, branch):
+                both = growth.parted(branch, words[at:], value, self.make, self.rollup)
+                return self.add(branch, value, words[at:]) if both is None else self.put(both)
+            if not good or not self.down(self.key, branch):
                 return None
 
     def add(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
@@ -136,12 +117,12 @@ class Write:
         return True if self.head.gcas(self.node, self.main, new) else None
 
     def grown(self, words: list[str], values: Any) -> Any:
-        """As `nodes.grown`."""
-        return nodes.grown(words, values, self.make, self.rollup)
+        """As `growth.grown`."""
+        return growth.grown(words, values, self.make, self.rollup)
 
     def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:
         """Where the run here parts from *words*, put the rest of the node below it; False to try again."""
-        same = _common(run, words, at) if run else 0
+        same = growth.common(run, words[at:]) if run else 0
         if same == len(run):
             return True
         below = self.make((run[same + 1 :], *self.main[1:]))
@@ -150,23 +131,6 @@ class Write:
             return False
         self.main = new
         return True
-
-    def split_leaf(self, leaf: Any, tail: list[str], words: list[str], at: int) -> Any:
-        """Put a node in the place of the leaf, that holds it where it parts from our words; None to try again."""
-        same = _common(tail, words, at) if self.rollup else 0
-        if MANY in tail[:same]:
-            same = tail.index(MANY)
-        if same == len(tail):
-            main: Any = (tuple(tail), nodes.retailed(leaf, []), None, None, None)
-        else:
-            rest = nodes.retailed(leaf, tail[same + 1 :])
-            main = with_child((tuple(tail[:same]), None, None, None, None), tail[same], rest, self.make)
-        node = self.make(main)
-        new = with_child(self.main, self.key, node, self.make)
-        if not self.head.gcas(self.node, self.main, new):
-            return None
-        self.main = new
-        return node
 
     def remove(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
         """Take *value* away; whether it was there."""
@@ -178,7 +142,7 @@ class Write:
         at = 0
         while True:
             run = self.main[RUN]
-            if run and _common(run, words, at) < len(run):
+            if run and growth.common(run, words[at:]) < len(run):
                 return False
             at += len(run)
             if at == len(words):
@@ -207,99 +171,3 @@ class Write:
             return False
         self.key = value
         return self.shrink(None)
-
-    # --- pruning -----------------------------------------------------------------------------------------------
-
-    def shrink(self, branch: Any) -> bool | None:
-        """Hold *branch*, less than before, under the key here; prune what is not needed any more."""
-        new = self.pruned(with_child(self.main, self.key, branch, self.make), self.path)
-        if not self.head.gcas(self.node, self.main, new):
-            return None
-        if nodes.is_tomb(new):
-            self.clean()
-        else:
-            self.merge(self.node, new, self.path)
-        return True
-
-    def pruned(self, main: Any, path: Path) -> Any:
-        """What an I-node at the end of *path* is to hold: *main*, or a T-node if it is not needed."""
-        if type(main) is list:
-            if any(main):
-                return main
-            main = {}
-        if len(path) == 1:
-            return main  # the top C-node, the page of literals
-        if type(main) is tuple:
-            return Tomb(main) if nodes.rolled_up(main, self.rollup)[0] else main
-        above = path[-1][0].main
-        return TombPage(main) if len(main) <= (0 if type(above) is list else FEW) else main
-
-    def clean(self) -> None:
-        """Drop the I-node here, which holds a T-node, from its parent; and so on upwards."""
-        path = self.path
-        while len(path) > 1:
-            node, key = path.pop()
-            while True:
-                main = node.main
-                if nodes.is_tomb(main):
-                    break  # its parent drops it
-                tomb = nodes.child(main, key)
-                if tomb is None or nodes.is_leaf(tomb) or not nodes.is_tomb(tomb.main):
-                    return  # somebody did it
-                new = self.pruned(self.without(main, key, tomb.main), path)
-                if self.head.gcas(node, main, new):
-                    if not nodes.is_tomb(new):
-                        self.merge(node, new, path)
-                        return
-                    break
-                if self.head.root.gen is not self.gen:
-                    return
-
-    def without(self, main: Any, key: Any, tomb: Any) -> Any:
-        """*main* with what is left of the T-node under *key* in its place."""
-        if type(tomb) is TombPage:
-            return self.without_page(main, key, tomb)
-        needless, leaf = nodes.rolled_up(tomb, self.rollup)
-        if needless:
-            return with_child(main, key, leaf, self.make)
-        if type(main) is tuple and nodes.lone(main) and self.rollup:
-            return nodes.merged(main, key, tuple(tomb))
-        return with_child(main, key, self.make(tuple(tomb)), self.make)
-
-    def without_page(self, main: Any, key: Any, tomb: TombPage) -> Any:
-        """The same for a page."""
-        if type(main) is list:
-            return with_child(main, key, None, self.make)
-        if key is WORDS:
-            return with_child(main, WORDS, nodes.table_of(dict(tomb), self.make), self.make)
-        return with_child(main, key, nodes.leaf_of("", tuple(tomb)) if tomb else None, self.make)
-
-    def merge(self, node: Any, main: Any, path: Path) -> None:
-        """If *node* is now only on the way to one other, make one of both.
-
-        That one becomes a T-node first, unless it is of an older generation, when nobody can change it anyhow.
-        """
-        if type(main) is not tuple or len(path) < 2 or not self.rollup:
-            return
-        only = nodes.lone(main)
-        if only is None:
-            return
-        word, below = only
-        content = below.main
-        if type(content) is not tuple:
-            return
-        if below.gen is not self.gen:
-            self.head.gcas(node, main, nodes.merged(main, word, content))
-        elif self.head.gcas(below, content, Tomb(content)):
-            self.path = [*path, (node, word)]
-            self.clean()
-
-
-def _common(run: Any, words: list[str], at: int) -> int:
-    """How many words of *run* are those of *words* from *at* on."""
-    same = 0
-    for word, other in zip(run, words[at:], strict=False):
-        if word != other:
-            break
-        same += 1
-    return same

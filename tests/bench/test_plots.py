@@ -28,6 +28,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         for kind in ("server", "moment")
     },
     "timing-rates-high": {"found": {name: [POINT, POINT] for name in plots.LINES}},
+    **{name: {"found": {"shardq": {1: 5.0, 16: 90.0}}} for name in plots._KINDS if name.startswith("routing")},
 }
 
 

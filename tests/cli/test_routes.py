@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from shardq import Client
 from tests.cli.conftest import Command
+from tests.servers import Server
 
 
 def test_bindings_are_made_listed_and_taken_back(cli: Command) -> None:
@@ -28,3 +30,12 @@ def test_a_bad_pattern_exits_with_2_and_says_why(cli: Command) -> None:
     for words in (("bind", "a..b", "q"), ("route", "a.*"), ("bind", "a", "q{x}")):
         told = cli(*words)
         assert (told.code, told.err.count("\n")) == (2, 1)
+
+
+def test_what_is_no_binding_is_told(cli: Command, cli_server: Server) -> None:
+    cli("bind", "a", "q", "--router", "meddled")
+    with Client.from_url(cli.url) as client, cli_server.client() as raw:
+        raw.hset(client.router_state("meddled").keys.bindings, "garbage", 1)
+    told = cli("bindings", "--router", "meddled")
+    assert (told.code, told.out.splitlines()[1:]) == (0, ["a        q"])
+    assert "1 more that are no bindings were ignored" in told.err

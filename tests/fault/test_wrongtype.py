@@ -20,9 +20,9 @@ NAMES = [name.rpartition(":")[2] for name in NAMES]
 class Bench:
     """A queue with something of everything in it: waiting, given back, delayed, ended and live leases, dead letters."""
 
-    def __init__(self, server: Server, client: Client, name: str) -> None:
+    def __init__(self, server: Server, client: Client, name: str, **settings: Any) -> None:
         self.queue = client.queue(
-            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000
+            name, streams=STREAMS, streams_per_shard=2, max_deliveries=2, dedup_window=600, journal=1000, **settings
         )
         self.keys = QueueKeys(name)
         self.plain = server.client()
@@ -84,6 +84,8 @@ CALLS: dict[str, Callable[[Bench], Any]] = {
     "assign": lambda bench: bench.queue.assign(["tenant", "another"]),
     "unassign": lambda bench: bench.queue.unassign(),
     "assignment": lambda bench: bench.queue.assignment(),
+    "weigh": lambda bench: bench.queue.set_weights({"tenant-3": 2}),
+    "weights": lambda bench: bench.queue.weights(),
     "purge": lambda bench: bench.queue.purge(),
     "len": lambda bench: bench.queue.len(),
     "stats": lambda bench: bench.queue.stats(),
@@ -100,6 +102,17 @@ def bench(server: Server, queue_name: str) -> Iterator[Bench]:
         bench.plain.close()
 
 
+@pytest.fixture
+def fair_bench(server: Server, queue_name: str) -> Iterator[Bench]:
+    """The same on a fair queue, where a shard key has a weight and more than its window."""
+    with Client.from_url(server.url, timeout=0.3) as client:
+        bench = Bench(server, client, queue_name, window=1, max_in_flight=4, parents=1)
+        bench.queue.set_weights({"tenant-1": 3})
+        bench.queue.write_many([("more", f"tenant-{n % 3}") for n in range(30)])
+        yield bench
+        bench.plain.close()
+
+
 def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
     """How the call failed, None if it did not."""
     try:
@@ -112,6 +125,17 @@ def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
     check_each_key(bench, call)
+
+
+FAIR = (
+    "write", "write delayed", "write many", "read", "read many", "ack", "ack many", "nack", "nack delayed", "reject",
+    "cancel waiting", "cancel held", "redrive", "configure", "weigh", "purge", "stats",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("call", FAIR)
+def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, call: str) -> None:
+    check_each_key(fair_bench, call)
 
 
 @pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])

@@ -11,7 +11,6 @@ from benchmarks.topics import shapes, sizes, threads
 
 @pytest.mark.parametrize("name", routing.TABLES)
 def test_each_table_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("paho.mqtt.matcher", reason="the extra `bench` brings the reference")
     monkeypatch.setattr(threads, "THREADS", (1, 2, 16))
     for module in (shapes, sizes, threads):
         monkeypatch.setattr(module, "in_process", process.here)

@@ -68,17 +68,19 @@ def test_a_result_that_was_handed_out_never_changes(trie: Ctrie) -> None:
     assert before == {"q"}
 
 
-def test_all_patterns_and_topics_up_to_three_words() -> None:
-    patterns = [".".join(w) for n in range(4) for w in itertools.product("ab*#", repeat=n)]
-    topics = [".".join(w) for n in range(4) for w in itertools.product("abc", repeat=n)]
+def test_all_patterns_of_three_words_and_topics_of_four() -> None:
+    """With empty words, and with wildcards in topics, which are plain words there."""
+    patterns = sorted({".".join(w) for n in range(4) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})
+    topics = sorted({".".join(w) for n in range(5) for w in itertools.product(["a", "b", "", "*"], repeat=n)})
     trie, shuffled = Ctrie(), random.Random(5).sample(patterns, len(patterns))
     for pattern in shuffled:
         trie.insert(pattern, pattern)
+    known = {topic: {pattern for pattern in patterns if naive_match(pattern, topic)} for topic in topics}
     for removed in (set(), set(shuffled[::2])):
         for pattern in removed:
             trie.remove(pattern, pattern)
         for topic in topics:
-            assert trie.lookup(topic) == {p for p in patterns if p not in removed and naive_match(p, topic)}
+            assert trie.lookup(topic) == known[topic] - removed
 
 
 @pytest.mark.parametrize("rollup", [True, False])
@@ -178,7 +180,7 @@ def test_sparse_dense_and_wide_nodes() -> None:
     for number in range(nodes.WIDE + 1):
         trie.insert(f"#.w{number}.*", "q")
         census = trie.census()
-        kinds.append((census.sparse, census.dense, census.pages > nodes.FAN // 2))
+        kinds.append((census.sparse, census.dense, census.pages > nodes.LAST // 2))
     assert kinds[0] == (0, 0, False)  # rolled up: one leaf
     assert set(kinds[1 : nodes.SPARSE]) == {(1, 0, False)}
     assert set(kinds[nodes.SPARSE : -1]) == {(0, 1, False)}
@@ -231,6 +233,26 @@ def test_many_wildcards_do_not_make_a_lookup_long() -> None:
     assert trie.lookup(".".join(["x"] * 120)) == set()
     assert trie.lookup(".".join(["x"] * 119 + ["end"])) == {"q"}
     assert time.process_time() - started < 5  # walking each way by itself would take years
+
+
+@pytest.mark.parametrize("rollup", [True, False])
+def test_thousands_of_words_and_hundreds_of_wildcards(make_trie: MakeTrie, rollup: bool) -> None:
+    trie, long = make_trie(rollup=rollup), ["w"] * (10_000 if rollup else 2000)
+    empty = trie.census().nodes
+    wide = [".".join("*" * len(long)), ".".join([*long[:-1], "#"]), ".".join([*long[:-1], "*", "#"]), "#.w.#"]
+    many = ["#." * 200 + "a", "#." * 200 + "b", "#." * 1500 + "c"]
+    started = time.process_time()
+    for pattern in wide:
+        assert trie.insert(pattern, pattern[-20:])
+    assert trie.lookup(".".join(long)) == {each[-20:] for each in wide}
+    for pattern in many:
+        assert trie.insert(pattern, pattern[-20:])
+    assert trie.lookup(".".join([*long[:60], "b"])) == {many[1][-20:], "#.w.#"}
+    assert set(trie) == {(each, each[-20:]) for each in wide + many}
+    for pattern in wide + many:
+        assert trie.remove(pattern, pattern[-20:])
+    assert trie.census().nodes == empty
+    assert time.process_time() - started < 20
 
 
 def test_an_unknown_form_is_refused() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, lookup
+from shardq.routing import Router, lookup, lookup_refs
+from shardq.routing.atomic import GilHead
 from shardq.routing.ctrie import Ctrie
+from shardq.routing.lookup import frozen
 from tests.routing.conftest import FORMS, MakeTrie
 from tests.routing.linear import Done, Recorder, linearizable
 
@@ -109,17 +111,52 @@ def test_a_lookup_sees_one_instant_of_several_nodes(make_trie: MakeTrie, rng: ra
     assert impossible(rng, make_trie(), 1500) == 0
 
 
-def test_a_lookup_that_does_not_look_twice_is_found_out(
-    rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
+class Blind:
+    """A stamp that never changes."""
+
+    def get(self) -> None:
+        """Always the same."""
+
+    def set(self, new: Any) -> None:
+        """Forget it."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_lookup_that_sees_no_stamp_change_is_found_out(
+    form: str, rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once = lookup._wild
+    def unstamped(self: GilHead, node: Any, old: Any, new: Any) -> bool:
+        done = False
+        if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
+        return done
 
-    def hasty(*args: Any) -> bool:
-        once(*args)
-        return True
+    def blind() -> Ctrie:
+        trie = Ctrie(form=form)
+        trie._head.stamp = Blind()
+        return trie
 
-    monkeypatch.setattr(lookup, "_wild", hasty)
-    assert impossible(rng, Ctrie(), 3000) > 0
+    monkeypatch.setattr(GilHead, "gcas", unstamped)
+    assert any(impossible(rng, blind(), 1000) for _ in range(30))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("tries", [0, 1])
+def test_lookups_that_are_disturbed_often_are_done_in_a_snapshot(
+    form: str, tries: int, rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+
+    def counted(head: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        return frozen(head)
+
+    for module in (lookup, lookup_refs):
+        monkeypatch.setattr(module, "TRIES", tries)
+        monkeypatch.setattr(module, "frozen", counted)
+    assert histories(rng, lambda: Ctrie(form=form), ROUNDS // 5)
+    assert impossible(rng, Ctrie(form=form), 300) == 0
+    assert taken > 0
 
 
 def test_the_search_tells_right_from_wrong() -> None:

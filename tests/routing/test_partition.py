@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
 from shardq import BackendError, Client
+from shardq.ops.steps import Call
 from tests.proxy import Proxy
 from tests.servers import Server, ServerKind
 
@@ -45,6 +49,64 @@ def test_bindings_survive_a_restart_of_the_server(kind: ServerKind | None, tmp_p
         with Client.from_url(server.url) as other:
             assert set(other.router().bindings()) == set(client.router().bindings()) == {("a.#", "q"), ("b", "q")}
         assert client.router_state().loads == 1
+
+
+def test_changes_that_redis_lost_and_made_anew_are_noticed(server: Server) -> None:
+    """As after a restart or a failover that lost the last second: the same versions, other changes."""
+    with Client.from_url(server.url) as here, Client.from_url(server.url) as there, server.client() as raw:
+        here.bind("kept", "q")
+        keys = here.router_state().keys
+        before = {key: raw.dump(key) for key in (keys.bindings, keys.changes)}
+        for pattern in ("lost", "lost.too"):
+            here.bind(pattern, "q")
+        assert len(set(there.router().bindings())) == 3
+        for key, value in before.items():
+            raw.restore(key, 0, value, replace=True)
+        for pattern in ("new", "newer"):
+            here.bind(pattern, "q")
+        known = {("kept", "q"), ("new", "q"), ("newer", "q")}
+        assert set(there.router().bindings()) == set(here.router().bindings()) == known
+        assert there.router_state().version == 3
+
+
+def test_a_load_that_a_restart_cuts_in_two_misses_nothing(kind: ServerKind | None, tmp_path: object) -> None:
+    """The cursor of a scan means something else in another process of the server."""
+    options = {"appendonly": "yes", "appendfsync": "always"}
+    with Server(kind, directory=str(tmp_path), options=options) as server:
+        with Client.from_url(server.url) as client, server.client() as raw:
+            client.bind("first", "q")
+            raw.hset(client.router_state().keys.bindings, mapping={f"k{n}.* q": "1" for n in range(6000)})
+        with Client.from_url(server.url) as late:
+            scans, perform = 0, late._driver.perform
+
+            def restarting(step: Any, *rest: Any) -> Any:
+                nonlocal scans
+                if isinstance(step, Call) and step.script.name == "bindings":
+                    scans += 1
+                    if scans == 3:
+                        server.restart()
+                return perform(step, *rest)
+
+            late._driver.perform = restarting  # type: ignore[method-assign]
+            assert len(set(late.router().bindings())) == 6001
+            assert scans > 3
+
+
+def test_threads_that_find_the_bindings_gone_load_them_once(server: Server) -> None:
+    with Client.from_url(server.url) as here, Client.from_url(server.url) as there:
+        for number in range(300):
+            here.bind(f"k{number}.*", "q")
+        found: list[set[str]] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(set(there.publish("k7.x", b"", shard_key="t"))))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [{"q"}] * 8
+        assert there.router_state().loads == 1
 
 
 def test_a_repeated_bind_whose_reply_was_lost_says_that_it_bound(server: Server) -> None:

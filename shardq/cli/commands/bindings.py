@@ -32,4 +32,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         remark(f"{plural(len(found), 'binding')}, version {shell.client.router_state(args.router).version:,}")
     else:
         remark(f"router {args.router!r} has none")
+    if ignored := shell.client.router_state(args.router).ignored:
+        remark(f"{ignored:,} more that are no bindings were ignored: something else wrote to the router's hash")
     return OK if found else NOTHING

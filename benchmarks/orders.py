@@ -1,16 +1,25 @@
-"""The orders that were weighed against each other, as models: no I/O, the same everywhere."""
+"""orders: how long quiet tenants wait while others flood, in models of the orders that were weighed against each other.
+
+No I/O, so the figures are the same everywhere; benchmarks/fairness has those of the real queue.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from benchmarks.fairness.contenders import CONTENDERS, FLOODERS, IDEAL, PLAIN, SHAPES, WINDOW, Contender
 from benchmarks.fairness.waits import BOUND, PERCENTILES, quantiles, ratio, shown, times
 from benchmarks.fairness.workload import Workload, simulate
 from benchmarks.report import Table, Target
+from benchmarks.settings import Place
 
 
-def tables(messages: int, seeds: range) -> list[Table]:
-    """One for each N and M, and one for the moment when floods begin."""
-    return [*(_steady(n, m, messages * 6, seeds) for n, m in SHAPES), _moment(messages, seeds)]
+def run(place: Place) -> Iterator[Table]:
+    """A table for each N and M (30,000 dequeues and 5 seeds a cell), and one for the moment when floods begin."""
+    messages, seeds = place.settings.messages, range(1, max(2, place.settings.rounds - 1))
+    for n, m in SHAPES:
+        yield _steady(n, m, messages * 6, seeds)
+    yield _moment(messages, seeds)
 
 
 def _steady(n: int, m: int, dequeues: int, seeds: range) -> Table:
