@@ -16,7 +16,7 @@ PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup java demo demo-spark test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -62,6 +62,9 @@ java: ## install Debian's Java where that is possible
 
 demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
 	@$(PY) -m examples.demo
+
+demo-spark: setup java ## files as a DataFrame, loaded into a queue, worked off, archived, judged, all with Spark (minutes)
+	@$(PY) -m examples.demo_spark
 
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
 	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)

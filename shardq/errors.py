@@ -13,6 +13,7 @@
     ├── MessageNotFound                 no waiting message has this id
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            ... because the message was cancelled
+    ├── PipelineFailed                  a job of Spark's failed; what was done stays
     ├── ClosedError                     the client was closed, or used from another event loop
     └── BackendError                    Redis refused, or could not be reached
         ├── BackendTimeout (TimeoutError)   no answer in time, and nothing was changed
@@ -78,6 +79,10 @@ class MessageCancelled(LeaseLost):
 
 class ClosedError(ShardqError):
     """The client was closed, or belongs to another event loop; make a new one."""
+
+
+class PipelineFailed(ShardqError):
+    """A job of Spark's failed; what was done stays, and the cause is chained."""
 
 
 class BackendError(ShardqError):

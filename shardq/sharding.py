@@ -74,8 +74,12 @@ _deal_cached = lru_cache(maxsize=CACHED_SHARDS, typed=True)(_deal)  # typed: Tru
 
 def _scores(key: bytes, streams: int) -> tuple[int, ...]:
     """The score of each stream for `key`, unsigned 64-bit."""
-    raw = hashlib.shake_128(_DOMAIN + key, usedforsecurity=False).digest(8 * streams)
-    return struct.unpack(f">{streams}Q", raw)
+    return struct.unpack(f">{streams}Q", raw_scores(key, streams))
+
+
+def raw_scores(key: bytes, streams: int) -> bytes:
+    """The scores of a key's streams as they are hashed, 8 bytes each, big-endian; for who deals many at once."""
+    return hashlib.shake_128(_DOMAIN + key, usedforsecurity=False).digest(8 * streams)
 
 
 def key_bytes(key: str | bytes) -> bytes:

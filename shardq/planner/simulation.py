@@ -63,7 +63,7 @@ def drawn(
     dice = np.random.default_rng(seed)
     shared = np.zeros(width + 1, dtype=np.int64)
     for begin in range(0, tenants, CHUNK):
-        shared += _overlaps(_draw(dice, min(CHUNK, tenants - begin) // 2 * 2, streams, width), streams)
+        shared += _overlaps(drawn_shards(dice, min(CHUNK, tenants - begin) // 2 * 2, streams, width), streams)
     together = min(tenants // ROUND, max(1, CHUNK // max(ROUND, noisy)))
     rounds = np.concatenate(
         [_clean(dice, streams, width, noisy, together) for _ in range(0, tenants // ROUND, together)]
@@ -92,7 +92,7 @@ def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed:
     ]
 
 
-def _draw(dice: np.random.Generator, tenants: int, streams: int, width: int) -> Shards:
+def drawn_shards(dice: np.random.Generator, tenants: int, streams: int, width: int) -> Shards:
     """One shard per row, each set of streams as likely as any other."""
     shards = np.empty((tenants, width), dtype=np.int64)
     for at, last in enumerate(range(streams - width, streams)):
@@ -111,9 +111,9 @@ def _overlaps(shards: Shards, streams: int) -> Shards:
 def _clean(dice: np.random.Generator, streams: int, width: int, noisy: int, rounds: int) -> Shards:
     """Per round, how many of `ROUND` quiet tenants have c clean streams beside its own drawing of the noisy ones."""
     covered = np.zeros((rounds, streams), dtype=bool)
-    covered[np.repeat(np.arange(rounds), noisy)[:, None], _draw(dice, rounds * noisy, streams, width)] = True
+    covered[np.repeat(np.arange(rounds), noisy)[:, None], drawn_shards(dice, rounds * noisy, streams, width)] = True
     number = np.repeat(np.arange(rounds), ROUND)
-    clean = width - covered[number[:, None], _draw(dice, rounds * ROUND, streams, width)].sum(axis=1)
+    clean = width - covered[number[:, None], drawn_shards(dice, rounds * ROUND, streams, width)].sum(axis=1)
     cells = np.bincount(number * (width + 1) + clean, minlength=rounds * (width + 1))
     return cells.reshape(rounds, width + 1)
 

@@ -16,6 +16,7 @@ from shardq.cli.commands import (
     embedded,
     journal,
     len,  # noqa: A004 (the queue's own verb)
+    pipeline,
     plan,
     purge,
     read,
@@ -32,6 +33,6 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
-    assigned, bind, unbind, bindings, route, doctor, embedded, worker,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline,
 )  # fmt: skip
 """In the order in which the help lists them."""

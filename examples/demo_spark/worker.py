@@ -1,0 +1,23 @@
+"""A worker of the demo on Spark: reads each file that a job names, acks. SIGTERM ends it after a batch."""
+
+import signal
+import sys
+from pathlib import Path
+
+from shardq import Client
+
+
+def main(url: str, queue: str) -> None:
+    stopping: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    with Client.from_url(url) as client:
+        jobs = client.queue(queue)
+        while not stopping:
+            taken = jobs.read_many(20, block=0.5)
+            for each in taken:
+                Path(each.payload["path"]).read_bytes()
+            jobs.ack_many(taken)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,14 @@
+"""A pipeline under spark-submit, which chooses the cluster: the arguments are those of `shardq pipeline`.
+
+    spark-submit --master spark://host:7077 examples/pipeline.py plan --tenants 10000000 --noisy 20
+    spark-submit --master yarn examples/pipeline.py fairness hdfs:///archive/journal --json
+
+Executors need shardq, too: installed, or as a zip with --py-files.
+"""
+
+import sys
+
+from shardq.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main(["pipeline", *(sys.argv[1:] or ["--help"])]))

@@ -1,0 +1,63 @@
+"""`shardq pipeline archive`: journals and dead letters as Parquet."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, number, time
+from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.shell import Shell, remark
+
+ABOUT = """Adds to DIR/journal what happened in the queues since the last run, and to DIR/dead the letters that died,
+as Parquet by queue and day, each once, also after a run was killed. A journal keeps its newest events only: run
+it often enough, or with --every. Events that were gone before fail the run, unless --allow-loss.
+
+--compact merges the files of earlier runs, one for each queue and day; nothing may archive meanwhile."""
+
+EXAMPLES = """  shardq pipeline archive archive/ jobs mails
+  shardq pipeline archive archive/ jobs --every 60 --only journal
+  shardq pipeline archive archive/ --compact"""
+
+
+def register(names: Commands) -> None:
+    """Add the parser."""
+    parser = pipeline(
+        names, "archive", run, "keep journals and dead letters as Parquet", about=ABOUT, examples=EXAMPLES
+    )
+    parser.add_argument("dir", metavar="DIR", help="the archive")
+    parser.add_argument("queues", nargs="*", metavar="QUEUE", help="the queues; always the same ones for one archive")
+    parser.add_argument("--only", choices=("journal", "dead"), help="only this")
+    parser.add_argument("--every", type=time, metavar="S", help="go on, every S seconds, until Ctrl-C (needs --only)")
+    parser.add_argument("--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch (1,000,000)")
+    parser.add_argument("--allow-loss", action="store_true", help="go on though events were lost")
+    parser.add_argument("--compact", action="store_true", help="then merge what is finished")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Archive, then compact."""
+    from shardq.cli.exits import UsageError
+
+    if not args.queues and not args.compact:
+        raise UsageError("say which queues to archive, or --compact")
+    if args.every is not None and not args.only:
+        raise UsageError("--every follows one table: say --only journal or --only dead")
+    for name in args.queues:
+        shell.existing(name)
+    options = {
+        "url": shell.url, "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
+    }  # fmt: skip
+    with started("archive", args, shell) as (spark, progress):
+        from shardq.spark.pipelines.archive import TABLES, Archive
+
+        archive = Archive(spark, args.dir)
+        for name in [args.only] if args.only else list(TABLES):
+            if args.queues:
+                with progress.step(f"archiving {name}"):
+                    count = archive.follow(name, args.queues, options, progress, every=args.every)
+                progress.report.figures[f"{name} rows"] = count
+            if args.compact:
+                with progress.step(f"compacting {name}"):
+                    progress.report.figures[f"{name} folders merged"] = archive.compact(name)
+        remark(f"spark.read.parquet('{args.dir}/journal') reads what was archived")
+    return OK

@@ -1,0 +1,97 @@
+"""`shardq pipeline plan`: N and M for tenants by the million."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, number, time
+from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.shell import Shell
+from shardq.cli.table import draw
+from shardq.cli.text import duration
+
+if TYPE_CHECKING:
+    from shardq.spark.pipelines.planning.verdict import Verdict
+
+ABOUT = """Surveys every tenant under each candidate N x M: its clean streams beside the floods, whom a flood hits,
+and how long a message of its own waits. Tenants are those of TENANTS, a table with shard_key and load, of which
+the busiest flood; without it --tenants assumed ones. Recommends the candidate that keeps the share
+--isolation of the quiet tenants within --within seconds at the least streams x turns.
+
+`shardq plan` answers the same for tenants that are all alike, from formulas and without Spark."""
+
+EXAMPLES = """  shardq pipeline plan --tenants 10000000 --noisy 20
+  shardq pipeline plan --tenants 1000000 --candidate 64x4 --candidate 256x3 --flood 50000
+  shardq pipeline plan loads.parquet --noisy 5 --service 800 --json"""
+
+COLUMNS = (
+    "streams", "per shard", "in time", "isolated", "blocked", "wait p50", "p99", "p99.9", "worst", "messages p99",
+    "hottest", "twins", "",
+)  # fmt: skip
+
+
+def register(names: Commands) -> None:
+    """Add the parser."""
+    parser = pipeline(
+        names, "plan", run, "choose streams and shard sizes, tenant by tenant", about=ABOUT, examples=EXAMPLES
+    )
+    parser.add_argument("table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (messages, say)")
+    parser.add_argument("--format", metavar="F", help="of TENANTS: parquet, json, csv, orc, table (by its name)")
+    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000_000, help="assumed ones (10,000,000)")
+    parser.add_argument("--skew", type=float, metavar="S", default=1.0, help="their loads fall as 1 / rank^S (1)")
+    parser.add_argument("--noisy", type=number(1), metavar="K", default=20, help="how many flood at a time (20)")
+    parser.add_argument("--flood", type=number(1), metavar="F", default=10_000, help="messages of each flood (10,000)")
+    parser.add_argument(
+        "--service", type=float, metavar="R", default=1000.0, help="messages a second, all workers (1,000)"
+    )
+    parser.add_argument("--used", type=float, metavar="U", default=0.5, help="share of it for other messages (0.5)")
+    parser.add_argument("--window", type=number(0), metavar="W", default=0, help="the admission window; 0 is none (0)")
+    parser.add_argument("--within", type=time, metavar="S", default=1.0, help="seconds that are in time (1)")
+    parser.add_argument("--isolation", type=float, metavar="S", default=0.99, help="share of tenants in time (0.99)")
+    parser.add_argument(
+        "--candidate", type=_numbers, action="append", metavar="NxM", help="survey this one; repeatable (the frontier)"
+    )
+    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="of what is drawn at random (0)")
+
+
+def _numbers(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text, re.ASCII)
+    if not found:
+        raise argparse.ArgumentTypeError(f"must be streams x streams per shard, such as 64x4, not {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Survey, judge, print."""
+    with started("plan", args, shell) as (spark, progress):
+        from shardq.spark.pipelines.inputs import read_table
+        from shardq.spark.pipelines.planning import pipeline as planning
+        from shardq.spark.pipelines.planning.model import Load
+        from shardq.spark.pipelines.planning.survey import Candidate
+
+        load = Load(args.noisy, args.flood, args.service, args.used, args.window)
+        goal = planning.Goal(load, args.isolation, args.within)
+        table = args.table and planning.tenants_of(read_table(spark, args.table, form=args.format))
+        count = args.tenants if table is None else table.count()
+        tried = [Candidate(*each) for each in args.candidate or ()] or planning.candidates(count, goal)
+        with progress.step(f"surveying {count:,} tenants under {len(tried)} candidates"):
+            if table is None:
+                surveys = planning.survey_assumed(spark, count, tried, goal, skew=args.skew, seed=args.seed)
+            else:
+                surveys = planning.survey_named(table, tried, goal)
+        chosen, verdicts = planning.judge(surveys, goal, progress)
+        if not shell.json:
+            draw(COLUMNS, [_row(each, each is chosen) for each in verdicts], right=frozenset(COLUMNS))
+            print()
+    return OK
+
+
+def _row(each: Verdict, chosen: bool) -> tuple[str, ...]:
+    return (
+        f"{each.candidate.streams:,}", str(each.candidate.width), f"{each.in_time:.3%}", f"{each.isolated:.3%}",
+        f"{each.blocked:,}", *map(duration, (*each.waits, each.worst, each.loaded_wait)), f"{each.hottest:.2f}",
+        f"{each.twins:.2g}", "<-" if chosen else "",
+    )  # fmt: skip

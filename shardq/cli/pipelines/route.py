@@ -1,0 +1,57 @@
+"""`shardq pipeline route`: events with topics into the queues that are bound to them."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_router
+from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.shell import Shell
+
+ABOUT = """Each row of EVENTS goes to all queues that the router's patterns match its topic to, once, as `load` writes
+rows: run again, it stores what is missing. The bindings are those of the moment it starts. Rows that match
+nothing are left out. The payload is one column, or without --payload all columns together."""
+
+EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant --payload body
+  shardq pipeline route clicks.json --topic kind --key account --dry"""
+
+
+def register(names: Commands) -> None:
+    """Add the parser."""
+    parser = pipeline(names, "route", run, "send events to the queues of their topics", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("events", metavar="EVENTS", help="a file, folder, glob or table")
+    parser.add_argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
+    parser.add_argument("--topic", metavar="COLUMN", default="topic", help="the topic (topic)")
+    parser.add_argument("--key", metavar="COLUMN", required=True, help="the shard key")
+    parser.add_argument("--payload", metavar="COLUMN", help="the payload (all others)")
+    parser.add_argument("--id", metavar="ID", help="of this run")
+    parser.add_argument("--dry", action="store_true", help="only count what would go where")
+    add_router(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Route, write."""
+    bindings = sorted(shell.client.router(args.router).bindings())
+    with started("route", args, shell) as (spark, progress):
+        from shardq.spark.pipelines.inputs import read_table
+        from shardq.spark.pipelines.load import PARTITIONS, Columns, identity, messages
+        from shardq.spark.pipelines.route import routed, write
+
+        spark.conf.set("spark.sql.files.minPartitionNum", str(PARTITIONS))
+        rows = read_table(spark, args.events, form=args.format)
+        routes = routed(rows, bindings, args.topic)
+        columns = Columns(args.key, args.payload)
+        messages(rows, columns)  # names a wrong column before anything is routed
+        if args.dry:
+            with progress.step("routing"):
+                counts = {row.queue: row["count"] for row in routes.groupBy("queue").count().collect()}
+            progress.report.figures |= {"queues": counts, "messages": sum(counts.values())}
+        else:
+            name = args.id or identity(rows, args.router, columns)
+            plain = args.payload is not None and dict(rows.dtypes)[args.payload] in ("binary", "string")
+            options = {"url": shell.url, "create": "true", "codec": "" if plain else "json"}
+            counts = write(routes, lambda own: messages(own, columns), name, options, progress)
+            progress.report.remarks.clear()
+        progress.report.remarks += [f"{count:,} to {queue}" for queue, count in sorted(counts.items())]
+    return OK

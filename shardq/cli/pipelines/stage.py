@@ -1,0 +1,98 @@
+"""What all pipelines share on the command line: where Spark runs, progress on stderr, the report on stdout."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from shardq.cli.parsing import Commands, Run, command
+from shardq.cli.shell import Shell, remark
+from shardq.cli.table import facts
+from shardq.cli.text import json_line, printable
+from shardq.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shardq.spark.pipelines.report import Progress, Report
+
+
+def pipeline(
+    names: Commands, name: str, run: Run, summary: str, *, about: str, examples: str
+) -> argparse.ArgumentParser:
+    """A new pipeline with the options that all have."""
+    parser = command(names, name, run, summary, about=about, examples=examples)
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument(
+        "--master", metavar="URL", help="where it runs, such as local[4] or spark://host:7077 (local[*])"
+    )
+    spark.add_argument(
+        "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable"
+    )
+    return parser
+
+
+def setting(text: str) -> tuple[str, str]:
+    """`KEY=VALUE`, a setting of Spark."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"must be spark.NAME=VALUE, not {text!r}")
+    return key, value
+
+
+@contextmanager
+def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
+    """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
+    _check_pandas()
+    from pyspark.sql import SparkSession
+
+    from shardq.spark.pipelines.report import Progress, Report
+    from shardq.spark.pipelines.session import explained, session
+
+    progress = Progress(Report(name), remark)
+    ours = SparkSession.getActiveSession() is None
+    with progress.step("starting Spark"):
+        spark = session(name, master=args.master, settings=dict(args.conf))
+    try:
+        with explained():
+            yield spark, progress
+    finally:
+        if ours:
+            spark.stop()
+    show(progress.report, shell)
+
+
+def _check_pandas() -> None:
+    """PySpark looks for pandas as soon as Arrow is used in a function; its own message names no package of ours."""
+    from shardq.spark import check_install
+
+    check_install()
+    if find_spec("pandas") is None:
+        raise ConfigError("pandas is missing: pip install 'shardq[spark]'")
+
+
+def show(report: Report, shell: Shell) -> None:
+    """Print a report: judgements first, then figures, then what took how long."""
+    if shell.json:
+        print(json_line(report.fields()))
+        return
+    for text in report.remarks:
+        print(printable(text))
+    pairs = [(name.replace("_", " "), _text(value)) for name, value in report.figures.items() if _plain(value)]
+    if pairs:
+        print(facts(pairs))
+    times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
+    remark(f"{report.name} took {sum(report.seconds.values()):.1f} s: {times}")
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, (str, int, float))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"

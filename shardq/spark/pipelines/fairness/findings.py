@@ -1,0 +1,136 @@
+"""What is worth telling of one queue's fairness: a bounded number of rows as plain values, and a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from shardq.spark.pipelines.fairness.neighbours import Neighbourhood, Noisy, neighbourhood
+from shardq.spark.pipelines.fairness.service import Fairness, percentiles
+
+TOP: Final = 20
+DRAWN: Final = 8
+"""How many shard keys are listed, and drawn by window: those that were served most."""
+
+FAIR: Final = 0.9
+"""From which value of Jain's index on a window is called fair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Of one queue. `windows` and `top` are rows of `Fairness`; `served` is by drawn shard key and window."""
+
+    queue: str
+    window: int
+    begin: datetime
+    end: datetime
+    totals: Mapping[str, Any]
+    windows: list[Mapping[str, Any]]
+    top: list[Mapping[str, Any]]
+    served: dict[str, dict[datetime, int]]
+    around: Neighbourhood
+
+    @property
+    def jain(self) -> float | None:
+        """Jain's index of the windows, each weighed by what it served."""
+        weighed = [(each["jain"], each["picked"]) for each in self.windows if each["jain"] is not None]
+        weight = sum(picked for _, picked in weighed)
+        return sum(jain * picked for jain, picked in weighed) / weight if weight else None
+
+    def figures(self) -> dict[str, Any]:
+        """For programs, without the rows."""
+        named = ("keys", "arrived", "picked", "repeated", "dead", "p50", "p95", "p99")
+        return {
+            "queue": self.queue, "window": self.window, "windows": len(self.windows), "begin": self.begin,
+            "end": self.end, **{name: self.totals[name] for name in named}, "jain": self.jain,
+            "noisy": [shown_text(each.shard_key) for each in self.around.noisy],
+            "clean": [asdict(each) for each in self.around.clean],
+        }  # fmt: skip
+
+    def remarks(self) -> list[str]:
+        """Judgements in words."""
+        return [*self._judged(), *self._noisy(), *self._isolation()]
+
+    def _judged(self) -> list[str]:
+        rated = [each for each in self.windows if each["jain"] is not None]
+        unfair = [each for each in rated if each["jain"] < FAIR]
+        if not unfair:
+            return [f"service was fair: Jain's index was at least {FAIR:g} in all {len(rated)} windows with service"]
+        worst = min(unfair, key=lambda each: each["jain"])
+        where = f"{worst['jain']:.2f} at {worst['window']:%Y-%m-%d %H:%M:%S}"
+        return [f"in {len(unfair)} of {len(rated)} windows Jain's index was below {FAIR:g}; the worst was {where}"]
+
+    def _noisy(self) -> list[str]:
+        found = {each["shard_key"]: each for each in self.top}
+        told = [self._ask(each, found[each.shard_key]) for each in self.around.noisy[:3] if each.shard_key in found]
+        return told or ["no shard key asked for more than twice its fair share"]
+
+    @staticmethod
+    def _ask(noisy: Noisy, row: Mapping[str, Any]) -> str:
+        return (
+            f"{shown_text(noisy.shard_key)} asked for more than twice its fair share in {row['noisy']} windows: "
+            f"{row['demand_share']:.1%} of the messages, {row['share']:.1%} of the service; "
+            f"{sum(noisy.sharing):,} others share streams with it"
+        )
+
+    def _isolation(self) -> list[str]:
+        none = next((each for each in self.around.clean if each.clean == 0), None)
+        if none is None or none.p95 is None:
+            return []
+        rest = [each for each in self.around.clean if each.clean and each.p95 is not None]
+        beside = f", beside {rest[-1].p95:,.0f} ms where {rest[-1].clean} are left" if rest else ""
+        return [f"{none.keys:,} quiet shard keys had no stream without a noisy one: p95 {none.p95:,.0f} ms{beside}"]
+
+
+def findings(fairness: Fairness, tallies: DataFrame, shards: DataFrame, queue: str, window: int) -> Findings:
+    """The findings of one *queue*. *shards* as of `shards`."""
+    mine = F.col("queue") == queue
+    keys = fairness.keys.where(mine).persist()
+    try:
+        windows = [_in_utc(row) for row in fairness.by_window.where(mine).orderBy("window").collect()]
+        top = [
+            row.asDict() for row in keys.orderBy(F.desc("picked"), F.desc("demand"), "shard_key").limit(TOP).collect()
+        ]
+        own = tallies.where(mine & F.col("shard_key").isNotNull())
+        around = neighbourhood(keys, own, shards.where(mine))
+        totals: Any = own.agg(
+            F.count_distinct("shard_key").alias("keys"), *(F.sum(name).alias(name) for name in SUMMED), *percentiles()
+        ).first()
+        drawn = [row["shard_key"] for row in top[:DRAWN]]
+        return Findings(
+            queue, window, fairness.begin.astimezone(UTC), fairness.end.astimezone(UTC), totals.asDict(), windows, top,
+            _served(fairness.by_key.where(mine), drawn), around,
+        )  # fmt: skip
+    finally:
+        keys.unpersist()
+
+
+SUMMED: Final = ("arrived", "picked", "repeated", "dead", "lapsed")
+
+
+def _in_utc(row: Any) -> Mapping[str, Any]:
+    """A row by column. Spark hands out times as naive local ones."""
+    columns: dict[str, Any] = row.asDict()
+    return columns | {"window": row.window.astimezone(UTC)}
+
+
+def _served(by_key: DataFrame, drawn: list[Any]) -> dict[str, dict[datetime, int]]:
+    served: dict[str, dict[datetime, int]] = {shown_text(key): {} for key in drawn}
+    for row in by_key.where(F.col("shard_key").isin(drawn)).select("shard_key", "window", "picked").collect():
+        served[shown_text(row.shard_key)][row.window.astimezone(UTC)] = row.picked
+    return served
+
+
+def shown_text(shard_key: Any) -> str:
+    """A shard key for people, from a column of text or of bytes, at most 60 characters of it.
+
+    Tenants choose them: what a terminal would obey is escaped.
+    """
+    text = shard_key if isinstance(shard_key, str) else bytes(shard_key).decode(errors="backslashreplace")
+    safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:60])
+    return safe if len(safe) <= 60 else safe[:57] + "..."

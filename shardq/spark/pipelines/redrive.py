@@ -1,0 +1,87 @@
+"""The pipeline "redrive": dead letters that a SQL condition chooses go back to their queue, at a bounded rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from threading import Event
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from shardq.client import Queue
+from shardq.clock import Clock, SystemClock
+from shardq.delivery import DeadLetter
+from shardq.errors import ConfigError
+from shardq.keys import shown
+from shardq.spark.pipelines.report import Progress
+
+CHUNK: Final = 100
+SHOWN: Final = 10
+
+
+def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFrame:
+    """The dead letters of *queue* for which the SQL *condition* is true, without payloads unless it names them.
+
+    The columns are those of docs/spark.md; `key` is the shard key as bytes.
+    """
+    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "dead")
+    text = reader.load()
+    kinds = {each.name: each.dataType.simpleString() for each in text.schema} | {"shard_key": "binary"}
+    if "payload" not in condition:
+        del kinds["payload"]
+    dead = reader.schema(", ".join(f"{name} {kind}" for name, kind in kinds.items())).load()
+    keyed = dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
+    return keyed.where(condition)
+
+
+def preview(chosen: DataFrame, progress: Progress) -> int:
+    """What would be redriven: the count, by reason and by shard key, into the report."""
+    by_reason = chosen.groupBy("reason").count().orderBy(F.desc("count"), "reason").limit(SHOWN).collect()
+    total = chosen.agg(F.count(F.lit(1)), F.count_distinct("key"), F.min("died_at"), F.max("died_at")).first()
+    count, keys, oldest, newest = total or (0, 0, None, None)
+    progress.report.figures |= {"chosen": count, "shard_keys": keys}
+    progress.report.remarks += [f"{row['count']:,} dead of {row.reason!r}" for row in by_reason]
+    if count:
+        progress.report.remarks.append(f"they died from {oldest} to {newest}")
+    return int(count)
+
+
+def redrive(
+    chosen: DataFrame,
+    queue: Queue,
+    rate: float,
+    progress: Progress,
+    *,
+    clock: Clock | None = None,
+    pause: Callable[[float], object] | None = None,
+) -> int:
+    """Move the *chosen* letters back into *queue*, at most *rate* a second; how many moved.
+
+    Letters that are gone meanwhile are passed over, so it can be run again after it was interrupted.
+    """
+    if not 0 < rate < 1e9:
+        raise ConfigError(f"rate must be a positive number of messages per second, not {shown(rate)}")
+    clock, pause = clock or SystemClock(), pause or Event().wait
+    begun, asked, moved = clock.monotonic(), 0, 0
+    rows = chosen.select("entry_id", "message_id", "key").orderBy("died_at", "entry_id").toLocalIterator()
+    size = max(1, min(CHUNK, int(rate)))
+    for some in _chunks((_letter(row) for row in rows), size):
+        if (early := begun + asked / rate - clock.monotonic()) > 0:
+            pause(early)
+        moved += queue.redrive(some)
+        asked += len(some)
+        progress.say(f"{moved:,} of {asked:,} letters are back in the queue")
+    progress.report.figures["redriven"] = moved
+    return moved
+
+
+def _letter(row: Any) -> DeadLetter:
+    """As much of a letter as a redrive needs."""
+    return DeadLetter(row.entry_id, row.message_id, bytes(row.key), "", 0, "", 0.0, 0.0, b"")
+
+
+def _chunks(found: Iterator[DeadLetter], size: int) -> Iterator[list[DeadLetter]]:
+    while some := list(islice(found, size)):
+        yield some

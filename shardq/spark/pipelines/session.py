@@ -1,0 +1,103 @@
+"""The Spark session of a pipeline, and what went wrong in Spark in the words of shardq."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from shardq.errors import ConfigError, PipelineFailed
+from shardq.spark import check_install, register
+
+OLDEST_JAVA: Final = 17
+SETTINGS: Final = {
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # fewer and larger tasks: Python ones cost 50 ms
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""Defaults of a session that a pipeline starts itself; spark-submit and `settings` go before them."""
+
+
+def check_java() -> None:
+    """ConfigError that says what to install, unless there is a Java that runs Spark 4."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME is {home}, which holds no bin/java" if home else "there is no java on PATH"
+        raise ConfigError(f"{where}: Spark needs Java {OLDEST_JAVA} or newer (Debian: default-jre-headless)")
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found on PATH
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told.stderr + told.stdout)
+    if found is None:
+        raise ConfigError(f"{java} -version says no version: Spark needs Java {OLDEST_JAVA} or newer")
+    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if version < OLDEST_JAVA:
+        raise ConfigError(f"{java} is Java {version}: Spark needs {OLDEST_JAVA} or newer; set JAVA_HOME to one")
+
+
+def session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that is there (under spark-submit, say), else a new one on *master*, by default all cores here.
+
+    The format "shardq" is known to it. ConfigError when PySpark, PyArrow or Java is missing or too old.
+    """
+    check_install()
+    running = SparkSession.getActiveSession()
+    if running is None:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName(f"shardq {name}")
+        if not _submitted():
+            builder = builder.master(master or "local[*]")
+        defaults = {} if _submitted() else SETTINGS
+        if not _submitted() and (master or "local").startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            defaults = defaults | {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
+        for key, value in {**defaults, **(settings or {})}.items():
+            builder = builder.config(key, value)
+        running = builder.getOrCreate()
+    register(running)
+    return running
+
+
+def _submitted() -> bool:
+    """Whether spark-submit runs us: it has chosen master and settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what Spark raises into one line: ConfigError for a wrong table, column or path, else PipelineFailed."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise ConfigError(_line(error)) from error
+    except (PySparkException, Py4JJavaError) as error:  # the second where Spark has no words of its own
+        raise PipelineFailed(_line(error)) from error
+
+
+OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
+"""The last line of a Python traceback in one of Spark's messages, where the error is one of shardq's."""
+
+SPARKS: Final = re.compile(r"^.*?(\[[A-Z_.]+\] .+)$", re.MULTILINE)
+"""A message of Spark's that has a name."""
+
+
+def _line(error: Exception) -> str:
+    """What an error of Spark's says, without its tracebacks: what shardq said in a task, if it did."""
+    text = str(error)
+    if "[MALFORMED_RECORD_IN_PARSING" in text:  # whose message holds the record
+        return "a line of the input cannot be parsed: mend it, or say what is in it (format, schema)"
+    ours, sparks = OURS.findall(text), SPARKS.findall(text)
+    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    line: str = ours[-1] if ours else sparks[-1] if sparks else first
+    return line.partition(" SQLSTATE:")[0].strip()

@@ -1,0 +1,148 @@
+"""`shardq pipeline NAME` in the session of the tests: one line when something is wrong, a report when all went well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.demo_spark import __main__ as demo_spark
+from shardq.cli.program import main
+from shardq.client import Client, Queue
+from shardq.errors import ConfigError, PipelineFailed
+from shardq.spark.pipelines.session import check_java, explained
+from tests.spark.rows import drained
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+
+
+class Shardq:
+    """Runs the command in this process."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url = url
+        self.capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        code = main(["--url", self.url, "pipeline", *words])
+        out, err = self.capsys.readouterr()
+        return code, out, err
+
+    def report(self, *words: str) -> dict[str, Any]:
+        """What a run that went well told programs."""
+        code, out, err = self(*words, "--json")
+        assert code == 0, err
+        return dict(json.loads(out))
+
+
+@pytest.fixture
+def shardq(spark: Any, url: str, capsys: pytest.CaptureFixture[str]) -> Shardq:
+    return Shardq(url, capsys)
+
+
+def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_path: Path) -> None:
+    """Loaded, worked off, archived, judged, redriven; the counts agree at every step."""
+    jobs = client.queue(queue_name, streams=8, streams_per_shard=2, journal=100_000)
+    jobs.read_many(1)
+    rows, archive = tmp_path / "rows.json", tmp_path / "archive"
+    rows.write_text("".join(json.dumps({"tenant": f"t-{at % 9}", "n": at}) + "\n" for at in range(300)))
+    loaded = shardq.report("load", str(rows), queue_name, "--key", "tenant")
+    assert (loaded["rows"], jobs.len()) == (300, 300)
+    found = jobs.read_many(300)
+    jobs.reject_many(found[:12], "timed out")
+    jobs.ack_many(found[12:])
+    told = shardq.report("archive", str(archive), queue_name)
+    assert (told["journal rows"], told["dead rows"]) == (900, 12)
+    judged = shardq.report("fairness", str(archive / "journal"), "--out", str(tmp_path / "report"))
+    (fairness,) = judged["queues"]
+    assert {name: fairness[name] for name in ("queue", "arrived", "picked", "dead", "keys")} == {
+        "queue": queue_name, "arrived": 300, "picked": 300, "dead": 12, "keys": 9,
+    }  # fmt: skip
+    assert (tmp_path / "report" / f"{queue_name}.png").exists()
+    dry = shardq.report("redrive", queue_name, "--where", "reason = 'timed out'")
+    assert (dry["chosen"], dry.get("redriven"), jobs.stats().dead) == (12, None, 12)
+    done = shardq.report("redrive", queue_name, "--where", "reason = 'timed out'", "--go", "--rate", "1000")
+    assert (done["redriven"], len(drained(jobs))) == (12, 12)
+
+
+def test_the_counts_of_the_demo_agree(spark: Any, url: str, client: Client, tmp_path: Path) -> None:
+    """On 30 files; real workers take them."""
+    queue = client.queue(demo_spark.QUEUE, streams=8, streams_per_shard=2, journal=100_000)
+    queue.read_many(1)
+    demo_spark.demo(spark, url, queue, tmp_path, tmp_path, 30)
+    assert (tmp_path / "files.html").exists()
+    with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
+        demo_spark.agree("step", one=1, two=2)
+
+
+def test_a_report_for_people(shardq: Shardq) -> None:
+    code, out, err = shardq("plan", "--tenants", "200000", "--candidate", "64x4", "--noisy", "5")
+    assert code == 0
+    assert "64x4: " in out
+    assert "tenants      200,000" in out
+    assert "shardq: surveying 200,000 tenants under 1 candidates ..." in err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("load", "{folder}/none.csv", "{queue}", "--key", "x"), 2, "PATH_NOT_FOUND"),
+        (
+            ("load", "{folder}/rows.csv", "{queue}", "--key", "x"),
+            2,
+            "there is no column 'x'; the columns are tenant, n",
+        ),
+        (("load", "{folder}/rows.csv", "nowhere", "--key", "tenant"), 3, "there is no queue 'nowhere'"),
+        (
+            ("load", "{folder}/broken.json", "{queue}", "--key", "tenant", "--schema", "tenant string"),
+            1,
+            "a line of the input cannot be parsed",
+        ),
+        (("fairness", "--queue", "nowhere"), 3, "there is no queue 'nowhere'"),
+        (("fairness", "{folder}/rows.csv"), 2, "journal events need the column queue, time"),
+        (("archive", "{folder}/archive", "{queue}", "--every", "5"), 2, "--every follows one table"),
+        (("redrive", "{queue}", "--where", "colour = 'red'"), 2, "colour"),
+        (("plan", "{folder}/rows.csv"), 2, "tenants need the column shard_key, load"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...], code: int, told: str
+) -> None:
+    (tmp_path / "rows.csv").write_text("tenant,n\na,1\n")
+    (tmp_path / "broken.json").write_text('{"tenant": "a"}\n{"tenant": \n')
+    found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words))
+    last = [line for line in err.splitlines() if not line.endswith(" ...")][-1]
+    assert (found, told in last) == (code, True), err
+    assert queue.len() == 0
+
+
+def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match="there is no java on PATH: Spark needs Java 17 or newer"):
+        check_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"JAVA_HOME is .*, which holds no bin/java"):
+        check_java()
+    java = tmp_path / "bin" / "java"
+    for version, old in (("1.8.0_312", 8), ("11.0.2", 11)):
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+        java.chmod(0o755)
+        with pytest.raises(ConfigError, match=f"is Java {old}: Spark needs 17 or newer"):
+            check_java()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
+    check_java()
+
+
+def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any) -> None:
+    from shardq.spark.pipelines.shards import dealt
+
+    keys = spark.sql("select '' as shard_key")
+    with pytest.raises(PipelineFailed, match=r"^a shard key must not be empty") as failed, explained():
+        dealt(keys, 8, 2).collect()
+    assert "\n" not in str(failed.value)
