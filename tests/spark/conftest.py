@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from shardq import Client
 from shardq.client import Queue
 from tests.servers import Server
 
+HERE = Path(__file__).parent
 MASTER = "local[2,3]"  # two tasks at once, each tried up to three times
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
 SETTINGS = {
@@ -28,6 +30,15 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` those that need the one Spark run in one process, those that start others beside them."""
+    for item in items:
+        if HERE in item.path.parents:
+            shared = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("shared" if shared else "own"))
 
 
 def check_java() -> None:
