@@ -60,7 +60,7 @@ local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8]
 --- @include lib/grant
 local ended, came_due = any_due(leases), any_due(delayed)
 local any_returned = redis.call('ZCARD', returned) > 1
-local skipped, take_returned, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
+local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
@@ -71,6 +71,7 @@ repeat
   local wanted = count - found
   local turns = turns_to_come(count == 1 and 1 + width or wanted)
   if count > 1 then load_lens(turns) end
+  if look_ahead then look_ahead(turns, wanted) end
   local share, over = math.floor(wanted / math.max(1, #turns)), wanted % math.max(1, #turns)
   for i, turn in ipairs(turns) do
     if found == count then

@@ -4,12 +4,12 @@
 --- @include lib/withdraw
 --- @include lib/line_up_all
 local function lined(tenant, item)
-  local about, stays = item[2], tenant.turn
-  if not stays or undelivered[stays] ~= 0 or not string.find(',' .. about.hand .. ',', ',' .. stays .. ',', 1, true) then
-    stays = nil
+  local stays = item[2] == 'd' and tenant.turn
+  if stays and undelivered[stays] == 0 and string.find(',' .. item[3] .. ',', ',' .. stays .. ',', 1, true) then
+    item[4] = stays
   end
-  tenant.turn = nil
-  return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, about.place == 'd' and stays}
+  tenant.turn = false
+  return item
 end
 local function admit_all()
   local all = {}

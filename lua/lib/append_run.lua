@@ -2,11 +2,11 @@
 --- @include lib/overflow
 local CHUNK = 64
 local appended = {}
-local function append_run(key, about, numbers)
-  local run = run_of(key)
+local function append_run(key, hand, numbers)
+  local run, about = #key .. ':' .. key .. ':', ':' .. hand .. ':d:' .. string.sub(prefix, 1, -2)
   for from = 1, #numbers, CHUNK do
     local list = table.concat(numbers, ',', from, math.min(#numbers, from + CHUNK - 1))
-    appended[#appended + 1], appended[#appended + 2] = 0, run .. ordered(list) .. ':' .. about
+    appended[#appended + 1], appended[#appended + 2] = 0, run .. ordered(list) .. about
   end
 end
 local function save_runs()

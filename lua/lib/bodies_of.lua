@@ -1,9 +1,9 @@
 -- Bodies lie in the store in the order of the numbers in their ids, so those whose numbers follow each other are one
--- range, whoever's they are. A list of {number, id} in that order, if that is easy.
+-- range, whoever's they are. A list of what was withdrawn (lib/withdraw_run) in that order, if that is easy.
 in_order = function(list)
   local by_number, low, high, sorted = {}, 9e15, 0, {}
   for _, each in ipairs(list) do
-    local number = tonumber(each[1])
+    local number = tonumber(each[6])
     by_number[number], low, high = each, math.min(low, number), math.max(high, number)
   end
   if high - low > 4 * #list then return list end
@@ -13,19 +13,19 @@ end
 local function fetch(first, last, size)
   for _, entry in ipairs(redis.call('XRANGE', later, first, last, 'COUNT', size)) do bodies[entry[1]] = entry end
 end
+local function fetch_run(ids, first)
+  local last = first
+  while ids[last + 1] do last = last + 1 end
+  fetch(ids[first], ids[last], last - first + 1)
+end
 -- What is gone, or hidden by others' entries, is looked for again by its id.
 load_bodies = function(handles)
-  local list, from = {}, 1
+  local ids = {}
   for _, handle in ipairs(handles) do
     local id, number = string.match(handle, '^d:(%d+%-(%d+))$')
-    if id then list[#list + 1] = {number, id} end
+    if id then ids[tonumber(number)] = id end
   end
-  list = in_order(list)
-  for at, each in ipairs(list) do
-    local following = list[at + 1]
-    if not following or tonumber(following[1]) ~= each[1] + 1 then
-      fetch(list[from][2], each[2], at - from + 1)
-      from = at + 1
-    end
+  for number in pairs(ids) do
+    if not ids[number - 1] then fetch_run(ids, number) end
   end
 end

@@ -1,6 +1,6 @@
 -- Hand out messages straight from the overflow.
 local groups
-local function hand_out_held(about, id, entry)
+local function hand_out_held(id, hand, entry)
   local fields = entry and entry[2]
   examined = examined + 1
   if not entry then
@@ -11,13 +11,13 @@ local function hand_out_held(about, id, entry)
     gone, expired = gone + 1, expired + 1
     if log then log.body('x', 'd', id, fields, 0) end
   else
-    local group = groups[about.hand]
+    local group = groups[hand]
     if not group then
       group = {}
-      groups[about.hand], first_time[#first_time + 1], first_time[#first_time + 2] = group, 'd:' .. about.hand, group
+      groups[hand], first_time[#first_time + 1], first_time[#first_time + 2] = group, 'd:' .. hand, group
     end
     group[#group + 1] = entry
-    lease('d:' .. id .. first_holder .. ':' .. about.hand .. ':' .. fields[2])
+    lease('d:' .. id .. first_holder .. ':' .. hand .. ':' .. fields[2])
     pass(fields[2], true, nil)
   end
 end
@@ -26,24 +26,23 @@ deliver_held = function(items)
   groups = {}
   save_overflow()
   for _, item in ipairs(items) do
-    local about = item[2]
-    local id = about.ms .. '-' .. item[1]
-    if about.place ~= 'd' then -- given back, to a stream that may not be declared
-      local tenant = tenant_of(about.key)
+    if item[2] ~= 'd' then -- given back, to a stream that may not be declared
+      local tenant = tenant_of(item[8])
       count_tenant(tenant, 1, 0)
       lining[#lining + 1] = lined(tenant, item)
-    elseif about.more then
-      deliver('d:' .. id, nil, redis.call('HGET', attempts, 'd:' .. id))
+    elseif item[7] then
+      deliver(item[1], nil, redis.call('HGET', attempts, item[1]))
     else
-      fresh[#fresh + 1] = {item[1], id, about}
+      fresh[#fresh + 1] = item
     end
   end
   line_up_all(lining)
   any_returned = any_returned or #lining > 0
   local handles = {}
-  for at, each in ipairs(fresh) do handles[at] = 'd:' .. each[2] end
+  for at, item in ipairs(fresh) do handles[at] = item[1] end
   load_bodies(handles)
-  for _, each in ipairs(in_order(fresh)) do
-    hand_out_held(each[3], each[2], bodies[each[2]] or redis.call('XRANGE', later, each[2], each[2])[1])
+  for _, item in ipairs(in_order(fresh)) do
+    local id = string.sub(item[1], 3)
+    hand_out_held(id, item[3], bodies[id] or redis.call('XRANGE', later, id, id)[1])
   end
 end

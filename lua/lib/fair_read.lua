@@ -2,29 +2,28 @@
 --- @include lib/admit
 -- A message that counts leaves its turn in the shared streams, handed out (then it is in flight) or otherwise; or it was
 -- handed out straight from the overflow (without a turn). Noted when a round ends, all in one look.
-local passed = {}
+local passed, outs, left_turns = {}, {}, {}
 pass = function(key, out, turn)
-  passed[#passed + 1] = {key, out, turn}
+  local at = #passed + 1
+  passed[at], outs[at], left_turns[at] = key, out, turn or false
 end
 local due = {}
 local function account()
   if #passed == 0 then return end
-  local all, names = passed, {}
-  passed = {}
-  for at, each in ipairs(all) do names[at] = each[1] end
-  meet(names)
-  for _, each in ipairs(all) do
-    local tenant = tenant_of(each[1])
-    if each[3] then
+  meet(passed)
+  for at, key in ipairs(passed) do
+    local tenant, out, turn = tenant_of(key), outs[at], left_turns[at]
+    if turn then
       count_tenant(tenant, -1, 0)
-      tenant.turn = each[3]
+      tenant.turn = turn
     end
-    if each[2] and cap > 0 then tenant.flight = tenant.flight + 1 end
-    if each[2] and each[3] and linger and tenant.weight > 1 then
+    if out and cap > 0 then tenant.flight = tenant.flight + 1 end
+    if out and turn and linger and tenant.weight > 1 then
       tenant.due = tenant.due > 0 and tenant.due - 1 or tenant.weight - 1
       if not due[tenant] then due[#due + 1], due[tenant] = tenant, true end
     end
   end
+  passed, outs, left_turns = {}, {}, {}
 end
 local straight, deliver_held
 if count > 1 then

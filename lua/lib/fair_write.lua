@@ -8,7 +8,8 @@ local keys_given = {}
 for i = 1, count do keys_given[i] = ARGV[12 + declared + (i - 1) * stride] end
 meet(keys_given)
 redis.call('ZCARD', overflow)
-local most, runs, full, adding = tonumber(rules[6] or '0'), {}, {}, {}
+local most, full, adding = tonumber(rules[6] or '0'), {}, {}
+local runs, held_keys, hands = {}, {}, {}
 if admitted > 0 or cap > 0 or most > 0 then
   mark = 'K'
   -- Whether a message had to be held back: then it lies in the store, and in its shard key's overflow.
@@ -21,19 +22,19 @@ if admitted > 0 or cap > 0 or most > 0 then
     end
     put(later, id, at, attributes, headers)
     local run = runs[key]
-    if not run then
-      run = {hand = ARGV[at]}
-      runs[key], runs[#runs + 1] = run, key
+    if run then
+      run[#run + 1] = n
+    else
+      runs[key], hands[#hands + 1], held_keys[#held_keys + 1] = {n}, ARGV[at], key
     end
-    run[#run + 1] = n
     count_tenant(tenant, 0, 1)
     return true
   end
 end
 save = function()
-  for _, key in ipairs(runs) do
+  for at, key in ipairs(held_keys) do
     local run = runs[key]
-    append_run(key, spelled(run.hand) .. ':d:' .. string.sub(prefix, 1, -2), run)
+    append_run(key, spelled(hands[at]), run)
     if parents then count_child(tenant_of(key), key, #run, 0) end
   end
   save_runs()

@@ -12,14 +12,16 @@ local function turns_of_hand(hand)
 end
 local function lengths_of(items)
   local lengths, missing, seen = {}, {}, {}
+  local function note(turn)
+    if seen[turn] then return end
+    seen[turn], lengths[turn] = true, undelivered[turn]
+    if not lengths[turn] then missing[#missing + 1] = turn end
+  end
   for _, item in ipairs(items) do
-    local turns = item[4] and {item[4]} or item[2] == 'd' and turns_of_hand(item[3]) or {item[2]}
-    for _, turn in ipairs(turns) do
-      if undelivered[turn] then
-        lengths[turn] = undelivered[turn]
-      elseif not seen[turn] then
-        seen[turn], missing[#missing + 1] = true, turn
-      end
+    if item[4] or item[2] ~= 'd' then
+      note(item[4] or item[2])
+    else
+      for _, turn in ipairs(turns_of_hand(item[3])) do note(turn) end
     end
   end
   for from = 1, #missing, 4000 do

@@ -3,10 +3,10 @@
 local function ahead_of_all(tenant, turn)
   local item = withdraw(tenant, 1)[1]
   if not item then return nil end
-  local about = item[2]
-  local here = about.place == 'd' or about.place == turn
+  local here = item[2] == 'd' or item[2] == turn
   count_tenant(tenant, 1, 0)
-  return {about.place .. ':' .. about.ms .. '-' .. item[1], about.place, about.hand, here and turn, here}
+  item[4], item[5] = here and turn, here
+  return item
 end
 linger = function(turn)
   check_types(turn)

@@ -2,9 +2,6 @@
 -- call wrote of it: "length:key:<letter>n,n,...:streams:place:ms": the numbers in their ids, the streams that they may go
 -- to, '!' after the place if more is known of them (lib/attempts_of). The letter says how many digits the first number
 -- has, so that members sort by it. What is held costs no other entry, and a batch of it one member.
-local function run_of(key)
-  return #key .. ':' .. key .. ':'
-end
 local function ordered(numbers)
   return string.char(64 + #string.match(numbers, '^%d+')) .. numbers
 end

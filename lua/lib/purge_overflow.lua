@@ -9,5 +9,5 @@ while removed < most do
   local tenant = tenant_of(key)
   count_tenant(tenant, 0, -math.min(tenant.held, #items))
   if parents then count_child(tenant, key, -#items, 0) end
-  for _, item in ipairs(items) do remove(item[2].place .. ':' .. item[2].ms .. '-' .. item[1]) end
+  for _, item in ipairs(items) do remove(item[1]) end
 end

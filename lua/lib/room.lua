@@ -6,10 +6,14 @@ local function under_cap(tenant)
   return cap > 0 and cap * tenant.weight - tenant.flight - tenant.shared or 9e15
 end
 local function room_of(tenant)
-  local room = under_cap(tenant)
-  if admitted > 0 then
-    local others = active - (tenant.shared + tenant.held > 0 and 1 or 0)
-    room = math.min(room, (weighted and 1 or math.max(admitted, math.floor(8 / (others + 1)))) - tenant.shared)
+  if admitted == 0 then return under_cap(tenant) end
+  local places, others = admitted, active
+  if weighted then
+    places = 1
+  elseif others < 9 then
+    if tenant.shared + tenant.held > 0 then others = others - 1 end
+    places = math.max(admitted, math.floor(8 / (others + 1)))
   end
-  return room
+  local room = places - tenant.shared
+  return cap > 0 and math.min(room, under_cap(tenant)) or room
 end

@@ -26,6 +26,6 @@ local function shortest(hand)
 end
 local function spelled(hand)
   local numbers = {}
-  for at, position in ipairs(picked[hand] or positions_of(hand)) do numbers[at] = order[position] end
+  for at, position in ipairs(positions_of(hand)) do numbers[at] = order[position] end
   return table.concat(numbers, ',')
 end

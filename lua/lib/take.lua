@@ -24,6 +24,7 @@ local function take_new(turn, most)
   if #new > 0 then first_time[#first_time + 1], first_time[#first_time + 2] = turn, new end
   if #entries < most or undelivered[turn] < 1 then
     -- Nothing new is left, so what the count still says must be waiting in line; the rest was deleted by others.
+    if any_returned then leave_line() end
     local left = (any_returned and redis.call('ZCOUNT', returned, turn * PLACES, turn * PLACES + PLACES - 1) or 0) + (more and 1 or 0)
     gone, vanished = gone + undelivered[turn] - left, vanished + undelivered[turn] - left
     undelivered[turn] = left

@@ -41,15 +41,20 @@ local load_bodies, in_order
 if count > 1 then
 --- @include lib/bodies_of
 end
-local lined_up = {}
+local lined_up, handles, leaving, lines = {}, {}, {}, {}
+--- @include lib/look_ahead
+leave_line = function()
+  if #leaving > 0 then redis.call('ZREM', returned, unpack(leaving)) end
+  leaving = {}
+end
 hand_out_line = function()
   if #lined_up == 0 then return end
-  local line, handles = lined_up, {}
-  lined_up, found = {}, found - #line
-  for at, each in ipairs(line) do handles[at] = each[1] end
-  local known = redis.call('HMGET', attempts, unpack(handles))
-  if load_bodies then load_bodies(handles) end
-  for at, each in ipairs(line) do deliver(each[1], each[2], known[at]) end
+  leave_line()
+  local turns, found_there = lined_up, handles
+  lined_up, handles, lines, found = {}, {}, {}, found - #turns
+  local known = redis.call('HMGET', attempts, unpack(found_there))
+  if load_bodies then load_bodies(found_there) end
+  for at, handle in ipairs(found_there) do deliver(handle, turns[at], known[at]) end
 end
 -- How far the line goes before the next new message: what got in line later comes after it.
 local function head_of_line(turn)
@@ -59,15 +64,16 @@ end
 take_returned = function(turn, most)
   check_types(turn)
   local first, upto = turn * PLACES, PLACES - 1
-  local line = redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
-  if #line == 0 then return end
-  if fair and undelivered[turn] > #line / 2 then upto = head_of_line(turn) end
-  local handles = {}
-  for at = 1, #line, 2 do
-    if line[at + 1] - first <= upto then handles[#handles + 1] = line[at] end
+  local line = lines[turn] or redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local size = math.min(#line / 2, most)
+  if size == 0 then return end
+  if fair and undelivered[turn] > size then upto = head_of_line(turn) end
+  local before = #handles
+  for at = 1, 2 * size, 2 do
+    if line[at + 1] - first > upto then break end
+    handles[#handles + 1], leaving[#leaving + 1], lined_up[#lined_up + 1] = line[at], line[at], turn
   end
-  if #handles > 0 then redis.call('ZREM', returned, unpack(handles)) end
-  undelivered[turn] = undelivered[turn] - #handles
-  for _, handle in ipairs(handles) do lined_up[#lined_up + 1] = {handle, turn} end
-  found = found + #handles -- until it is looked at, all at once
+  local taken = #handles - before
+  undelivered[turn] = undelivered[turn] - taken
+  found = found + taken -- until it is looked at, all at once
 end

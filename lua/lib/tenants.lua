@@ -8,43 +8,51 @@ local accounts, account_of, active, held_back, sum = {}, {}, 0, 0, nil
 local function name_of(key)
   return parents and string.match(key, '^[^/]+') or key
 end
+-- Of eight fields at most, unless more is needed: a ninth doubles what a table takes, and there is one for each shard key.
 local function open_account(name, field, text, flight, weight)
-  local shared, held, tag, due = string.match(text or '0 0', '^(%d+) (%d+) ?(%d*) ?(%d*)$')
+  local shared, held, more = string.match(text or '0 0', '^(%d+) (%d+)(.*)$')
   local tenant = {
-    name = name, field = field, was = text, shared = tonumber(shared), held = tonumber(held), tag = tonumber(tag) or 0,
-    due = tonumber(due) or 0, flight = 0, weight = tonumber(weight) or 1, children = parents and {},
+    name = name, field = field, was = text, shared = tonumber(shared), held = tonumber(held), weight = 1, turn = false,
   }
-  -- What was counted under an earlier cap counts no more: nobody may have counted it down since.
-  local since, count = string.match(flight or '', '^(%d+) (%d+)$')
-  if since == rules[7] then tenant.flight = tonumber(count) end
-  tenant.flew = tenant.flight
+  if parents or weighted then
+    local tag, due = string.match(more, '^ (%d+) (%d+)$')
+    tenant.tag, tenant.due, tenant.weight = tonumber(tag) or 0, tonumber(due) or 0, tonumber(weight) or 1
+    tenant.children = parents and {}
+  end
+  if cap > 0 then
+    -- What was counted under an earlier cap counts no more: nobody may have counted it down since.
+    local since, count = string.match(flight or '', '^(%d+) (%d+)$')
+    tenant.flight = since == rules[7] and tonumber(count) or 0
+    tenant.flew = tenant.flight
+  end
   accounts[#accounts + 1], account_of[name] = tenant, tenant
 end
 -- Open the accounts of these shard keys, all in one look.
 local function meet(keys)
-  local names, fields = {}, {}
-  if not sum then fields[1] = 'sum' end
+  local names, fields = {}, {sum == nil and 'sum' or nil}
+  local first = #fields
   for _, key in ipairs(keys) do
-    local name = name_of(key)
+    local name = parents and name_of(key) or key
     if account_of[name] == nil then
-      account_of[name], names[#names + 1], fields[#fields + 1] = false, name, 't:' .. name
+      local field = 't:' .. name
+      account_of[name], names[#names + 1], fields[#fields + 1] = false, name, field
       if cap > 0 then fields[#fields + 1] = 'f:' .. name end
       if weighted then fields[#fields + 1] = 'w:' .. name end
     end
   end
   if #names == 0 then return end
-  local texts, at = redis.call('HMGET', tenants, unpack(fields)), 0
-  local function following(wanted)
-    at = at + (wanted and 1 or 0)
-    return wanted and texts[at]
-  end
-  if not sum then
-    sum = following(true) or '0 0'
-    local first, second = string.match(sum, '^(%d+) (%d+)$')
-    active, held_back = tonumber(first), tonumber(second)
+  local texts, at = redis.call('HMGET', tenants, unpack(fields)), first
+  if first == 1 then
+    sum = texts[1] or '0 0'
+    local some, all = string.match(sum, '^(%d+) (%d+)$')
+    active, held_back = tonumber(some), tonumber(all)
   end
   for _, name in ipairs(names) do
-    open_account(name, fields[at + 1], following(true), following(cap > 0), following(weighted))
+    local field, text, flight = fields[at + 1], texts[at + 1], nil
+    if cap > 0 then at, flight = at + 1, texts[at + 2] end
+    if weighted then at = at + 1 end
+    at = at + 1
+    open_account(name, field, text, flight, weighted and texts[at])
   end
 end
 local function tenant_of(key)
@@ -53,11 +61,14 @@ local function tenant_of(key)
   return account_of[name]
 end
 local function count_tenant(tenant, shared, held)
-  local before = tenant.shared + tenant.held
-  tenant.shared, tenant.held, held_back = math.max(0, tenant.shared + shared), tenant.held + held, held_back + held
+  local before, was_held = tenant.shared + tenant.held, tenant.held
+  tenant.shared, tenant.held, held_back = math.max(0, tenant.shared + shared), was_held + held, held_back + held
   local after = tenant.shared + tenant.held
-  if before == 0 and after > 0 then active = active + 1 end
-  if before > 0 and after == 0 then active = active - 1 end
+  if before == 0 and after > 0 then
+    active = active + 1
+  elseif before > 0 and after == 0 then
+    active = active - 1
+  end
 end
 local function save_tenants()
   local set, unset = {'HSET', tenants}, {'HDEL', tenants}
@@ -67,13 +78,15 @@ local function save_tenants()
   end
   for _, tenant in ipairs(accounts) do
     local text = tenant.shared + tenant.held > 0 and tenant.shared .. ' ' .. tenant.held
-    if text and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
+    if text and tenant.tag and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
     save(tenant.field, tenant.was, text)
     if tenant.flight ~= tenant.flew then
       save('f:' .. tenant.name, true, tenant.flight > 0 and rules[7] .. ' ' .. tenant.flight)
     end
-    for key, child in pairs(tenant.children or {}) do
-      save('c:' .. key, child.was, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
+    if tenant.children then
+      for key, child in pairs(tenant.children) do
+        save('c:' .. key, child.was, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
+      end
     end
   end
   local text = active .. ' ' .. held_back
