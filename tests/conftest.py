@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from shardq import scripts
 from tests import waiting
 from tests.report import SEED
 from tests.servers import Cluster, Server, ServerKind, available
@@ -19,6 +22,7 @@ _KINDS: list[ServerKind | None] = [*available()] or [None]  # without any, start
 USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}
 """What tests change of a server's settings."""
 
+Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
 # A run that a shell put into the background ignores SIGINT, and so would every process that a test starts.
@@ -93,3 +97,21 @@ def seed(request: pytest.FixtureRequest) -> int:
 def eventually() -> Callable[..., object]:
     """`tests.waiting.eventually`: waits for a condition, with a bound."""
     return waiting.eventually
+
+
+@pytest.fixture
+def mutate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mutate]:
+    """Run with a copy of the scripts in which one text is another."""
+
+    def change(name: str, right: str, wrong: str) -> None:
+        folder = tmp_path / "lua"
+        shutil.copytree(str(scripts.root()), folder)
+        path = folder / f"{name}.lua"
+        source = path.read_text()
+        assert source.count(right) == 1, f"{name}.lua changed: this mutant must change with it"
+        path.write_text(source.replace(right, wrong))
+        monkeypatch.setattr(scripts, "root", lambda: folder)
+        scripts.load.cache_clear()
+
+    yield change
+    scripts.load.cache_clear()

@@ -3,10 +3,10 @@
 local CHUNK = 64
 local appended = {}
 local function append_run(key, hand, numbers)
-  local run, about = #key .. ':' .. key .. ':', ':' .. hand .. ':d:' .. string.sub(prefix, 1, -2)
+  local start, about = #key .. ':' .. key .. ':', ':' .. hand .. ':d:' .. string.sub(prefix, 1, -2)
   for from = 1, #numbers, CHUNK do
-    local list = table.concat(numbers, ',', from, math.min(#numbers, from + CHUNK - 1))
-    appended[#appended + 1], appended[#appended + 2] = 0, run .. ordered(list) .. about
+    local list = numbers[2] and table.concat(numbers, ',', from, math.min(#numbers, from + CHUNK - 1)) or numbers[1]
+    appended[#appended + 1], appended[#appended + 2] = '0', start .. ordered(list) .. about
   end
 end
 local function save_runs()

@@ -1,15 +1,5 @@
 -- Bodies lie in the store in the order of the numbers in their ids, so those whose numbers follow each other are one
--- range, whoever's they are. A list of what was withdrawn (lib/withdraw_run) in that order, if that is easy.
-in_order = function(list)
-  local by_number, low, high, sorted = {}, 9e15, 0, {}
-  for _, each in ipairs(list) do
-    local number = tonumber(each[6])
-    by_number[number], low, high = each, math.min(low, number), math.max(high, number)
-  end
-  if high - low > 4 * #list then return list end
-  for number = low, high do sorted[#sorted + 1] = by_number[number] end
-  return #sorted == #list and sorted or list
-end
+-- range, whoever's they are.
 local function fetch(first, last, size)
   for _, entry in ipairs(redis.call('XRANGE', later, first, last, 'COUNT', size)) do bodies[entry[1]] = entry end
 end

@@ -18,7 +18,7 @@ local function hand_out_held(id, hand, entry)
     end
     group[#group + 1] = entry
     lease('d:' .. id .. first_holder .. ':' .. hand .. ':' .. fields[2])
-    pass(fields[2], true, nil)
+    if cap > 0 then pass(fields[2], true, nil) end
   end
 end
 deliver_held = function(items)
@@ -27,10 +27,10 @@ deliver_held = function(items)
   save_overflow()
   for _, item in ipairs(items) do
     if item[2] ~= 'd' then -- given back, to a stream that may not be declared
-      local tenant = tenant_of(item[8])
+      local tenant = tenant_of(item[7])
       count_tenant(tenant, 1, 0)
       lining[#lining + 1] = lined(tenant, item)
-    elseif item[7] then
+    elseif item[6] then
       deliver(item[1], nil, redis.call('HGET', attempts, item[1]))
     else
       fresh[#fresh + 1] = item
@@ -41,7 +41,7 @@ deliver_held = function(items)
   local handles = {}
   for at, item in ipairs(fresh) do handles[at] = item[1] end
   load_bodies(handles)
-  for _, item in ipairs(in_order(fresh)) do
+  for _, item in ipairs(fresh) do
     local id = string.sub(item[1], 3)
     hand_out_held(id, item[3], bodies[id] or redis.call('XRANGE', later, id, id)[1])
   end

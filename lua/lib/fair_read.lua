@@ -25,7 +25,7 @@ local function account()
   end
   passed, outs, left_turns = {}, {}, {}
 end
-local straight, deliver_held
+local straight, deliver_held, extra
 if count > 1 then
 --- @include lib/straight
 end
@@ -36,7 +36,9 @@ next_round = function(nothing)
   check_types(served)
   account()
   if found == count then return false end
-  local any = straight and #turns_to_come(1) == 0 and straight()
+  local empty = straight and #turns_to_come(1) == 0
+  local any = straight and (empty or extra) and straight(not empty and extra)
+  extra = nil
   any = admit_all() or any
   if nothing and not any and redis.call('ZCARD', overflow) > 1 then
 --- @include lib/mend

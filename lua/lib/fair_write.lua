@@ -21,11 +21,11 @@ if admitted > 0 or cap > 0 or most > 0 then
       return false
     end
     put(later, id, at, attributes, headers)
-    local run = runs[key]
+    local run, number = runs[key], string.sub(id, #prefix + 1)
     if run then
-      run[#run + 1] = n
+      run[#run + 1] = number
     else
-      runs[key], hands[#hands + 1], held_keys[#held_keys + 1] = {n}, ARGV[at], key
+      runs[key], hands[#hands + 1], held_keys[#held_keys + 1] = {number}, ARGV[at], key
     end
     count_tenant(tenant, 0, 1)
     return true

@@ -9,12 +9,15 @@ local function positions_of(hand)
       positions[at] = high * 256 + low
     end
   end
-  picked[hand] = positions
   return positions
 end
 -- The first empty stream of the hand, else the one with the fewest undelivered messages.
 local function shortest(hand)
-  local positions = picked[hand] or positions_of(hand)
+  local positions = picked[hand]
+  if not positions then
+    positions = positions_of(hand)
+    picked[hand] = positions
+  end
   local best = positions[1]
   local fewest = undelivered[best]
   for at = 2, #positions do
@@ -25,7 +28,7 @@ local function shortest(hand)
   return best
 end
 local function spelled(hand)
-  local numbers = {}
-  for at, position in ipairs(positions_of(hand)) do numbers[at] = order[position] end
+  local numbers = positions_of(hand)
+  for at = 1, #numbers do numbers[at] = order[numbers[at]] end
   return table.concat(numbers, ',')
 end

@@ -20,7 +20,7 @@ local function deliver(handle, turn, known)
     vanished = vanished + 1
     if log then log.note('z', id .. '-' .. place, '', deliveries) end
     drop(nil, handle, id, nil)
-  elseif place ~= 'l' and lapsed(fields) then
+  elseif place ~= 'l' and #fields > 4 and lapsed(fields) then
     expired = expired + 1
     if log then log.body('x', place, id, fields, deliveries) end
     drop(key, handle, id, fields)
@@ -37,7 +37,7 @@ local function deliver(handle, turn, known)
   end
   if fair and body and fields[1] == 'K' then pass(fields[2], found > before, turn) end
 end
-local load_bodies, in_order
+local load_bodies
 if count > 1 then
 --- @include lib/bodies_of
 end
@@ -67,10 +67,10 @@ take_returned = function(turn, most)
   local line = lines[turn] or redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
   local size = math.min(#line / 2, most)
   if size == 0 then return end
-  if fair and undelivered[turn] > size then upto = head_of_line(turn) end
-  local before = #handles
+  local mixed, before = fair and undelivered[turn] > size, #handles
+  if mixed then upto = head_of_line(turn) end
   for at = 1, 2 * size, 2 do
-    if line[at + 1] - first > upto then break end
+    if mixed and line[at + 1] - first > upto then break end
     handles[#handles + 1], leaving[#leaving + 1], lined_up[#lined_up + 1] = line[at], line[at], turn
   end
   local taken = #handles - before

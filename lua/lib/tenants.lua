@@ -56,7 +56,7 @@ local function meet(keys)
   end
 end
 local function tenant_of(key)
-  local name = name_of(key)
+  local name = parents and name_of(key) or key
   if not account_of[name] then meet({name}) end
   return account_of[name]
 end
@@ -70,27 +70,4 @@ local function count_tenant(tenant, shared, held)
     active = active - 1
   end
 end
-local function save_tenants()
-  local set, unset = {'HSET', tenants}, {'HDEL', tenants}
-  local function save(field, was, text)
-    if text and text ~= was then set[#set + 1], set[#set + 2] = field, text end
-    if was and not text then unset[#unset + 1] = field end
-  end
-  for _, tenant in ipairs(accounts) do
-    local text = tenant.shared + tenant.held > 0 and tenant.shared .. ' ' .. tenant.held
-    if text and tenant.tag and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
-    save(tenant.field, tenant.was, text)
-    if tenant.flight ~= tenant.flew then
-      save('f:' .. tenant.name, true, tenant.flight > 0 and rules[7] .. ' ' .. tenant.flight)
-    end
-    if tenant.children then
-      for key, child in pairs(tenant.children) do
-        save('c:' .. key, child.was, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
-      end
-    end
-  end
-  local text = active .. ' ' .. held_back
-  if sum and text ~= sum then set[#set + 1], set[#set + 2] = 'sum', text end
-  if #set > 2 then redis.call(unpack(set)) end
-  if #unset > 2 then redis.call(unpack(unset)) end
-end
+--- @include lib/save_tenants

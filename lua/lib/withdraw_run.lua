@@ -1,6 +1,6 @@
--- The first ones of a run, out of it, each {handle, place, streams, turn to stay in, whether ahead of all there, number,
--- whether more is known of it, shard key}. The overflow is changed by `save_overflow`, which must come before the same run
--- is looked at again.
+-- The first ones of a run, out of it, each {handle, place, streams, turn to stay in, whether ahead of all there, whether
+-- more is known of it, shard key}. The overflow is changed by `save_overflow`, which must come before the same run is
+-- looked at again.
 --- @include lib/overflow
 local taken_out, cut_off = {}, {}
 local function save_overflow()
@@ -20,10 +20,10 @@ local function withdraw_run(key, most, items)
       taken_out[#taken_out + 1] = member
       repeat
         local number, after = string.match(numbers, '^(%d+),?()', at)
-        items[#items + 1], at = {start .. number, place, hand, false, false, number, known, key}, after
+        items[#items + 1], at = {start .. number, place, hand, false, false, known, key}, after
       until at > #numbers or #items == wanted
       if at <= #numbers then
-        cut_off[#cut_off + 1] = 0
+        cut_off[#cut_off + 1] = '0'
         cut_off[#cut_off + 1] = run .. ':' .. ordered(string.sub(numbers, at)) .. ':' .. hand .. ':' .. place .. more .. ':' .. ms
       end
     end

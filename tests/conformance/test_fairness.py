@@ -13,8 +13,10 @@ from tests.conformance.accounts import problems
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.stroll import Stroll
 from tests.conformance.world import World
+from tests.conftest import Mutate
 from tests.waiting import eventually
 
+KEYS = [f"tenant-{number}" for number in range(50)]
 EIGHT = 8
 """So many places the active shard keys have together, however small the window."""
 
@@ -63,6 +65,24 @@ def test_a_quiet_tenant_does_not_wait_behind_a_flood(open_queue: OpenQueue, worl
     queue.write("hello", shard_key="quiet")
     served = [queue.read().shard_key for _ in range(2 * EIGHT + 1)]
     assert "quiet" in served
+    assert sound(queue, world)
+
+
+def test_in_a_large_batch_a_turn_is_two_messages(open_queue: OpenQueue, world: World) -> None:
+    """Of each shard key in its order, while more than a batch is held back. In a small one a turn is one message."""
+    queue = open_queue(streams=16, streams_per_shard=4, window=1)
+    for number in range(10):
+        queue.write_many([((key, number), key) for key in KEYS])
+    queue.write(("quiet", 0), shard_key="quiet")
+    batches = [[each.payload for each in queue.read_many(50)] for _ in range(6)]
+    small = Counter(each.shard_key for each in queue.read_many(16))
+    assert [Counter(Counter(key for key, _ in batch).values()) for batch in batches[4:]] == [{2: 25}, {2: 25}]
+    assert {key for batch in batches for key, _ in batch} == {*KEYS, "quiet"}
+    assert ["quiet", 0] in batches[0] + batches[1] + batches[2]
+    assert set(small.values()) == {1}
+    for key in KEYS:
+        numbers = [number for batch in batches for each, number in batch if each == key]
+        assert numbers == sorted(numbers)
     assert sound(queue, world)
 
 
@@ -274,9 +294,14 @@ def test_messages_deleted_by_hand_hold_nothing_back_for_ever(open_queue: OpenQue
 
 @pytest.mark.parametrize("walk", range(6))
 def test_whatever_happens_the_accounts_are_a_full_count(
-    open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, walk: int
+    open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, mutate: Mutate, walk: int
 ) -> None:
-    """A random walk over all that a queue can do, counted after each step; at its end nothing is left or lost."""
+    """A random walk over all that a queue can do, counted after each step; at its end nothing is left or lost.
+
+    In every second one a read of three messages takes turns as a large batch does.
+    """
+    if walk % 2:
+        mutate("lib/straight", "LARGE, begun = 2, 32,", "LARGE, begun = 2, 3,")
     stroll = Stroll(open_queue, world, random.Random(rng.random() + walk))
     for _ in range(100):
         stroll.step()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from shardq import Client, Queue, scripts
+from shardq import Client, Queue
+from tests.conftest import Mutate
 from tests.servers import Server, available
 from tests.soak.crew import drained
 from tests.soak.history import load, verdict
@@ -19,8 +19,6 @@ from tests.soak.load import Habits, Log, consume, produce
 from tests.waiting import eventually
 
 HABITS = Habits(messages=120, batch=40, tenants=12, lease=0.2, delay=0.03, late=0.15, nack=0.1, extend=0.2)
-
-Mutate = Callable[[str, str, str], None]
 
 # what the bug is: the script, the right line, the wrong one, and what of it must be seen (any of these)
 MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
@@ -61,24 +59,6 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "lib/put", "redis.call('XADD', key, id, mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, mark,", {"lost"},
     ),
 }  # fmt: skip
-
-
-@pytest.fixture
-def mutate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Mutate]:
-    """Run with a copy of the scripts in which one text is another."""
-
-    def change(name: str, right: str, wrong: str) -> None:
-        folder = tmp_path / "lua"
-        shutil.copytree(str(scripts.root()), folder)
-        path = folder / f"{name}.lua"
-        source = path.read_text()
-        assert source.count(right) == 1, f"{name}.lua changed: this mutant must change with it"
-        path.write_text(source.replace(right, wrong))
-        monkeypatch.setattr(scripts, "root", lambda: folder)
-        scripts.load.cache_clear()
-
-    yield change
-    scripts.load.cache_clear()
 
 
 @pytest.fixture(scope="module")
