@@ -65,6 +65,23 @@ def test_nats_hundreds_of_subscribers_at_one_pattern(trie: Ctrie) -> None:
             assert trie.lookup(topic) == set(names)
 
 
+@pytest.mark.parametrize("rollup", [True, False])
+@pytest.mark.parametrize("others", [["*.b.c"], ["*.b.c", "*.b.d"], ["*.b.c.d", "*.b.#.e"]])
+def test_hundreds_of_subscribers_stay_when_the_patterns_below_go(
+    make_trie: MakeTrie, rollup: bool, others: list[str]
+) -> None:
+    trie, names = make_trie(rollup=rollup), [f"s{n}" for n in range(300)]
+    empty = trie.census().nodes
+    for pair in [("*.b", name) for name in names] + [(other, "q") for other in others]:
+        assert trie.insert(*pair)
+    for other in others:
+        assert trie.remove(other, "q")
+    assert trie.lookup("a.b") == set(names)
+    for name in names:
+        assert trie.remove("*.b", name)
+    assert trie.census().nodes == empty
+
+
 def test_nats_what_matches_nothing_is_one_object_and_counts_as_a_miss_once() -> None:
     router = Router()
     router.bind("foo", "q")
