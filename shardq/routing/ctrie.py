@@ -18,12 +18,15 @@ The invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Self
 
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
 from shardq.routing.fast import added, dropped, entered, left
+from shardq.routing.interest import interest
+from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
 
@@ -50,6 +53,15 @@ class Ctrie:
         """The values of all patterns that match *topic*, as of one instant during the call."""
         found: frozenset[str] = self._head.lookup(topic)
         return found
+
+    def has_interest(self, topic: str) -> bool:
+        """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
+        found: bool = self._head.glance(partial(interest, text=topic))
+        return found
+
+    def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
+        """Each pattern for which *relation* holds, with each of its values, of a snapshot taken now."""
+        return related(self.snapshot()._head.root.main, relation)
 
     def insert(self, pattern: str, value: str) -> bool:
         """Put *value* under *pattern*; False if it was there."""

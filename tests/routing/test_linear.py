@@ -22,8 +22,8 @@ ROUNDS = 250
 
 def script(rng: random.Random, length: int) -> list[tuple[str, tuple[str, ...]]]:
     def one() -> tuple[str, tuple[str, ...]]:
-        verb = rng.choice(["insert", "insert", "remove", "remove", "lookup", "lookup", "snapshot"])
-        if verb == "lookup":
+        verb = rng.choice(["insert", "insert", "remove", "remove", "lookup", "lookup", "has_interest", "snapshot"])
+        if verb in ("lookup", "has_interest"):
             return verb, (rng.choice(TOPICS),)
         return (verb, ()) if verb == "snapshot" else (verb, (rng.choice(PATTERNS), rng.choice("qr")))
 
@@ -69,7 +69,7 @@ def test_histories_of_the_router_with_its_cache_are_linearizable(rng: random.Ran
     def perform(router: Router, verb: str, args: tuple[str, ...]) -> Any:
         if verb == "snapshot":
             return frozenset(router.bindings())
-        return getattr(router, {"insert": "bind", "remove": "unbind", "lookup": "match"}[verb])(*args)
+        return getattr(router, {"insert": "bind", "remove": "unbind", "lookup": "match"}.get(verb, verb))(*args)
 
     threading.settrace(preempted(rng))
     try:
@@ -111,6 +111,35 @@ def test_a_lookup_sees_one_instant_of_several_nodes(make_trie: MakeTrie, rng: ra
     assert impossible(rng, make_trie(), 1500) == 0
 
 
+def missed(rng: random.Random, trie: Ctrie, looks: int) -> int:
+    """How many of *looks* saw no interest in a topic that one of two bindings matched at any time."""
+    stop, found = threading.Event(), list[bool]()
+    trie.insert("a.b", "q")
+
+    def write() -> None:
+        while not stop.is_set():
+            for come, go in (("#", "a.b"), ("a.b", "#")):
+                assert trie.insert(come, "q")
+                assert trie.remove(go, "q")
+
+    def read() -> None:
+        try:
+            found.extend(trie.has_interest("a.b") for _ in range(looks))
+        finally:
+            stop.set()
+
+    threading.settrace(preempted(rng))
+    try:
+        on_threads([write, read])
+    finally:
+        threading.settrace(None)
+    return found.count(False)
+
+
+def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, rng: random.Random, restless: None) -> None:
+    assert missed(rng, make_trie(), 500) == 0
+
+
 class Blind:
     """A stamp that never changes."""
 
@@ -137,6 +166,7 @@ def test_a_lookup_that_sees_no_stamp_change_is_found_out(
 
     monkeypatch.setattr(GilHead, "gcas", unstamped)
     assert any(impossible(rng, blind(), 1000) for _ in range(30))
+    assert any(missed(rng, blind(), 500) for _ in range(30))
 
 
 @pytest.mark.parametrize("form", FORMS)
