@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shardq.errors import ConfigError
-from shardq.keys import check_name
+from shardq.keys import check_name, shown
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.relation import Covering, Overlapping
@@ -18,6 +18,21 @@ class Binding(NamedTuple):
 
     pattern: str
     queue: str
+
+
+def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] = lambda queue: queue) -> list[Binding]:
+    """Pairs (pattern, queue) as bindings, each once; ConfigError or PatternError for the first that is none.
+
+    *name* says what a queue is called.
+    """
+    if not isinstance(bindings, Iterable):
+        raise ConfigError(f"bindings must be pairs (pattern, queue); this is of type {type(bindings).__name__}")
+    found: dict[Binding, None] = {}
+    for index, each in enumerate(bindings):
+        if not isinstance(each, tuple) or len(each) != 2:
+            raise ConfigError(f"binding {index} must be a pair (pattern, queue), not {shown(each)}")
+        found[Binding(check_pattern(each[0]), str(check_name(name(each[1]))))] = None
+    return list(found)
 
 
 class Router:
@@ -42,10 +57,13 @@ class Router:
         check_pattern(pattern)
         return self._write(self.trie.remove, pattern, str(check_name(queue)))
 
+    def bind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
+        """Bind many, one after another; those that were bound already are returned. All are checked before."""
+        return [each for each in bindings_of(bindings) if not self._write(self.trie.insert, *each)]
+
     def unbind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
         """Take many back, one after another; those that there were not are returned. All are checked before."""
-        given = [Binding(check_pattern(pattern), check_name(queue)) for pattern, queue in bindings]
-        return [each for each in dict.fromkeys(given) if not self._write(self.trie.remove, *each)]
+        return [each for each in bindings_of(bindings) if not self._write(self.trie.remove, *each)]
 
     def match(self, topic: str) -> frozenset[str]:
         """The names of the queues that *topic* goes to, each once, as of one instant during the call."""
