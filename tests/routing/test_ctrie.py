@@ -71,7 +71,7 @@ def test_a_result_that_was_handed_out_never_changes(trie: Ctrie) -> None:
 def test_all_patterns_of_three_words_and_topics_of_four() -> None:
     """With empty words, and with wildcards in topics, which are plain words there."""
     patterns = sorted({".".join(w) for n in range(4) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})
-    topics = sorted({".".join(w) for n in range(5) for w in itertools.product(["a", "b", "", "*"], repeat=n)})
+    topics = sorted({".".join(w) for n in range(5) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})
     trie, shuffled = Ctrie(), random.Random(5).sample(patterns, len(patterns))
     for pattern in shuffled:
         trie.insert(pattern, pattern)
