@@ -137,6 +137,19 @@ def test_there_is_interest_in_a_topic_if_and_only_if_something_matches_it(
     assert min(seen.values()) > 60
 
 
+def test_there_is_interest_by_runs_of_words_and_by_many_values(make_trie: MakeTrie) -> None:
+    for pattern, more in (("a.b", "a.c"), ("*.b", "*.b.c"), ("*.a.b.c.d", "*.a.b.c.e"), ("#.a.b", "#.a.c")):
+        trie, topic = make_trie(), pattern.replace("*", "x").replace("#", "x.y")
+        for number in range(20):
+            trie.insert(pattern, f"q{number}")
+        trie.insert(more, "q")
+        assert [trie.has_interest(each) for each in (topic, f"{topic}.z", "x")] == [True, False, False]
+        for number in range(20):
+            assert trie.has_interest(topic)
+            trie.remove(pattern, f"q{number}")
+        assert not trie.has_interest(topic)
+
+
 def test_interest_does_not_walk_each_way_of_many_wildcards() -> None:
     trie, started = Ctrie(), time.process_time()
     for count in (4, 10, 60):
@@ -158,6 +171,7 @@ def test_a_router_says_which_bindings_a_pattern_catches_and_whether_a_topic_inte
         router.unbind("#", "all")
         assert [router.has_interest(topic) for topic in ("a.b", "b", "b.c", "")] == [True, False, True, False]
         assert router.num_interest("b") == 0
+        assert not router.has_interest("b")
         with pytest.raises(PatternError):
             router.has_interest("a.*")
 
