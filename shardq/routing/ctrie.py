@@ -80,12 +80,14 @@ class Ctrie:
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
-        head = self._head
-        if left(head, pattern, value) if words is None else dropped(head, words, value):
+        head, rollup = self._head, self._rollup
+        gone = left(head, pattern, value) if words is None else dropped(head, words, value, rollup)
+        if gone:
             return True
-        while (done := Write(head, self._rollup).remove(pattern, words, value)) is None:
+        rest = value if gone is False else None  # no value is None: on its way it drops T-nodes, and removes nothing
+        while (done := Write(head, rollup).remove(pattern, words, rest)) is None:
             pass
-        return done
+        return done or gone is None
 
     def clear(self) -> None:
         """Remove everything, at one instant; snapshots keep theirs."""

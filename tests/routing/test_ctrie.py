@@ -110,6 +110,24 @@ def test_random_changes_agree_with_the_oracle_and_leave_nothing(
         assert trie.census().nodes == empty
 
 
+@pytest.mark.parametrize("rollup", [True, False])
+def test_what_is_left_after_removals_has_no_more_nodes_than_if_it_had_been_all(
+    make_trie: MakeTrie, rollup: bool, rng: random.Random
+) -> None:
+    for _ in range(100):
+        words = rng.choice(["aab*#", "abcd*#"])
+        pairs = [(".".join(rng.choices(words, k=rng.randint(1, 4))), "q") for _ in range(rng.randint(2, 9))]
+        trie = make_trie(rollup=rollup)
+        pairs = [pair for pair in pairs if trie.insert(*pair)]
+        while pairs:
+            assert trie.remove(*pairs.pop(rng.randrange(len(pairs))))
+            fresh = make_trie(rollup=rollup)
+            for pair in pairs:
+                fresh.insert(*pair)
+            left, least = trie.census(), fresh.census()
+            assert left == least or (rollup and left.nodes <= least.nodes and left.dense <= least.dense), pairs
+
+
 def test_wide_levels_and_wide_value_sets_split_and_come_back(
     make_trie: MakeTrie, rng: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,6 +159,53 @@ def test_a_compare_and_swap_that_fails_is_tried_again(rng: random.Random, monkey
     assert failed > 500
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_is_left_with_one_pattern_goes_at_once(
+    trie: Ctrie, make_trie: MakeTrie, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when somebody else changed the node above meanwhile."""
+    fresh = make_trie()
+    for each in ("*.a.b", "*.a.c", "*.d", "*.e"):
+        trie.insert(each, "q")
+        if each != "*.a.b":
+            fresh.insert(each, "q")
+    real, fails = type(trie._head).gcas, [lost]
+
+    def unlucky(head: Any, node: Any, old: Any, new: Any) -> bool:
+        if not nodes.is_tomb(new) and fails.pop():
+            fails.append(False)
+            return False
+        fails[:] = fails or [False]
+        return bool(real(head, node, old, new))
+
+    monkeypatch.setattr(type(trie._head), "gcas", unlucky)
+    assert trie.remove("*.a.b", "q")
+    assert trie.census() == fresh.census()
+    assert set(trie) == set(fresh)
+
+
+@pytest.mark.parametrize("pattern", ["*.a.b", "*.a.#"])
+def test_a_pattern_that_comes_again_while_it_goes_stays(
+    trie: Ctrie, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its node became a T-node, before that is dropped: by then it is gone, and what comes is another."""
+    for each in ("*.a.c", "*.d", "*.e", pattern):
+        trie.insert(each, "q")
+    first, real = [True], type(trie._head).gcas
+
+    def again(head: Any, node: Any, old: Any, new: Any) -> bool:
+        done: bool = real(head, node, old, new)
+        if nodes.is_tomb(new) and first.pop():
+            first.append(False)
+            assert trie.insert(pattern, "q")
+        return done
+
+    monkeypatch.setattr(type(trie._head), "gcas", again)
+    assert trie.remove(pattern, "q")
+    assert first == [False]
+    assert set(trie) == {(each, "q") for each in ("*.a.c", "*.d", "*.e", pattern)}
+
+
 def test_an_abandoned_iterator_keeps_nothing(trie: Ctrie) -> None:
     kind = type(trie._head.root)
 
@@ -187,6 +234,7 @@ def test_a_read_only_snapshot_is_read_through_t_nodes_and_writes_nothing(
         trie.insert(pattern, "q")
     with monkeypatch.context() as patched:
         patched.setattr(Place, "clean", lambda _: None)  # as if the writer had come no further
+        patched.setattr("shardq.routing.ctrie.dropped", lambda *_: False)
         assert trie.remove("*.a.b", "q")
     star = trie._head.root.main[1].main[nodes.STAR]
     below = [branch for _, branch in nodes.branches(star.main) or () if not nodes.is_leaf(branch)]
