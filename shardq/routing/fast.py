@@ -1,8 +1,9 @@
 """The writes that are nearly all: one pattern comes or goes, and nothing else has to give way.
 
-They go down without keeping the way, since nothing above will change, and give up where it is not so simple: `Write`
-in `shardq.routing.write` does the rest. What makes them right is the last step alone: an I-node of the trie's
-generation that holds no T-node is in the trie, and `gcas` succeeds only if it still is.
+They keep one step of the way down, since nothing further above will change, and give up where it is not so simple:
+`Write` in `shardq.routing.write` does the rest. What makes them right is the last step alone: an I-node of the trie's
+generation that holds no T-node is in the trie, and `gcas` succeeds only if it still is. A node that is left with one
+pattern becomes a T-node, which ends the removal; then the I-node above holds that pattern instead, if it still can.
 """
 
 from __future__ import annotations
