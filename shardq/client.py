@@ -23,6 +23,7 @@ from shardq.face import (
     messages_of,
     queue_name,
     received_of,
+    unchanged,
     warn,
 )
 from shardq.model import Message, QueueSettings, Received, lease_time, seconds
@@ -34,7 +35,8 @@ from shardq.ops.settle import LOST, Cancelled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
-from shardq.routing import Router
+from shardq.routing import Binding, Router
+from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -85,6 +87,23 @@ class Client(Face):
     ) -> bool:
         """Take a binding back; False if there was none."""
         return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    def bind_many(
+        self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """Bind many pairs (pattern, queue), 1,000 in a round trip; those that were bound already are returned.
+
+        All are checked before the first is sent. When it raises, earlier thousands are bound; so may be all the others.
+        """
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+
+    def unbind_many(
+        self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """Take many bindings back, 1,000 in a round trip, as `bind_many`; those that there were not are returned."""
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
 
     def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
         """The bindings of router *name*, as of now; it follows changes as this client publishes."""

@@ -25,6 +25,7 @@ from shardq.face import (
     messages_of,
     queue_name,
     received_of,
+    unchanged,
     warn,
 )
 from shardq.model import Message, QueueSettings, Received, lease_time, seconds
@@ -38,7 +39,8 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.waiting import Asked
 from shardq.ops.write import write, write_many
-from shardq.routing import Router
+from shardq.routing import Binding, Router
+from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
 
 T = TypeVar("T")
@@ -77,6 +79,20 @@ class AsyncClient(Face):
     ) -> bool:
         """As `Client.unbind`."""
         return await self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    async def bind_many(
+        self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """As `Client.bind_many`."""
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+
+    async def unbind_many(
+        self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """As `Client.unbind_many`."""
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
 
     async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
         """As `Client.router`."""

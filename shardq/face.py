@@ -27,6 +27,7 @@ from shardq.model import Message, QueueConfig, Received, lease_time, seconds, wh
 from shardq.ops.opening import check_legacy
 from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
+from shardq.routing import Binding
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -258,6 +259,11 @@ def checked_each(name: str, value: object, count: int) -> None:
     if name == "delay":
         for each in value if many else (value,):  # type: ignore[attr-defined]
             seconds(name, each, 0, MAX_BLOCK)
+
+
+def unchanged(bindings: Sequence[Binding], done: Sequence[bool]) -> list[Binding]:
+    """Those that were not *done*."""
+    return [binding for binding, each in zip(bindings, done, strict=True) if not each]
 
 
 def queue_name(queue: Any) -> str:

@@ -25,7 +25,7 @@ from shardq.ops.state import MAX_TIMEOUT, QueueState
 from shardq.ops.steps import Call, Op, Sleep
 from shardq.ops.together import together
 from shardq.ops.write import write
-from shardq.routing import Router
+from shardq.routing import Binding, Router
 from shardq.routing.topic import check_pattern, check_topic
 from shardq.scripts import load
 
@@ -77,10 +77,26 @@ class RouterState:
 
 def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: float | None = None) -> Op[bool]:
     """Bind ("+") or unbind ("-"), for all processes; whether that changed anything."""
+    done = yield from change_many(state, verb, [Binding(check_pattern(pattern), check_name(queue))], timeout)
+    return done[0]
+
+
+def change_many(
+    state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
+) -> Op[list[bool]]:
+    """The same for many different ones, a thousand in a round trip; for each whether that changed anything."""
     until = state.until(timeout)
-    member = f"{check_pattern(pattern)} {check_name(queue)}"
-    call = Call(load("bind"), (state.keys.bindings, state.keys.changes), (verb, MAX_BINDINGS, KEPT_CHANGES, member))
-    asked_again = False
+    done: list[bool] = []
+    for at in range(0, len(bindings), PART):
+        done += yield from _change_part(state, verb, bindings[at : at + PART], until)
+    if bindings:
+        yield from current(state, until, max_age=0)
+    return done
+
+
+def _change_part(state: RouterState, verb: str, bindings: Sequence[Binding], until: float) -> Op[list[bool]]:
+    keys, asked_again = (state.keys.bindings, state.keys.changes), False
+    call = Call(load("bind"), keys, (verb, MAX_BINDINGS, KEPT_CHANGES, *map(" ".join, bindings)))
 
     def make(repeated: bool) -> Call:
         nonlocal asked_again
@@ -89,10 +105,11 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
 
     reply = yield from persist(make, until, state.clock)
     if reply[0] == b"FULL":
-        raise QueueFull(f"router {state.keys.name!r} has {MAX_BINDINGS:,} bindings, the most there may be")
+        raise QueueFull(
+            f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
+        )
     _check(state, reply)
-    yield from current(state, until, max_age=0)
-    return bool(reply[1]) or asked_again  # a repeated call finds what its first try did
+    return [bool(each) or asked_again for each in reply[2]]  # a repeated call finds what its first try did
 
 
 def current(state: RouterState, until: float, *, max_age: float | None = None) -> Op[Router]:

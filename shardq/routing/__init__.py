@@ -13,6 +13,7 @@ grammar, `ctrie` the trie, made of `nodes` in I-nodes of `atomic`, `lookup` the 
 from __future__ import annotations
 
 from shardq.routing.ctrie import Ctrie
+from shardq.routing.relation import covers, overlaps
 from shardq.routing.router import Binding, Router
 
-__all__ = ["Binding", "Ctrie", "Router"]
+__all__ = ["Binding", "Ctrie", "Router", "covers", "overlaps"]

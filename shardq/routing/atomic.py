@@ -17,13 +17,16 @@ where these are GCAS, RDCSS on the root, and GCAS_READ.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from shardq.errors import ConfigError
 from shardq.routing.atomic_refs import LockHead
-from shardq.routing.lookup import lookup, place
+from shardq.routing.lookup import glance, lookup, place
+
+T = TypeVar("T")
 
 
 class INode(Protocol):
@@ -55,6 +58,9 @@ class Head(Protocol):
     def lookup(self, text: str) -> frozenset[str]:
         """The values of the patterns that match the topic *text*, as of one instant during the call."""
 
+    def glance(self, ask: Callable[[Any], T]) -> T:
+        """What *ask* says of what the root holds and what is below it, all of one instant during the call."""
+
     def place(self, page: Any, key: str) -> tuple[Any, Any, int]:
         """As `shardq.routing.lookup.place`."""
 
@@ -85,6 +91,7 @@ class GilHead:
     __slots__ = ("root", "stamp")
     make = GilNode
     lookup = lookup
+    glance = glance
     place = place
 
     def __init__(self, main: Any) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from shardq.routing.lookup_refs import lookup, place
+from shardq.routing.lookup_refs import glance, lookup, place
 
 
 class RefNode:
@@ -86,6 +86,7 @@ class RefHead:
     __slots__ = ("ref", "stamp")
     Ref: Any
     lookup = lookup
+    glance = glance
     place = place
 
     def __init__(self, main: Any) -> None:

@@ -1,12 +1,13 @@
-"""Walks over everything in a trie that does not change: what it holds, and of what it is made."""
+"""Walks over what is in a trie that does not change: what it holds, and of what it is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shardq.routing.nodes import branches, decode, is_leaf, tail_of, values_of
+from shardq.routing.nodes import branches, decode, deeper, is_leaf, slot, tail_of, values_of, word_in
+from shardq.routing.topic import MANY, ONE
 
 
 @dataclass(slots=True)
@@ -60,6 +61,18 @@ def entries(page: Any) -> Iterator[tuple[str, Any]]:
             yield from main.items()
 
 
+def entry(page: Any, key: str) -> Any:
+    """What a page holds under *key*, None for nothing."""
+    shift, bits = 0, hash(key)
+    while page is not None:
+        main = page.main
+        if type(main) is not list:
+            return main.get(key)
+        page = main[slot(bits, shift)]
+        shift = deeper(shift)
+    return None
+
+
 def all_branches(main: Any) -> Iterator[tuple[str, Any]]:
     """The branches of a C-node, those in a page, too."""
     found = branches(main)
@@ -70,6 +83,20 @@ def all_branches(main: Any) -> Iterator[tuple[str, Any]]:
     yield from entries(main[4])
 
 
+def some_branches(main: Any, words: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The branches of a C-node under wildcards, and those of *words*."""
+    _, _, star, many, table = main
+    found = [(ONE, star), (MANY, many), *((word, below(table, word)) for word in words)]
+    return ((word, branch) for word, branch in found if branch is not None)
+
+
+def below(table: Any, word: str) -> Any:
+    """What the words of a C-node, in any form, hold under *word*; None for nothing."""
+    if table is None or type(table) is dict or type(table) is tuple:
+        return word_in(table, word)
+    return entry(table, word)
+
+
 def _values(held: Any) -> Iterator[str]:
     if held is None:
         return
@@ -77,6 +104,11 @@ def _values(held: Any) -> Iterator[str]:
         yield from values_of(held)
     else:
         yield from (value for value, _ in entries(held))
+
+
+def any_value(held: Any) -> bool:
+    """Whether that is a leaf, or a page with something in it."""
+    return held is not None and (is_leaf(held) or any(True for _ in entries(held)))
 
 
 def count(top: list[Any]) -> Census:

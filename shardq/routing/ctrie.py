@@ -18,12 +18,15 @@ The invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Self
 
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
 from shardq.routing.fast import added, dropped, entered, left
+from shardq.routing.interest import interest
+from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
 
@@ -51,6 +54,15 @@ class Ctrie:
         found: frozenset[str] = self._head.lookup(topic)
         return found
 
+    def has_interest(self, topic: str) -> bool:
+        """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
+        found: bool = self._head.glance(partial(interest, text=topic))
+        return found
+
+    def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
+        """Each pattern for which *relation* holds, with each of its values, of a snapshot taken now."""
+        return related(self.snapshot()._head.root.main, relation)
+
     def insert(self, pattern: str, value: str) -> bool:
         """Put *value* under *pattern*; False if it was there."""
         if self.readonly:
@@ -68,12 +80,14 @@ class Ctrie:
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
-        head = self._head
-        if left(head, pattern, value) if words is None else dropped(head, words, value):
+        head, rollup = self._head, self._rollup
+        gone = left(head, pattern, value) if words is None else dropped(head, words, value, rollup)
+        if gone:
             return True
-        while (done := Write(head, self._rollup).remove(pattern, words, value)) is None:
+        rest = value if gone is False else None  # no value is None: on its way it drops T-nodes, and removes nothing
+        while (done := Write(head, rollup).remove(pattern, words, rest)) is None:
             pass
-        return done
+        return done or gone is None
 
     def clear(self) -> None:
         """Remove everything, at one instant; snapshots keep theirs."""

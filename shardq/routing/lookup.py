@@ -15,11 +15,13 @@ forms of compare-and-swap that cannot replace a stamp in the same instant.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from shardq.routing.match import ends, fits, same, under
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
 
+T = TypeVar("T")
 NOTHING: frozenset[str] = frozenset()
 TRIES = 8
 
@@ -34,6 +36,18 @@ def lookup(head: Any, text: str) -> frozenset[str]:
             return frozenset(found) if found else NOTHING
         tries -= 1
     return frozenset(walk(frozen(head), text))
+
+
+def glance(head: Any, ask: Callable[[Any], T]) -> T:
+    """What *ask* says of what the root holds and what is below it, all of one instant, as in `lookup`."""
+    tries = TRIES
+    while tries:
+        stamp = head.stamp
+        answer = ask(head.root.main)
+        if head.stamp is stamp:
+            return answer
+        tries -= 1
+    return ask(frozen(head))
 
 
 def frozen(head: Any) -> Any:

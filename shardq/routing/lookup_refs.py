@@ -11,11 +11,14 @@ the walk is true here.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from shardq.routing.lookup import NOTHING, TRIES, frozen, values
 from shardq.routing.match import ends, fits, same, under
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST, TombPage
+
+T = TypeVar("T")
 
 
 def lookup(head: Any, text: str) -> frozenset[str]:
@@ -32,6 +35,18 @@ def lookup(head: Any, text: str) -> frozenset[str]:
             return frozenset(found) if found else NOTHING
         tries -= 1
     return frozenset(walk(frozen(head), text))
+
+
+def glance(head: Any, ask: Callable[[Any], T]) -> T:
+    """As `lookup.glance`; `main` decides what it meets undecided."""
+    tries = TRIES
+    while tries:
+        stamp = head.stamp.get()
+        answer = ask(head.root.main)
+        if head.stamp.get() is stamp:
+            return answer
+        tries -= 1
+    return ask(frozen(head))
 
 
 def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - as in `lookup`

@@ -20,7 +20,7 @@ def fits(tail: str, topic: list[str], at: int) -> bool:
     """Whether the tail matches all words from *at* on; only its last word may be `#`."""
     left = len(topic) - at
     wanted = tail.count(".")
-    if tail[-1:] == "#":
+    if tail[-2:] == ".#":
         wanted -= 1
         if left < wanted:
             return False

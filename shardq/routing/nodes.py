@@ -107,10 +107,11 @@ def child(main: Any, key: Any) -> Any:
         return None
     if key == ONE:
         return main[STAR]
-    return main[HASH] if key == MANY else _word(main[WORDS], key)
+    return main[HASH] if key == MANY else word_in(main[WORDS], key)
 
 
-def _word(words: Any, word: str) -> Any:
+def word_in(words: Any, word: str) -> Any:
+    """What a sparse or dense table of words holds under *word*; None for nothing, and for a page."""
     if words is None:
         return None
     if type(words) is dict:
@@ -217,7 +218,9 @@ def rolled_up(main: CNode, rollup: bool) -> tuple[bool, Any]:
     if found is None or len(found) > 1 or (found and (values is not None or not rollup)):
         return False, None
     if not found:
-        return values is None or is_leaf(values), None if values is None else retailed(values, run)
+        if values is None:
+            return True, None
+        return (True, retailed(values, run)) if is_leaf(values) else (False, None)
     word, leaf = found[0]
     if not is_leaf(leaf) or (word == MANY and tail_of(leaf)):
         return False, None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from shardq.errors import ConfigError
-from shardq.keys import check_name
+from shardq.keys import check_name, shown
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
+from shardq.routing.relation import Covering, Overlapping
 from shardq.routing.topic import check_pattern, check_topic, wild_words
 
 
@@ -17,6 +18,21 @@ class Binding(NamedTuple):
 
     pattern: str
     queue: str
+
+
+def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] = lambda queue: queue) -> list[Binding]:
+    """Pairs (pattern, queue) as bindings, each once; ConfigError or PatternError for the first that is none.
+
+    *name* says what a queue is called.
+    """
+    if not isinstance(bindings, Iterable):
+        raise ConfigError(f"bindings must be pairs (pattern, queue); this is of type {type(bindings).__name__}")
+    found: dict[Binding, None] = {}
+    for index, each in enumerate(bindings):
+        if not isinstance(each, tuple) or len(each) != 2:
+            raise ConfigError(f"binding {index} must be a pair (pattern, queue), not {shown(each)}")
+        found[Binding(check_pattern(each[0]), str(check_name(name(each[1]))))] = None
+    return list(found)
 
 
 class Router:
@@ -41,6 +57,14 @@ class Router:
         check_pattern(pattern)
         return self._write(self.trie.remove, pattern, str(check_name(queue)))
 
+    def bind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
+        """Bind many, one after another; those that were bound already are returned. All are checked before."""
+        return [each for each in bindings_of(bindings) if not self._write(self.trie.insert, *each)]
+
+    def unbind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
+        """Take many back, one after another; those that there were not are returned. All are checked before."""
+        return [each for each in bindings_of(bindings) if not self._write(self.trie.remove, *each)]
+
     def match(self, topic: str) -> frozenset[str]:
         """The names of the queues that *topic* goes to, each once, as of one instant during the call."""
         cache = self.cache
@@ -57,6 +81,16 @@ class Router:
             cache.put(topic, ticket, result)
         return result
 
+    def has_interest(self, topic: str) -> bool:
+        """Whether *topic* goes to any queue, as of one instant during the call; stops at the first pattern found."""
+        check_topic(topic)
+        result = None if self.cache is None else self.cache.get(topic)
+        return self.trie.has_interest(topic) if result is None else bool(result)
+
+    def num_interest(self, topic: str) -> int:
+        """How many queues *topic* goes to, as of one instant during the call."""
+        return len(self.match(topic))
+
     def bindings(self) -> Iterator[Binding]:
         """All bindings at one instant, in no order; what is bound meanwhile is not seen."""
         return map(Binding._make, self.trie)
@@ -64,6 +98,14 @@ class Router:
     def routes_of(self, queue: str) -> list[str]:
         """The patterns bound to *queue*, sorted, at one instant; looks at all bindings."""
         return sorted(pattern for pattern, bound in self.trie if bound == queue)
+
+    def covered_by(self, pattern: str) -> list[Binding]:
+        """The bindings that match only topics that *pattern* matches, too, sorted, at one instant."""
+        return sorted(map(Binding._make, self.trie.related(Covering(check_pattern(pattern)))))
+
+    def overlapping(self, pattern: str) -> list[Binding]:
+        """The bindings that match some topic that *pattern* matches, too, sorted, at one instant."""
+        return sorted(map(Binding._make, self.trie.related(Overlapping(check_pattern(pattern)))))
 
     def __len__(self) -> int:
         """How many bindings there are, counted in a snapshot."""

@@ -132,7 +132,7 @@ class Write(Place):
         self.main = new
         return True
 
-    def remove(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
+    def remove(self, pattern: str, words: list[str] | None, value: Any) -> bool | None:
         """Take *value* away; whether it was there."""
         if words is None:
             there = self.page(LITERALS, self.main[LITERALS], pattern)
@@ -155,7 +155,7 @@ class Write(Place):
             if not good or not self.down(self.key, branch):
                 return None
 
-    def take(self, held: Any, value: str) -> bool | None:
+    def take(self, held: Any, value: Any) -> bool | None:
         """Take *value* from the values held here."""
         if held is None:
             return False

@@ -26,6 +26,29 @@ def test_what_is_not_there_exits_with_3(cli: Command) -> None:
         assert (told.code, told.out) == (3, "")
 
 
+def test_several_are_unbound_at_once_and_the_unknown_are_named(cli: Command) -> None:
+    for pattern in ("many.a", "many.*", "many.#"):
+        cli("bind", pattern, "q", "--router", "several")
+    told = cli("unbind", "many.a", "many.b", "many.*", "q", "--router", "several")
+    assert (told.code, told.out.splitlines()) == (3, ["unbound many.a", "unbound many.*"])
+    assert "no binding of 'many.b' to 'q'" in told.err
+    told = cli("--json", "unbind", "many.#", "many.#", "q", "--router", "several")
+    assert told.objects == [{"pattern": "many.#", "queue": "q", "router": "several", "changed": True}]
+    assert (told.code, cli("bindings", "--router", "several").code) == (0, 3)
+
+
+def test_bindings_that_a_pattern_would_catch(cli: Command) -> None:
+    for pattern in ("a.*", "a.b", "#", "b"):
+        cli("bind", pattern, "q", "--router", "caught")
+    told = cli("bindings", "--overlapping", "a.#", "--router", "caught", "--json")
+    assert [each["pattern"] for each in told.objects] == ["#", "a.*", "a.b"]
+    told = cli("bindings", "--covered-by", "a.#", "--router", "caught", "--json")
+    assert [each["pattern"] for each in told.objects] == ["a.*", "a.b"]
+    told = cli("bindings", "--covered-by", "c.#", "--router", "caught")
+    assert (told.code, told.err) == (3, "shardq: router 'caught' has none of these\n")
+    assert cli("bindings", "--covered-by", "a..b", "--router", "caught").code == 2
+
+
 def test_a_bad_pattern_exits_with_2_and_says_why(cli: Command) -> None:
     for words in (("bind", "a..b", "q"), ("route", "a.*"), ("bind", "a", "q{x}")):
         told = cli(*words)

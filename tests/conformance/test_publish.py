@@ -6,13 +6,24 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, PartlyPublished, PatternError, QueueFull, Unrouted
+from shardq import Client, ConfigError, PartlyPublished, PatternError, Queue, QueueFull, Unrouted
 from shardq.ops import routing
+from shardq.ops.steps import Call
 from tests.conformance.world import World
 
 
 def bindings(client: Client) -> set[tuple[str, str]]:
     return {(each.pattern, each.queue) for each in client.router().bindings()}
+
+
+def steps_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The steps that the client's driver performs from now on."""
+    driver: Any = client._driver
+    seen: list[Any] = []
+    name = "perform" if hasattr(driver, "perform") else "_perform"
+    perform = getattr(driver, name)
+    monkeypatch.setattr(driver, name, lambda step: perform(seen.append(step) or step))  # type: ignore[func-returns-value]
+    return seen
 
 
 def test_a_topic_goes_to_each_bound_queue_once(client: Client, queue_name: str) -> None:
@@ -47,6 +58,50 @@ def test_unbinding_takes_back_one_binding(client: Client) -> None:
     assert client.unbind("a.*", "one")
     assert not client.unbind("a.*", "one")
     assert bindings(client) == {("a.*", "two")}
+
+
+def test_many_are_bound_and_unbound_and_those_that_were_so_are_returned(
+    world: World, client: Client, queue_name: str
+) -> None:
+    queue, other = client.queue(queue_name), world.client()
+    pairs: list[tuple[str, Queue | str]] = [("a.*", queue), ("b", queue_name), ("a.*", "other"), ("a.*", queue_name)]
+    assert client.bind_many(pairs) == []
+    assert client.bind_many([("b", queue), ("c", queue)]) == [("b", queue_name)]
+    assert set(client.router().match("a.x")) == {queue_name, "other"}
+    assert client.unbind_many([("a.*", queue), ("no", "q"), ("b", "other"), ("c", queue), ("c", queue)]) == [
+        ("no", "q"),
+        ("b", "other"),
+    ]
+    assert bindings(client) == bindings(other) == {("b", queue_name), ("a.*", "other")}
+    assert client.router_state().version == other.router_state().version == 6
+    assert client.unbind_many(client.router().covered_by("#")) == client.unbind_many([]) == []
+    assert bindings(other) == set()
+
+
+@pytest.mark.parametrize(
+    "bad", [[("a", "q"), ("a..b", "q")], [("a", "q"), ("b", "")], [("a", "q"), "ab"], "ab", 7, [("a", "q", "r")]]
+)
+def test_of_many_bindings_with_a_bad_one_nothing_is_written(client: Client, anywhere: None, bad: Any) -> None:
+    client.bind("a", "r")
+    for act in (client.bind_many, client.unbind_many):
+        with pytest.raises(ConfigError):
+            act(bad)
+    assert bindings(client) == {("a", "r")}
+
+
+def test_a_thousand_bindings_take_one_round_trip(
+    client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "PART", 10)
+    client.bind("first", "q")
+    seen = steps_of(client, monkeypatch)
+    many = [(f"k{n}.*", "q") for n in range(25)]
+    assert client.bind_many(many) == []
+    assert [step.script.name for step in seen if isinstance(step, Call)] == ["bind"] * 3 + ["follow"] * 3
+    seen.clear()
+    assert client.unbind_many(many[5:]) == []
+    assert [step.script.name for step in seen if isinstance(step, Call)] == ["bind"] * 2 + ["follow"] * 2
+    assert bindings(client) == {("first", "q"), *many[:5]}
 
 
 def test_clients_follow_one_another_and_routers_do_not_mix(world: World, client: Client) -> None:
@@ -122,10 +177,6 @@ def test_a_hundred_queues_get_their_copies_in_few_round_trips(
     for number in range(100):
         client.bind("#", f"many{number}")
     client.publish("warm.up", 1, shard_key="t")
-    driver: Any = client._driver
-    seen: list[Any] = []
-    name = "perform" if hasattr(driver, "perform") else "_perform"
-    perform = getattr(driver, name)
-    monkeypatch.setattr(driver, name, lambda step: perform(seen.append(step) or step))  # type: ignore[func-returns-value]
+    seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 100
     assert len(seen) <= 2

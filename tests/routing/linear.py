@@ -34,6 +34,8 @@ def stepped(state: State, done: Done) -> State | None:
     if done.verb == "lookup":
         found = {value for pattern, value in state if naive_match(pattern, done.args[0])}
         return state if found == done.result else None
+    if done.verb == "has_interest":
+        return state if any(naive_match(pattern, done.args[0]) for pattern, _ in state) is done.result else None
     if done.verb == "snapshot":
         return state if state == done.result else None
     pair = (done.args[0], done.args[1])

@@ -71,7 +71,7 @@ def test_a_result_that_was_handed_out_never_changes(trie: Ctrie) -> None:
 def test_all_patterns_of_three_words_and_topics_of_four() -> None:
     """With empty words, and with wildcards in topics, which are plain words there."""
     patterns = sorted({".".join(w) for n in range(4) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})
-    topics = sorted({".".join(w) for n in range(5) for w in itertools.product(["a", "b", "", "*"], repeat=n)})
+    topics = sorted({".".join(w) for n in range(5) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})
     trie, shuffled = Ctrie(), random.Random(5).sample(patterns, len(patterns))
     for pattern in shuffled:
         trie.insert(pattern, pattern)
@@ -108,6 +108,33 @@ def test_random_changes_agree_with_the_oracle_and_leave_nothing(
         for pair in rng.sample(sorted(pairs), len(pairs)):
             assert trie.remove(*pair)
         assert trie.census().nodes == empty
+
+
+@pytest.mark.parametrize("rollup", [True, False])
+def test_what_is_left_after_removals_has_no_more_nodes_than_if_it_had_been_all(
+    make_trie: MakeTrie, rollup: bool, rng: random.Random
+) -> None:
+    for _ in range(100):
+        words = rng.choice(["aab*", "abcd*"]) + ("" if rollup else "#")
+        pairs = [(".".join(rng.choices(words, k=rng.randint(1, 4))), "q") for _ in range(rng.randint(2, 9))]
+        trie = make_trie(rollup=rollup)
+        pairs = [pair for pair in pairs if trie.insert(*pair)]
+        while pairs:
+            assert trie.remove(*pairs.pop(rng.randrange(len(pairs))))
+            fresh = make_trie(rollup=rollup)
+            for pair in pairs:
+                fresh.insert(*pair)
+            left, least = trie.census(), fresh.census()
+            assert left == least or (rollup and left.nodes <= least.nodes and left.dense <= least.dense), pairs
+
+
+def test_a_node_that_is_only_on_the_way_to_a_leaf_goes_with_the_one_below(trie: Ctrie, make_trie: MakeTrie) -> None:
+    fresh = make_trie()
+    for each in (trie, fresh):
+        each.insert("a.#", "q")
+    trie.insert("a.#.b", "q")
+    assert trie.remove("a.#.b", "q")
+    assert trie.census() == fresh.census()
 
 
 def test_wide_levels_and_wide_value_sets_split_and_come_back(

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, lookup, lookup_refs
+from shardq.routing import Router, interest, lookup, lookup_refs
 from shardq.routing.atomic import GilHead
+from shardq.routing.census import entry
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.lookup import frozen
 from tests.routing.conftest import FORMS, MakeTrie
@@ -22,8 +23,8 @@ ROUNDS = 250
 
 def script(rng: random.Random, length: int) -> list[tuple[str, tuple[str, ...]]]:
     def one() -> tuple[str, tuple[str, ...]]:
-        verb = rng.choice(["insert", "insert", "remove", "remove", "lookup", "lookup", "snapshot"])
-        if verb == "lookup":
+        verb = rng.choice(["insert", "insert", "remove", "remove", "lookup", "lookup", "has_interest", "snapshot"])
+        if verb in ("lookup", "has_interest"):
             return verb, (rng.choice(TOPICS),)
         return (verb, ()) if verb == "snapshot" else (verb, (rng.choice(PATTERNS), rng.choice("qr")))
 
@@ -69,7 +70,7 @@ def test_histories_of_the_router_with_its_cache_are_linearizable(rng: random.Ran
     def perform(router: Router, verb: str, args: tuple[str, ...]) -> Any:
         if verb == "snapshot":
             return frozenset(router.bindings())
-        return getattr(router, {"insert": "bind", "remove": "unbind", "lookup": "match"}[verb])(*args)
+        return getattr(router, {"insert": "bind", "remove": "unbind", "lookup": "match"}.get(verb, verb))(*args)
 
     threading.settrace(preempted(rng))
     try:
@@ -109,6 +110,25 @@ def impossible(rng: random.Random, trie: Ctrie, lookups: int) -> int:
 
 def test_a_lookup_sees_one_instant_of_several_nodes(make_trie: MakeTrie, rng: random.Random, restless: None) -> None:
     assert impossible(rng, make_trie(), 1500) == 0
+
+
+def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two bindings is always there: the other one comes, and it goes, between the looks at their two nodes."""
+    trie, looks = make_trie(), 0
+    trie.insert("#", "q")
+
+    def moving(page: Any, key: str) -> Any:
+        nonlocal looks
+        looks += 1
+        held = entry(page, key)
+        come, go = ("a.b", "#") if held is None else ("#", "a.b")
+        if trie.lookup("a.b") and trie.insert(come, "q"):
+            assert trie.remove(go, "q")
+        return held
+
+    monkeypatch.setattr(interest, "entry", moving)
+    assert trie.has_interest("a.b")
+    assert looks == lookup.TRIES + 1  # the last in a snapshot
 
 
 class Blind:

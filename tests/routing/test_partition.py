@@ -116,3 +116,12 @@ def test_a_repeated_bind_whose_reply_was_lost_says_that_it_bound(server: Server)
         assert client.bind("a.lost", "q")
         assert cut.struck.is_set()
         assert set(client.router().bindings()) == {("a.lost", "q")}
+
+
+def test_many_that_were_unbound_when_the_reply_was_lost_are_not_called_unknown(server: Server) -> None:
+    with Proxy(server.url) as proxy, Client.from_url(proxy.url) as client:
+        client.bind_many([("a.lost", "q"), ("a.kept", "q")])
+        cut = proxy.cut_after_request(b"a.lost")
+        assert client.unbind_many([("a.lost", "q")]) == []
+        assert cut.struck.is_set()
+        assert set(client.router().bindings()) == {("a.kept", "q")}

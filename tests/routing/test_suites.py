@@ -1,14 +1,19 @@
-"""The cases of the anchors' suites: RabbitMQ's topic exchange, NATS's sublist, the Ctries of Scala and Workiva."""
+"""The cases of the anchors' suites: RabbitMQ's topic exchange, Scala's and Workiva's Ctries."""
 
 from __future__ import annotations
 
+import gc
+import itertools
 import random
 from functools import partial
+from typing import Any
 
 import pytest
 
-from shardq.routing import Router, fast, nodes
+from shardq.routing import fast, nodes
+from shardq.routing.atomic import GilHead
 from shardq.routing.ctrie import Ctrie
+from shardq.routing.prune import Place
 from shardq.routing.topic import naive_match
 from tests.routing.conftest import MakeTrie
 from tests.routing.test_linear import on_threads
@@ -52,28 +57,215 @@ def test_rabbitmq_topic_exchange(trie: Ctrie, rng: random.Random) -> None:
     check(trie, left)
 
 
-def test_nats_hundreds_of_subscribers_at_one_pattern(trie: Ctrie) -> None:
-    for pattern in ("foo", "foo.*"):
-        names = [f"s{n}" for n in range(300)]
-        for name in names:
-            trie.insert(pattern, name)
-        topic = pattern.replace("*", "x")
-        for gone in (0, 149, 297):
-            name = names.pop(gone)
-            assert trie.remove(pattern, name)
-            assert not trie.remove(pattern, name)
-            assert trie.lookup(topic) == set(names)
+@pytest.mark.parametrize("rollup", [True, False])
+@pytest.mark.parametrize("others", [["*.b.c"], ["*.b.c", "*.b.d"], ["*.b.c.d", "*.b.#.e"]])
+def test_hundreds_of_subscribers_stay_when_the_patterns_below_go(
+    make_trie: MakeTrie, rollup: bool, others: list[str]
+) -> None:
+    trie, names = make_trie(rollup=rollup), [f"s{n}" for n in range(300)]
+    empty = trie.census().nodes
+    for pair in [("*.b", name) for name in names] + [(other, "q") for other in others]:
+        assert trie.insert(*pair)
+    for other in others:
+        assert trie.remove(other, "q")
+    assert trie.lookup("a.b") == set(names)
+    for name in names:
+        assert trie.remove("*.b", name)
+    assert trie.census().nodes == empty
 
 
-def test_nats_what_matches_nothing_is_one_object_and_counts_as_a_miss_once() -> None:
-    router = Router()
-    router.bind("foo", "q")
-    assert router.match("bar") is router.match("baz") is router.match("bar")
-    assert router.cache is not None
-    assert (router.cache.hits, router.cache.misses) == (1, 2)
-    for _ in range(3):
-        router.match("foo")
-    assert (router.cache.hits, router.cache.misses) == (3, 3)
+CLEANED = [".".join(words) for size in (2, 3) for words in itertools.product("a*#", repeat=size)]
+
+
+def test_36_patterns_come_and_go_in_any_order_and_leave_nothing(make_trie: MakeTrie, rng: random.Random) -> None:
+    trie = make_trie()
+    empty = trie.census().nodes
+    assert len(CLEANED) == 36
+    for _ in range(15):
+        there = set[str]()
+        for pattern in rng.sample(CLEANED * 2, 72):  # each comes and, some time later, goes
+            assert (trie.remove if pattern in there else trie.insert)(pattern, "q")
+            there ^= {pattern}
+            assert {pattern for pattern, _ in trie} == there
+        assert trie.census().nodes == empty
+
+
+@pytest.mark.parametrize(("bound", "same"), [("#.#", "#"), ("#.*", "*.#"), ("*.#", "#.*.#"), ("#", "#.#.#")])
+def test_a_pattern_goes_as_it_came_though_another_means_the_same(trie: Ctrie, bound: str, same: str) -> None:
+    trie.insert(bound, "q")
+    assert not trie.remove(same, "q")
+    assert trie.insert(same, "q")
+    assert trie.remove(bound, "q")
+    assert list(trie) == [(same, "q")]
+    assert trie.lookup("a") == {"q"}
+
+
+def test_a_key_that_another_begins_with_is_another(trie: Ctrie) -> None:
+    keys = ["ab", "abc", "ab.c", "ab.c.d", "*.c", "*.c.d", "ab.#"]
+    for key in keys:
+        trie.insert(key, key)
+    assert [sorted(trie.lookup(key)) for key in keys[:4]] == [
+        ["ab", "ab.#"], ["abc"], ["*.c", "ab.#", "ab.c"], ["*.c.d", "ab.#", "ab.c.d"],
+    ]  # fmt: skip
+    assert trie.remove("ab.c", "ab.c")
+    assert trie.remove("*.c", "*.c")
+    assert trie.lookup("ab.c") == {"ab.#"}
+    assert trie.lookup("ab.c.d") == {"*.c.d", "ab.#", "ab.c.d"}
+
+
+def test_words_whose_hashes_begin_alike_lie_in_deep_tables(trie: Ctrie, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "WIDE", 4)
+    monkeypatch.setattr(fast, "WIDE", 4)
+    alike = [f"w{n}" for n in range(60_000) if hash(f"w{n}") & 4095 == hash("w0") & 4095]
+    assert len(alike) > 4
+    empty = trie.census().nodes
+    for word in alike:
+        assert trie.insert(f"*.{word}.x", word)
+        assert trie.insert("*.one", word)  # as values, too
+        assert trie.insert(word, "q")
+    assert trie.census().pages > 12
+    assert [trie.lookup(f"a.{word}.x") for word in alike] == [{word} for word in alike]
+    assert trie.lookup("a.one") == set(alike)
+    assert all(trie.has_interest(topic) for word in alike for topic in (word, f"a.{word}.x"))
+    for word in alike:
+        assert trie.remove(f"*.{word}.x", word)
+        assert trie.remove("*.one", word)
+        assert trie.remove(word, "q")
+    assert trie.census().nodes == empty
+
+
+def test_a_compare_and_swap_that_fails_is_tried_again(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is: no operation reports what another would have to say."""
+    real, failed = GilHead.gcas, 0
+
+    def unlucky(head: GilHead, node: Any, old: Any, new: Any) -> bool:
+        nonlocal failed
+        failed += 1
+        return rng.random() < 0.6 and real(head, node, old, new)
+
+    monkeypatch.setattr(GilHead, "gcas", unlucky)
+    monkeypatch.setattr(nodes, "WIDE", 4)
+    monkeypatch.setattr(fast, "WIDE", 4)
+    trie, pairs = Ctrie(form="gil"), set[tuple[str, str]]()
+    for _ in range(2500):
+        pair = (".".join(rng.choices([*"ab*#", f"w{rng.randrange(9)}"], k=rng.randint(0, 4))), f"q{rng.randrange(12)}")
+        if rng.random() < 0.45:
+            assert trie.remove(*pair) is (pair in pairs)
+            pairs.discard(pair)
+        else:
+            assert trie.insert(*pair) is (pair not in pairs)
+            pairs.add(pair)
+    assert set(trie) == pairs
+    assert failed > 500
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_node_that_is_left_with_one_pattern_goes_at_once(
+    trie: Ctrie, make_trie: MakeTrie, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when somebody else changed the node above meanwhile."""
+    fresh = make_trie()
+    for each in ("*.a.b", "*.a.c", "*.d", "*.e"):
+        trie.insert(each, "q")
+        if each != "*.a.b":
+            fresh.insert(each, "q")
+    real, fails = type(trie._head).gcas, [lost]
+
+    def unlucky(head: Any, node: Any, old: Any, new: Any) -> bool:
+        if not nodes.is_tomb(new) and fails.pop():
+            fails.append(False)
+            return False
+        fails[:] = fails or [False]
+        return bool(real(head, node, old, new))
+
+    monkeypatch.setattr(type(trie._head), "gcas", unlucky)
+    assert trie.remove("*.a.b", "q")
+    assert trie.census() == fresh.census()
+    assert set(trie) == set(fresh)
+
+
+@pytest.mark.parametrize("pattern", ["*.a.b", "*.a.#"])
+def test_a_pattern_that_comes_again_while_it_goes_stays(
+    trie: Ctrie, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its node became a T-node, before that is dropped: by then it is gone, and what comes is another."""
+    for each in ("*.a.c", "*.d", "*.e", pattern):
+        trie.insert(each, "q")
+    first, real = [True], type(trie._head).gcas
+
+    def again(head: Any, node: Any, old: Any, new: Any) -> bool:
+        done: bool = real(head, node, old, new)
+        if nodes.is_tomb(new) and first.pop():
+            first.append(False)
+            assert trie.insert(pattern, "q")
+        return done
+
+    monkeypatch.setattr(type(trie._head), "gcas", again)
+    assert trie.remove(pattern, "q")
+    assert first == [False]
+    assert set(trie) == {(each, "q") for each in ("*.a.c", "*.d", "*.e", pattern)}
+
+
+def test_an_abandoned_iterator_keeps_nothing(trie: Ctrie) -> None:
+    kind = type(trie._head.root)
+
+    def nodes_alive() -> int:
+        gc.collect()
+        return sum(type(each) is kind for each in gc.get_objects())
+
+    empty = nodes_alive()
+    for number in range(300):
+        trie.insert(f"*.k{number}.{number % 7}", "q")
+    walk = iter(trie)
+    seen = {next(walk) for _ in range(150)}
+    for pair in list(trie):
+        trie.remove(*pair)
+    assert nodes_alive() > empty + 100  # what the iterator still has to see
+    assert len(seen | set(walk)) == 300
+    del walk
+    assert nodes_alive() <= empty + 1  # the last change may still be in the stamp
+
+
+def test_a_read_only_snapshot_is_read_through_t_nodes_and_writes_nothing(
+    make_trie: MakeTrie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trie = make_trie()
+    for pattern in ("*.a.b", "*.a.c", "*.d"):
+        trie.insert(pattern, "q")
+    with monkeypatch.context() as patched:
+        patched.setattr(Place, "clean", lambda _: None)  # as if the writer had come no further
+        patched.setattr("shardq.routing.ctrie.dropped", lambda *_: False)
+        assert trie.remove("*.a.b", "q")
+    star = trie._head.root.main[1].main[nodes.STAR]
+    below = [branch for _, branch in nodes.branches(star.main) or () if not nodes.is_leaf(branch)]
+    assert [nodes.is_tomb(branch.main) for branch in below] == [True]
+    snapshot = trie.snapshot()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(trie._head), "gcas", None)
+        assert [snapshot.lookup(topic) for topic in ("x.a.b", "x.a.c", "x.d")] == [set(), {"q"}, {"q"}]
+        assert not snapshot.has_interest("x.a.b")
+        assert set(snapshot) == {("*.a.c", "q"), ("*.d", "q")}
+    assert trie.insert("*.a.e", "q")  # cleans, and is not lost
+    assert set(trie) == {("*.a.c", "q"), ("*.a.e", "q"), ("*.d", "q")}
+
+
+def test_all_is_there_after_inserts_beside_lookups_and_snapshots(make_trie: MakeTrie, restless: None) -> None:
+    trie, keys = make_trie(), [f"{'*.' if n % 3 == 0 else ''}k{n}" for n in range(1500)]
+
+    def insert() -> None:
+        assert all(trie.insert(key, "q") for key in keys)
+
+    def look() -> None:
+        for key in keys:
+            assert trie.lookup(key.replace("*", "x")) <= {"q"}
+
+    def snap() -> None:
+        for number in range(600):
+            trie.snapshot(readonly=number % 2 == 0)
+
+    on_threads([insert, look, snap])
+    assert len(trie) == len(trie.snapshot()) == len(keys)
+    assert all(trie.lookup(key.replace("*", "x")) == {"q"} for key in keys)
 
 
 def test_ten_thousand_in_half_of_them_out_and_in_again(trie: Ctrie) -> None:

@@ -33,6 +33,8 @@ VECTORS = [
     ("x*", ["x*"], ["x", "xy"]),
     ("*x.#y", ["*x.#y"], ["ax.by"]),
     ("a.b", ["a.b"], ["a.*", "#", "a"]),
+    ("a.*", ["a.*", "a.#"], ["*", "#"]),
+    ("#.a", ["a", "#.a", "*.a"], ["#", "a.#"]),
     ("*.stock.#", ["usd.stock", "eur.stock.db"], ["stock.nasdaq"]),
 ]  # fmt: skip
 CASES = [(p, t, True) for p, yes, _ in VECTORS for t in yes] + [(p, t, False) for p, _, no in VECTORS for t in no]

@@ -8,23 +8,32 @@ from shardq.cli.exits import OK, Nothing
 from shardq.cli.parsing import Commands, add_queue, add_router, command
 from shardq.cli.shell import Shell
 
-ABOUT = """The pattern is the one that was bound, word for word; others of the queue stay. Exit code 3 when there is no
-such binding."""
+ABOUT = """A pattern is taken back as it was bound, word for word; others of the queue stay. Exit code 3 when one was
+not bound: it is named, and the others are unbound nevertheless."""
+
+EXAMPLES = """  shardq unbind 'orders.*.created' billing
+  shardq unbind 'orders.#' 'invoices.#' audit"""
 
 
 def register(commands: Commands) -> None:
     """Add the parser."""
-    examples = "  shardq unbind 'orders.*.created' billing"
-    parser = command(commands, "unbind", run, "take a binding back", about=ABOUT, examples=examples)
-    parser.add_argument("pattern", metavar="PATTERN", help="as it was bound")
+    parser = command(commands, "unbind", run, "take bindings back", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("patterns", metavar="PATTERN", nargs="+", help="as it was bound")
     add_queue(parser)
     add_router(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Unbind."""
-    if not shell.client.unbind(args.pattern, args.queue, router=args.router):
-        raise Nothing(f"router {args.router!r} has no binding of {args.pattern!r} to {args.queue!r}")
-    value = {"pattern": args.pattern, "queue": args.queue, "router": args.router, "changed": True}
-    shell.tell("unbound", value)
+    patterns = list(dict.fromkeys(args.patterns))
+    unknown = {
+        each.pattern for each in shell.client.unbind_many([(p, args.queue) for p in patterns], router=args.router)
+    }
+    for pattern in patterns:
+        if pattern not in unknown:
+            value = {"pattern": pattern, "queue": args.queue, "router": args.router, "changed": True}
+            shell.tell("unbound" if len(patterns) == 1 else f"unbound {pattern}", value)
+    if unknown:
+        listed = ", ".join(repr(pattern) for pattern in patterns if pattern in unknown)
+        raise Nothing(f"router {args.router!r} has no binding of {listed} to {args.queue!r}")
     return OK
