@@ -250,7 +250,8 @@ def test_12_what_a_dead_consumer_held_is_delivered_again_counted_and_buried_past
     message_id = queue.write("work", shard_key="tenant")
     counts = [queue.read(block=SOON, visibility_timeout=0.05).count for _ in range(3)]
     assert counts == [1, 2, 3]
-    (letter,) = eventually(lambda: not queue.read_many(1) and queue.dead())
+    eventually(lambda: not queue.read_many(1) and queue.dead())
+    (letter,) = queue.dead()
     assert (letter.message_id, letter.count, letter.reason) == (message_id, 3, "max deliveries")
 
 

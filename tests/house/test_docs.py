@@ -32,7 +32,7 @@ def commands(block: doc_blocks.Block) -> list[str]:
     return [line.split(" #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_python_blocks_run(document: Path, record_property: Callable[[str, object], None]) -> None:
     left_out = [block for block in doc_blocks.blocks(document) if block.skipped]
@@ -40,7 +40,7 @@ def test_the_python_blocks_run(document: Path, record_property: Callable[[str, o
         record_property("note", f"{block} is not run: {block.skipped}")
     told = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", str(document)],
-        cwd=ROOT, capture_output=True, text=True, timeout=110,
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
 
