@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
+from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue, face
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
@@ -174,15 +174,16 @@ def test_what_comes_due_wakes_who_blocked_before_it_was_written(
 
 @pytest.mark.parametrize("called", [0, 1], ids=["the leader", "a follower"])
 def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
-    server: Server, queue_name: str, called: int
+    server: Server, queue_name: str, called: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(face, "MAX_SLICE", 60)  # no wait ends by itself
     threads: list[int] = []
 
     def read(queue: Queue) -> list[Delivery]:
         threads.append(threading.get_ident())
         return queue.read_many(1, block=60)
 
-    with Client.from_url(server.url, wait_slice=5) as client, ThreadPoolExecutor(2) as pool:
+    with Client.from_url(server.url, wait_slice=60) as client, ThreadPoolExecutor(2) as pool:
         queue = client.queue(queue_name)
         reading = []
         for number in range(2):
