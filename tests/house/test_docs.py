@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -61,10 +62,15 @@ def test_make_targets_exist(block: doc_blocks.Block) -> None:
 def test_shardq_commands_exist(block: doc_blocks.Block) -> None:
     for command in commands(block):
         if found := re.match(r"(?:\.venv/bin/)?shardq ([a-z]\w*)", command):
-            told = subprocess.run(
-                [str(Path(sys.executable).with_name("shardq")), found[1], "--help"], capture_output=True, text=True
-            )
+            told = help_of(found[1])
             assert told.returncode == 0, f"{command}\n{told.stderr}"
+
+
+@functools.cache
+def help_of(command: str) -> subprocess.CompletedProcess[str]:
+    """What the installed script says of a command, or that there is none."""
+    script = str(Path(sys.executable).with_name("shardq"))
+    return subprocess.run([script, command, "--help"], capture_output=True, text=True)
 
 
 def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:
