@@ -7,11 +7,12 @@ from shardq import Client, Empty
 with Client.from_url("shardq://embedded") as client:
     jobs = client.queue("reminders")
 
-    jobs.write("say hello", shard_key="acme", delay=0.3)
-    print("waiting", jobs.stats().backlog, "delayed", jobs.stats().delayed)
     started = time.monotonic()
-    delivery = jobs.read(block=5)  # wakes when the message is due
-    print(delivery.payload, "not before 0.3 s:", time.monotonic() - started > 0.25)
+    jobs.write("say hello", shard_key="acme", delay=1)
+    stats = jobs.stats()
+    print("waiting", stats.backlog, "delayed", stats.delayed)
+    delivery = jobs.read(block=20)  # wakes when the message is due
+    print(delivery.payload, "not before 1 s:", time.monotonic() - started >= 1)
     delivery.ack()
 
     jobs.write("only worth it now", shard_key="acme", deadline=0.2)
@@ -27,6 +28,6 @@ with Client.from_url("shardq://embedded") as client:
 
 # Output:
 # waiting 0 delayed 1
-# say hello not before 0.3 s: True
+# say hello not before 1 s: True
 # past its deadline: not delivered, but counted: 1
 # written once: True 1

@@ -32,6 +32,7 @@ from shardq.routing import Binding
 T = TypeVar("T")
 log = logging.getLogger("shardq")
 MAX_BLOCK = 365 * 86_400.0
+MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
 
 
@@ -71,7 +72,7 @@ class Face:
         self.clock: Clock = clock or SystemClock()
         self.codecs = Codecs(codec, *codecs)
         self.timeout = seconds("timeout", timeout, 0.01, 3600)
-        self.wait_slice = seconds("wait_slice", wait_slice, 0.05, 5)
+        self.wait_slice = seconds("wait_slice", wait_slice, 0.05, MAX_SLICE)
         self.durability = Durability.parse(durability)
         self.max_connections = whole("max_connections", max_connections, 1, 2**31)
         self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)

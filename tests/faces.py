@@ -16,7 +16,7 @@ Face: TypeAlias = Literal["sync", "async"]
 FACES: tuple[Face, ...] = ("sync", "async")
 _TWINS = (AsyncClient, AsyncQueue, AsyncDelivery)
 _RENAMED = {"close": "aclose"}
-LIMIT = 50  # seconds: below the timeout of a test, so that a hang shows where it is
+LIMIT = 150  # seconds: below the timeout of a test, so that a hang shows where it is
 
 
 class Loop:

@@ -23,8 +23,10 @@ NEAR = 8 * 60.0  # seconds: the suite may take 10 minutes on two cores
 SLOWEST = 12
 BEGUN = time.monotonic()
 
-# A shared machine is no place for deadlines per example; the blob that it prints repeats a failure.
-hypothesis.settings.register_profile("shardq", deadline=None, print_blob=True)
+# A shared machine is no place for deadlines, per example or on making them; the blob that it prints repeats a failure.
+hypothesis.settings.register_profile(
+    "shardq", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("shardq")
 
 

@@ -23,6 +23,7 @@ from shardq.errors import ServerUnfit
 from tests.waiting import eventually
 
 SLOTS = 16_384
+DOWN_AFTER = 2_500  # ms: a primary that is only not run for a while is not replaced
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Replicated(_Group):
         self.members = [Server(kind, port=0, options=options) for _ in range(1 + replicas)]
         self.primary, *self.replicas = self.members
 
-    def wait_in_sync(self, timeout: float = 15.0) -> None:
+    def wait_in_sync(self, timeout: float = 30.0) -> None:
         """Return once every replica has all that the primary had when this was called."""
         offset = self.primary.info("replication")["master_repl_offset"]
         for replica in self.replicas:
@@ -180,7 +181,7 @@ class Sentinel(Server):
             f"unixsocket {self._home.socket}",
             f"dir {self._home.path}",
             f"sentinel monitor {service} {host} {port} {quorum}",
-            f"sentinel down-after-milliseconds {service} 500",
+            f"sentinel down-after-milliseconds {service} {DOWN_AFTER}",
             f"sentinel failover-timeout {service} 1000",
         ]
         config = self._home.path / "sentinel.conf"
@@ -216,10 +217,11 @@ class Sentinels(_Group):
         # In ms. A replica is fit for promotion while its last INFO, asked for each second, is within 5 ping periods.
         for member in self.members:
             member.run(
-                "SENTINEL", "DEBUG", "publish-period", 100, "ask-period", 100, "ping-period", 300, "info-period", 100
-            )
+                "SENTINEL", "DEBUG", "publish-period", 100, "ask-period", 100, "ping-period", 300, "info-period", 100,
+                "tilt-trigger", 30_000,
+            )  # fmt: skip
         for member in self.members:
-            eventually(lambda member=member: self._aware(member), 20, what="sentinels know all")  # type: ignore[misc]
+            eventually(lambda member=member: self._aware(member), what="sentinels know all")  # type: ignore[misc]
 
     def _aware(self, member: Server) -> bool:
         with member.client() as client:
@@ -277,7 +279,7 @@ class Cluster(_Group):
         for node in self.members:
             node.run("FLUSHALL")
 
-    def wait_ok(self, timeout: float = 20.0) -> None:
+    def wait_ok(self, timeout: float = 30.0) -> None:
         """Return once every node serves, sees every other and all slots."""
         for node in self.members:
             eventually(lambda node=node: self._agrees(node), timeout, what="cluster_state ok")  # type: ignore[misc]

@@ -60,7 +60,6 @@ def test_a_worker_that_fails_is_told_with_its_log() -> None:
 
 def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     contender = OURS[0]
-    monkeypatch.setattr(measuring, "PATIENCE", 0.3)
     with Worker(contender, server.url) as running, Enqueuer(contender, server.url) as enqueuer:
         enqueuer.enqueue(3, "x")
         eventually(lambda: contender.left(None, server.url) == 0, 40)
@@ -69,6 +68,7 @@ def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.
             bench.check_ran(3)
             with pytest.raises(AssertionError, match="a job ran twice"):
                 bench.check_ran(2)
+            monkeypatch.setattr(measuring, "PATIENCE", 3)
             with pytest.raises(AssertionError, match="one of 4 jobs is missing"):
                 bench.check_ran(4)
 
@@ -76,9 +76,12 @@ def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.
 def test_the_jobs_of_a_killed_worker_are_counted_until_all_have_run() -> None:
     slow = OURS[-1]  # one job at a time
     brief = replace(slow, variables={**slow.variables, "BENCH_LEASE": "0.3"})
-    (case,) = killed.killed([brief], jobs=200, patience=20)
+    for _ in range(3):
+        (case,) = killed.killed([brief], jobs=200, patience=40)
+        if case.before < 200:  # else it was done before it was killed, on a machine that stood still meanwhile
+            break
     assert 50 <= case.before < case.ran == 200
-    assert 0.2 < case.took < 20
+    assert 0.2 < case.took < 40
 
 
 def test_a_paused_worker_takes_nothing_and_costs_nothing(server: Server) -> None:

@@ -51,7 +51,7 @@ class Command:
     def __call__(self, *words: str, stdin: bytes = b"") -> Told:
         pipe = subprocess.PIPE
         with self.start(*words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-            out, err = process.communicate(stdin, timeout=50)
+            out, err = process.communicate(stdin, timeout=150)
         return Told(process.returncode, out.decode(), err.decode())
 
     def terminal(self, *words: str, typed: str = "") -> Told:

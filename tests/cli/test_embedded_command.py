@@ -43,7 +43,7 @@ def test_its_url_works_until_a_signal_ends_it(number: signal.Signals) -> None:
             client.queue("jobs").write(b"x", shard_key="t")
         assert Command(told["url"])("len", "jobs").out == "1\n"
         process.send_signal(number)
-        assert process.communicate(timeout=50) == (b"", b"")
+        assert process.communicate(timeout=150) == (b"", b"")
     assert process.returncode == 0
     eventually(lambda: not alive(told["pid"]))
 
@@ -71,7 +71,7 @@ def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
     process, told = started("--socket")
     with process:
         os.kill(told["pid"], signal.SIGKILL)
-        error = process.communicate(timeout=50)[1].decode()
+        error = process.communicate(timeout=150)[1].decode()
     assert process.returncode == 1
     assert re.fullmatch(r"shardq: .*ended by itself.*\n", error)
 

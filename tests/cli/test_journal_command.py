@@ -53,5 +53,5 @@ def test_it_follows_what_happens(cli: Command, queue: Queue) -> None:
             act()
             eventually(lambda kind=kind: f'"{kind}"'.encode() in process.stdout.readline(), 30)  # type: ignore[misc]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=150)
         assert process.returncode == 130

@@ -58,7 +58,7 @@ def test_stats_can_be_watched_until_interrupted(cli: Command, queue: Queue) -> N
         queue.write(b"x", shard_key="t")
         eventually(lambda: b'"written":1' in process.stdout.readline(), 30)  # type: ignore[union-attr]
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=50)[1] == b""
+        assert process.communicate(timeout=150)[1] == b""
     assert process.returncode == 130
 
 

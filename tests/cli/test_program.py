@@ -143,7 +143,7 @@ def test_a_full_disk_is_one_line_and_code_1(cli: Command, queue: Queue) -> None:
         Path("/dev/full").open("wb") as full,
         cli.start("stats", "jobs", stdout=full, stderr=subprocess.PIPE) as process,
     ):
-        told = process.communicate(timeout=50)[1].decode()
+        told = process.communicate(timeout=150)[1].decode()
     assert process.returncode == 1
     assert re.fullmatch(r"shardq: .*No space left.*\n", told)
 

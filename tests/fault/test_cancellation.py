@@ -16,7 +16,7 @@ from tests.proxy import Proxy
 from tests.servers import Server
 
 T = TypeVar("T")
-SOON = 5.0  # far below the lease time of 30 s
+SOON = 15.0  # far below the lease time of 30 s
 
 
 @types.coroutine
@@ -56,7 +56,7 @@ async def at_every_point(work: Any, check: Any, most: int = 60) -> int:
 @pytest.fixture
 async def warm(server: Server, queue_name: str) -> Any:
     """A queue through a single connection that is open already."""
-    async with AsyncClient.from_url(server.url, max_connections=1, timeout=5) as client:
+    async with AsyncClient.from_url(server.url, max_connections=1, timeout=20) as client:
         queue = client.queue(queue_name, streams=4)
         await queue.write("-", shard_key="-")
         await (await queue.read()).ack()
@@ -130,7 +130,7 @@ async def test_a_first_call_that_is_cancelled_while_it_connects_leaves_the_clien
     with Client.from_url(server.url) as other:
         others = other.queue(queue_name)
         for number in range(60):
-            async with AsyncClient.from_url(server.url, max_connections=1, timeout=5) as client:
+            async with AsyncClient.from_url(server.url, max_connections=1, timeout=20) as client:
                 queue = client.queue(queue_name, streams=4)
                 task = asyncio.ensure_future(cancelled_at(number, queue.write("work", shard_key="tenant")))
                 await asyncio.wait([task])
@@ -162,7 +162,7 @@ async def test_a_reply_that_comes_after_its_caller_was_cancelled_goes_to_nobody(
     server: Server, queue_name: str
 ) -> None:
     with Proxy(server.url) as proxy:
-        async with AsyncClient.from_url(proxy.url, max_connections=1, timeout=5) as client:
+        async with AsyncClient.from_url(proxy.url, max_connections=1, timeout=20) as client:
             queue = client.queue(queue_name, streams=4)
             await queue.write("-", shard_key="-")
             assert await queue.len() == 1

@@ -17,7 +17,7 @@ from tests.proxy import Cut, Proxy
 from tests.servers import Server
 from tests.waiting import eventually
 
-SOON = 5.0  # far below the lease time of 30 s: what comes back so soon did not wait for a lease to end
+SOON = 15.0  # far below the lease time of 30 s: what comes back so soon did not wait for a lease to end
 
 
 @pytest.fixture
@@ -412,7 +412,7 @@ def test_a_hundred_cuts_at_random_lose_and_double_nothing(
         for delivery in queue.read_many(2, block=SOON):
             delivery.ack()
             ids.remove(delivery.message_id)
-        assert any(cut.struck.is_set() for cut in cuts) or n % 3
+        assert n % 3 or eventually(lambda cuts=cuts: any(cut.struck.is_set() for cut in cuts))  # type: ignore[misc]
         proxy.heal()
     left: list[Delivery] = []
 

@@ -90,7 +90,7 @@ def test_a_client_is_usable_on_both_sides_of_a_fork_and_they_share_no_lane(serve
         assert [found[each] for each in ids] == ["before", "in the child", "after", "in another child"]
         assert child(lambda: [delivery.payload for delivery in queue.read_many(10)]) == "[]"
         queue.write("for a child", shard_key="tenant")
-        assert child(lambda: queue.read(block=1).payload) == "for a child"
+        assert child(lambda: queue.read(block=20).payload) == "for a child"
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

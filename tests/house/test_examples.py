@@ -43,14 +43,14 @@ def test_there_are_examples_and_some_show_their_output() -> None:
     assert CHECKED
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("path", CHECKED, ids=lambda path: path.name)
 def test_an_example_prints_what_it_says(path: Path) -> None:
     with EmbeddedServer() as server:
         told = subprocess.run(
             [sys.executable, "-W", "error", str(path)],
             cwd=ROOT, env=os.environ | {"SHARDQ_URL": server.url, "NO_COLOR": "1"},
-            capture_output=True, text=True, timeout=80,
+            capture_output=True, text=True, timeout=280,
         )  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert pattern(promised(path.read_text()) or []).fullmatch(told.stdout), told.stdout

@@ -45,6 +45,7 @@ def run(file: Path, *words: str) -> subprocess.Popen[str]:
     """pytest on `file` with the settings of these tests, as a run of its own."""
     environment = {name: value for name, value in os.environ.items() if name not in (RUN, "SHARDQ_SEED")}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
+    environment["SHARDQ_TEST_GRACE"] = "0.5"
     command = [
         sys.executable,
         "-m",
@@ -74,7 +75,7 @@ def test_processes_share_a_seed_and_what_they_recorded_is_told_once(tmp_path: Pa
     file = tmp_path / "test_records.py"
     file.write_text(RECORDS)
     with run(file, "-n", "2") as process:
-        told, _ = process.communicate(timeout=50)
+        told, _ = process.communicate(timeout=150)
     assert process.returncode == 0, told
     seed = told.partition("random seed: SHARDQ_SEED=")[2].split()[0]
     notes = {line for line in told.splitlines() if line.startswith("note: ")}
@@ -89,7 +90,7 @@ def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words:
     file = tmp_path / "test_leaves.py"
     file.write_text(LEAVES.format(then=""))
     with run(file, *words) as process:
-        told, _ = process.communicate(timeout=50)
+        told, _ = process.communicate(timeout=150)
     assert process.returncode == 1, told
     assert "left behind" in told
     assert "sleep 600" in told
@@ -107,7 +108,7 @@ def test_nothing_outlives_a_run_that_is_cut_short(tmp_path: Path, words: tuple[s
         child = int(eventually(lambda: pid.exists() and pid.read_text(), 30))
         assert there(child)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)  # Ctrl-C is for all in the terminal
-        process.communicate(timeout=50)
+        process.communicate(timeout=150)
     eventually(lambda: not there(child), 20)
 
 

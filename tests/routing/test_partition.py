@@ -11,6 +11,7 @@ from shardq import BackendError, Client
 from shardq.ops.steps import Call
 from tests.proxy import Proxy
 from tests.servers import Server, ServerKind
+from tests.waiting import answered
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
@@ -21,7 +22,7 @@ def test_a_process_that_was_partitioned_catches_up(server: Server, trimmed: bool
         Client.from_url(proxy.url, timeout=0.3) as there,
     ):
         here.bind("before", "q")
-        assert there.publish("before", 1, shard_key="t")
+        assert answered(lambda: there.publish("before", 1, shard_key="t"))
         proxy.blackhole()
         proxy.drop()
         here.unbind("before", "q")
@@ -36,7 +37,7 @@ def test_a_process_that_was_partitioned_catches_up(server: Server, trimmed: bool
         assert (stale.version, here.router_state().version) == (1, 22)
         assert stale.router.match("before") == {"q"}
         proxy.heal()
-        assert set(there.router(timeout=5).bindings()) == set(here.router().bindings())
+        assert set(there.router(timeout=30).bindings()) == set(here.router().bindings())
         assert (stale.version, stale.loads) == (22, 2 if trimmed else 1)
 
 
@@ -114,7 +115,7 @@ def test_a_repeated_bind_whose_reply_was_lost_says_that_it_bound(server: Server)
         client.router()
         cut = proxy.cut_after_request(b"a.lost")
         assert client.bind("a.lost", "q")
-        assert cut.struck.is_set()
+        assert cut.struck.wait(30)
         assert set(client.router().bindings()) == {("a.lost", "q")}
 
 

@@ -69,9 +69,9 @@ def own_server() -> Iterator[Server]:
 
 def rehearse(url: str, name: str, folder: Path, seed: int, patience: float) -> dict[str, list[str]]:
     """A short load in threads, one of which reads and dies; what the checker says when it is drained or time is up."""
-    logs = folder / "logs"
+    logs = folder / f"logs {patience}"
     logs.mkdir()
-    with Client.from_url(url, timeout=5) as client:
+    with Client.from_url(url, timeout=20) as client:
         queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000)
         stop = threading.Event()
         habits = [(produce, "p0"), (produce, "p1"), (consume, "c0"), (consume, "c1"), (consume, "c2")]
@@ -131,4 +131,7 @@ def test_a_seeded_bug_is_found(
     mutate: Mutate,
 ) -> None:  # fmt: skip
     mutate(script, right, wrong)
-    assert seen & rehearse(own_server.url, queue_name, tmp_path, seed, patience=1.2).keys()
+    for patience in (1.2, 2.4, 4.8):  # a busy machine may not get to it in the first
+        if seen & rehearse(own_server.url, f"{queue_name}.{patience}", tmp_path, seed, patience).keys():
+            return
+    pytest.fail(f"none of {seen} was seen")

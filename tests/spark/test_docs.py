@@ -10,7 +10,7 @@ from shardq import Client
 from tests.house import doc_blocks
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     blocks = [block for block in doc_blocks.blocks(doc_blocks.ROOT / "docs" / "spark.md") if block.language == "python"]

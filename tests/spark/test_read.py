@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 def read(spark: Any, queue: Queue, url: str, schema: str = "", **options: object) -> Any:

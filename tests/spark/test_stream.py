@@ -13,7 +13,7 @@ from shardq import Client
 from shardq.client import Queue
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 @pytest.fixture

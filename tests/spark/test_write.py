@@ -15,7 +15,7 @@ from shardq.spark import register
 from tests.spark.rows import drained, numbered, numbers, write
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
 def failing(frame: Any, at: int, *, attempts: int) -> Any:

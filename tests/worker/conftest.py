@@ -9,12 +9,16 @@ from typing import Any, cast
 import pytest
 
 from shardq import Client, Queue
-from shardq.worker import threads
+from shardq.clock import SystemClock
+from shardq.worker import keeper, threads
 from tests.faces import FACES, Face
 from tests.servers import Server, ServerKind, available
+from tests.waiting import eventually
 from tests.worker.shift import Handle, Shift
 
 Begin = Callable[..., Shift]
+PassTime = Callable[[float], None]
+LEASE = 30.0  # seconds: far longer than a busy machine stands still
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +37,9 @@ def url(default_server: Server) -> str:
 
 @pytest.fixture(autouse=True)
 def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blocked read of a thread ends at its next slice: not a second for each test."""
+    """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
     monkeypatch.setattr(threads, "BLOCK", 0.1)
+    monkeypatch.setattr(keeper, "PULSE", 0.05)
 
 
 @pytest.fixture(params=FACES)
@@ -50,18 +55,65 @@ def client(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def jobs(client: Client) -> Queue:
-    """The queue `jobs`, created with short leases and three deliveries at most."""
-    queue = client.queue("jobs", streams=8, visibility_timeout=0.5, max_deliveries=3)
+    """The queue `jobs`, created with three deliveries at most."""
+    queue = client.queue("jobs", streams=8, visibility_timeout=LEASE, max_deliveries=3)
     queue.read_many(1)
     return queue
 
 
+class Forward(SystemClock):
+    """The machine's clock, put forward."""
+
+    def __init__(self) -> None:
+        self.by = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.by
+
+
 @pytest.fixture
-def begin(face: Face, url: str) -> Iterator[Begin]:
+def clock() -> Forward:
+    """The clock of the workers."""
+    return Forward()
+
+
+@pytest.fixture
+def pass_time(clock: Forward, jobs: Queue, default_server: Server) -> PassTime:
+    """Lets seconds pass for the leases of `jobs`: their ends move closer in Redis, and the workers' clock goes on."""
+
+    def pass_time(seconds: float) -> None:
+        leases = jobs.state.keys.leases
+        for token in default_server.run("ZRANGE", leases, 0, -1):
+            if token:
+                default_server.run("ZADD", leases, "XX", "INCR", round(-seconds * 1000), token)
+        clock.by += seconds
+
+    return pass_time
+
+
+@pytest.fixture
+def outlast(pass_time: PassTime, jobs: Queue, default_server: Server) -> Callable[[], None]:
+    """Lets two lease times pass while a worker works: every lease must be extended again and again."""
+
+    def extended() -> bool:
+        rows = default_server.run("ZRANGE", jobs.state.keys.leases, 0, -1, "WITHSCORES")
+        ends = [float(end) for token, end in zip(rows[::2], rows[1::2], strict=True) if token]
+        return min(ends) > (int(default_server.run("TIME")[0]) + LEASE * 2 / 3) * 1000
+
+    def outlast() -> None:
+        for _ in range(5):
+            pass_time(LEASE * 0.4)
+            eventually(extended, what="leases are extended")
+
+    return outlast
+
+
+@pytest.fixture
+def begin(face: Face, url: str, clock: Forward) -> Iterator[Begin]:
     """Starts a worker of the face under test on the queue `jobs`."""
     with ExitStack() as stack:
 
         def begin(handle: Handle, **settings: Any) -> Shift:
-            return stack.enter_context(Shift(face, url, "jobs", handle, **settings))
+            return stack.enter_context(Shift(face, url, "jobs", handle, client={"clock": clock}, **settings))
 
         yield begin

@@ -53,7 +53,7 @@ def varied(delivery: DeliveryView) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
         case "exit":
             os._exit(7)
-        case "hang":
+        case "hang" | "unwanted":
             time.sleep(60)
         case "fail":
             raise ValueError("boom")

@@ -13,7 +13,7 @@ from tests.faces import Face
 from tests.waiting import eventually
 
 Handle = Callable[[DeliveryView], Any]
-LIMIT = 40.0
+LIMIT = 90.0
 
 
 class Gate:

@@ -10,6 +10,7 @@ from shardq import ConfigError, Queue, Worker
 from shardq.backoff import Constant
 from tests.waiting import eventually
 from tests.worker import handlers
+from tests.worker.conftest import Forward, PassTime
 from tests.worker.shift import Shift
 
 
@@ -63,15 +64,18 @@ def test_a_poison_message_ends_as_a_dead_letter_and_the_others_are_done(
     assert {row[1] for row in lines(log, "done")} == {1}
 
 
-def test_an_overdue_and_a_cancelled_handler_are_killed(jobs: Queue, url: str, log: Path) -> None:
+def test_an_overdue_and_a_cancelled_handler_are_killed(
+    jobs: Queue, url: str, log: Path, clock: Forward, pass_time: PassTime
+) -> None:
     jobs.write("hang", shard_key="t")
     with shift(url, time_limit=0.3, concurrency=1):
         (letter,) = eventually(jobs.dead, 30)
         assert letter.last_error == "TimeLimit: it ran for more than 0.3 s"
-    unwanted = jobs.write("hang", shard_key="t")
-    with shift(url, concurrency=1):
-        eventually(lambda: len(lines(log, "began")) == 4, 30)
+    unwanted = jobs.write("unwanted", shard_key="t")
+    with shift(url, concurrency=1, client={"clock": clock}):
+        eventually(lambda: "unwanted" in {row[0] for row in lines(log, "began")}, 30)
         jobs.cancel(unwanted)
+        pass_time(12)  # to when the lease is extended
         jobs.write("next", shard_key="t")
         eventually(lambda: jobs.stats().acked == 1, 30)  # the only slot is free again
     assert jobs.stats().cancelled == 1
