@@ -57,7 +57,10 @@ class Tally:
     """How far one partition of a bulk write is: `stored` rows, of which the last has that `mark`.
 
     `write_id` and `partition` name it, `batch` counts up when the same write goes on with more rows (a micro-batch).
-    Redis remembers it for `remember` seconds after its last call.
+    The tally of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
+    before stored, so nobody needs that again but a copy of its writer that should have stopped, and that is refused.
+    So a stream costs a field per partition however long it runs. Redis remembers it for `remember` seconds after its
+    last call.
     """
 
     write_id: str
@@ -66,7 +69,6 @@ class Tally:
     remember: float = 7 * 86_400
     stored: int = 0
     mark: str = ""
-    over: bool = False
 
     @property
     def lane(self) -> str:
@@ -74,10 +76,11 @@ class Tally:
         return f"o:{self.write_id}:{self.partition}"
 
     def heard(self, batch: int, stored: int, mark: str) -> None:
-        """Redis says how far it is; a later batch means that this one is over. ConfigError if others went this far."""
+        """Redis says how far it is. ConfigError if others went this far, or a later batch was begun."""
+        if batch > self.batch:
+            raise _overtaken(self, batch)
         if batch == self.batch and stored == self.stored and mark != self.mark:
             raise _others(self)
-        self.over = batch > self.batch
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
 
 
@@ -110,6 +113,8 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
             size = min(pace.chunk, size * 2)
         if trouble == "EPOCH":
             yield from reopen(state, until)
+        elif trouble == "max_tallies":
+            raise _too_many(state, tally)
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
@@ -166,16 +171,24 @@ def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | Backend
     )
 
 
+def _too_many(state: QueueState, tally: Tally) -> QueueFull:
+    """Waiting would not help: workers drain messages, not what is remembered for days."""
+    return QueueFull(
+        f"queue {state.keys.name!r} remembers max_tallies = {state.config.max_tallies:,} partitions of bulk writes, so "
+        f"partition {tally.partition} of write id {tally.write_id!r} was not begun: give the batches of a stream one "
+        "write id and each its number (batchId), write fewer partitions, remember them for less time, or raise the "
+        "bound; the same write id then stores what is missing"
+    )
+
+
 def finish(tally: Tally, rows: int) -> None:
     """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
-    if tally.stored > rows and not tally.over:
+    if tally.stored > rows:
         raise _others(tally)
 
 
 def _next(tally: Tally, first: int, rows: Rows) -> int:
     """Which of *rows* is the next to store; makes sure that what is stored already are these rows."""
-    if tally.over:
-        return len(rows)
     at = tally.stored - first
     if at < 0:
         raise BackendTimeout(
@@ -185,6 +198,14 @@ def _next(tally: Tally, first: int, rows: Rows) -> int:
     if 0 < at <= len(rows) and tally.mark and tally.mark != rows.mark(at - 1):
         raise _others(tally)
     return at
+
+
+def _overtaken(tally: Tally, batch: int) -> ConfigError:
+    return ConfigError(
+        f"batch {tally.batch:,} of write id {tally.write_id!r} comes after batch {batch:,} of it, so nothing of it was "
+        "stored now: either another run went on with this write, and this one is to stop; or its batches are counted "
+        "from the beginning again, as after a deleted checkpoint: then it needs a new write id"
+    )
 
 
 def _others(tally: Tally) -> ConfigError:
@@ -239,5 +260,6 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
         args[place :: len(columns)] = column
     before = rows.mark(at - 1) if at else tally.mark
     sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
+    sequence = f"{sequence}|{state.config.max_tallies}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
     return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)

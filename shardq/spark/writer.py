@@ -40,7 +40,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Wrote:
         """One task: the rows of one partition."""
-        return write_partition(self.options, self.write_id, 0, iterator)
+        return write_partition(self.options, self.write_id, max(0, self.options.batch_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All partitions are stored: say so."""
