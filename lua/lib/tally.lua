@@ -1,7 +1,8 @@
 -- A lane that counts the messages of a bulk write: "batch|first|next|ms|mark|mark|most" says that this call holds the
--- messages from `first` up to before `next` of that batch, for how long to remember it, what tells the message before them
--- and the last of them from others, and how many such lanes there may be. What comes out of turn, since it was stored before or something before it was
--- not, or after another message than it should, is not stored: the reply says how far the batch is.
+-- messages from `first` up to before `next` of that batch, for how long to remember it, what tells the message before
+-- them and the last of them from others, and how many such lanes there may be. What comes out of turn, since it was
+-- stored before or something before it was not, or after another message than it should, is not stored: the reply says
+-- how far the batch is.
 local batch, from, upto, keep, mark_before, mark_of_last, most =
   string.match(ARGV[3], '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)$')
 local known = redis.call('HGET', dedup, lane)
