@@ -106,7 +106,7 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
     while (at := _next(tally, first, rows)) < len(rows):
-        trouble = yield from _round(state, tally, first, rows, pace, (at, size))
+        trouble = yield from _round(state, tally, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
         if _next(tally, first, rows) > at:
             until, full_until, tries = state.until(), now + pace.patience, 0
@@ -124,14 +124,16 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
     yield from upkeep(state, state.clock.monotonic())
 
 
-def _round(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int]) -> Op[str]:
+def _round(
+    state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
+) -> Op[str]:
     """One round trip; what went wrong, if anything did."""
-    if pace.max_backlog and not (yield from _room(state, pace)):
+    if pace.max_backlog and not (yield from _room(state, pace, until)):
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
     calls = tuple(_call(state, tally, first, rows, at, to) for at, to in spans)
     trouble = ""
-    for (_, to), outcome in zip(spans, (yield Batch(calls)), strict=True):
+    for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, list) and outcome[0] == b"OK":
             tally.stored, tally.mark = first + to, rows.mark(to - 1)
         else:
@@ -216,11 +218,11 @@ def _others(tally: Tally) -> ConfigError:
     )
 
 
-def _room(state: QueueState, pace: Pace) -> Op[bool]:
+def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Whether the queue has less than the most messages that it is to have."""
     if not pace.max_backlog:
         return True
-    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),))
+    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 
 
