@@ -18,7 +18,7 @@ import msgspec
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
 from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
-from shardq.ops.persist import TRANSIENT, pause_after, refuse
+from shardq.ops.persist import TRANSIENT, pause_after, persist, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.write import call_of, hands_of
@@ -26,6 +26,9 @@ from shardq.scripts import load
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Why a queue may take no more for now."""
+
+AFTERMATH = 2 * 3600
+"""Seconds for which a write is remembered that is complete: as long as a lane at least."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -187,6 +190,18 @@ def finish(tally: Tally, rows: int) -> None:
     """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
     if tally.stored > rows:
         raise _others(tally)
+
+
+def complete(state: QueueState, tallies: Sequence[Tally]) -> Op[None]:
+    """All rows of a write are stored, and nobody will begin it again: remember its *tallies* for `AFTERMATH` only.
+
+    That is for copies of its writers that may still run. A write that is begun again, or goes on with another batch,
+    must not call this. BackendTimeout, BackendError: then they are remembered for as long as was said.
+    """
+    for at in range(0, len(tallies), 1000):
+        lanes = [tally.lane for tally in tallies[at : at + 1000]]
+        call = Call(load("complete"), (state.keys.tallies,), (AFTERMATH * 1000, *lanes))
+        yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
 def _next(tally: Tally, first: int, rows: Rows) -> int:

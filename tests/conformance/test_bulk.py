@@ -12,7 +12,7 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
-from shardq.ops.bulk import Pace, Rows, Tally, finish, store_rows
+from shardq.ops.bulk import Pace, Rows, Tally, complete, finish, store_rows
 from shardq.ops.opening import opened
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -165,6 +165,21 @@ def test_tallies_whose_time_is_over_make_room(client: Client, queue_name: str, s
         return remembered(queue, server)[2] == 0
 
     eventually(forgotten)
+
+
+def test_of_a_write_that_is_complete_little_is_remembered(queue: Queue, server: Server) -> None:
+    """But something, for copies that still run. An end that comes sooner stays, and nothing is made up."""
+    tallies = [Tally("w", "0"), Tally("w", "1", remember=1800), Tally("w", "none")]
+    other = Tally("other", "0")
+    for tally in (*tallies[:2], other):
+        store(queue, tally, 0, 10)
+    queue._client.run(complete(queue.state, [*tallies, *(Tally("w", str(number)) for number in range(2, 2500))]))
+    seconds, _ = server.run("TIME")
+    ends = [server.run("ZSCORE", queue.state.keys.tallies, tally.lane) for tally in (*tallies, other)]
+    left = [None if end is None else float(end) / 1000 - int(seconds) for end in ends]
+    assert left == [pytest.approx(7200, abs=60), pytest.approx(1800, abs=60), None, pytest.approx(7 * 86_400, abs=60)]
+    store(queue, Tally("w", "0"), 0, 10)
+    assert len(held(queue)) == 30
 
 
 def stored(queue: Queue, tally: Tally) -> bool:

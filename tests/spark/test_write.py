@@ -66,6 +66,28 @@ def test_a_write_that_failed_is_completed_under_its_id(spark: Any, url: str, que
     assert queue.len() == 0
 
 
+def test_a_write_without_an_id_is_remembered_shortly_once_it_succeeded(
+    spark: Any, url: str, queue: Queue, client: Client, queue_name: str, spark_server: Server
+) -> None:
+    """Also what it set aside. With an id of the user's it is remembered for as long as he said."""
+    errors = client.queue(f"{queue_name}-errors")
+    rows = numbered(spark, 100).selectExpr("if(payload = '7', '', shard_key) as shard_key", "payload")
+
+    def left() -> list[int]:
+        now = spark_server.run("TIME")[0]
+        found = [
+            float(spark_server.run("ZSCORE", keys.tallies, lane)) / 1000 - int(now)
+            for keys in (queue.state.keys, errors.state.keys)
+            for lane in spark_server.run("ZRANGE", keys.tallies, 0, -2)
+        ]
+        return sorted(round(each / 3600) for each in found)
+
+    write(rows, queue, url, errorQueue=errors.name, create="true")
+    assert left() == [2, 2, 2]
+    write(rows, queue, url, errorQueue=errors.name, writeId="w")
+    assert left() == [2, 2, 2, 168, 168, 168]
+
+
 def test_other_rows_under_the_id_of_an_earlier_write_are_refused(spark: Any, url: str, queue: Queue) -> None:
     write(numbered(spark, 1000), queue, url, writeId="load-8")
     with pytest.raises(Exception, match=r"is not the one that an earlier try of this write stored"):
