@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
-from shardq.drivers.leading import Leading, Line, answer
+from shardq.drivers.leading import CLOSED, Leading, Line, answer
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.turns import LEAST, Crowded, Turns
@@ -247,8 +247,8 @@ class Driver:
         clean = False
         try:
             connection.send_packed_command(packed(commands))
-            if limit < self._timeout and not connection.can_read(limit):
-                raise redis.TimeoutError(f"no answer for {limit:.3g} s")
+            if limit < self._timeout:
+                _await(connection, limit)
             replies = [answer(connection) for _ in commands]
             clean = True
         except LOST as error:
@@ -314,6 +314,16 @@ def _connected(pool: Pool) -> Any:
         raise unconnected(error) from error
     except redis.ResponseError as error:
         raise refusal(error) or error from error
+
+
+def _await(connection: Any, seconds: float) -> None:
+    """Wait for an answer; redis-py's errors if there is none in time, or another thread closes the connection."""
+    try:
+        if connection.can_read(seconds):
+            return
+    except CLOSED as error:
+        raise redis.ConnectionError("the connection was closed meanwhile") from error
+    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")
 
 
 def _unreached(failure: Refused | Unanswered) -> bool:

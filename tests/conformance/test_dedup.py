@@ -91,8 +91,7 @@ def indexed(queue: Queue, world: World) -> int:
 @pytest.mark.usefixtures("anywhere")
 def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, dedup_window=1)
-    for number in range(50):
-        queue.write(number, shard_key="t", dedup_key=f"old-{number}")
+    queue.write_many([Message(number, "t", dedup_key=f"old-{number}") for number in range(50)])
     size = world.raw.hlen(queue.state.keys.dedup)
 
     def forgotten() -> bool:

@@ -11,8 +11,10 @@ from threading import Lock
 from typing import Any
 
 import pytest
+import redis
 
 from shardq import BackendTimeout, OutcomeUnknown
+from shardq.drivers.sync import _await
 from shardq.drivers.turns import AsyncTurns, Crowded, Turns
 from tests.faces import FACES, opened
 from tests.servers import Server
@@ -137,3 +139,14 @@ async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None
         await turns.take(0.01)
     turns.give()
     await turns.take(9)
+
+
+def test_a_connection_that_another_thread_closes_is_a_lost_one() -> None:
+    """redis-py stumbles over it: that must not be the caller's error."""
+
+    class Closing:
+        def can_read(self, _: float) -> bool:
+            raise TypeError("argument must be an int, or have a fileno() method.")
+
+    with pytest.raises(redis.ConnectionError, match="closed meanwhile"):
+        _await(Closing(), 1)
