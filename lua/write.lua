@@ -8,13 +8,15 @@
 -- KEYS[5] delayed: not due yet, by due time in ms
 -- KEYS[6] later: bodies of delayed messages
 -- KEYS[7] attempts: what is known of delayed messages
--- KEYS[8] dedup: dedup keys and lanes, each with its end and the ids
--- KEYS[9] dedup_index: the same by end
+-- KEYS[8] dedup: dedup keys, lanes and tallies, each with its end and the ids
+-- KEYS[9] dedup_index: dedup keys by end
 -- KEYS[10] tenants: what each shard key holds
 -- KEYS[11] owners: shard keys of what is delayed
 -- KEYS[12] overflow: handles that wait for room
 -- KEYS[13] journal: what happened to the messages
--- KEYS[14..] streams: those that the shards of this call may choose from
+-- KEYS[14] lanes: lanes by end
+-- KEYS[15] tallies: lanes that count messages, by end
+-- KEYS[16..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] lane: producer and lane, '' for none
 -- ARGV[3] sequence: of this call in its lane; of a lane that counts messages, what lib/tally says
@@ -32,6 +34,7 @@
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local lanes, tallies = KEYS[14], KEYS[15]
 local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -78,7 +81,7 @@ for i = 1, count do
       place = 'd'
     else
       local to = shortest(ARGV[at])
-      put(KEYS[13 + to], id, at, attributes, headers)
+      put(KEYS[15 + to], id, at, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], changed[to] = undelivered[to] + 1, true
       place = order[to]

@@ -61,7 +61,11 @@ class Client(Face):
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
         self._driver = Driver(
-            self._target, max_connections=self.max_connections, block=self.wait_slice, timeout=self.timeout
+            self._target,
+            max_connections=self.max_connections,
+            block=self.wait_slice,
+            timeout=self.timeout,
+            clock=self.clock,
         )
         _clients.add(self)
 

@@ -52,7 +52,11 @@ class AsyncClient(Face):
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
         self._driver = AsyncDriver(
-            self._target, max_connections=self.max_connections, block=self.wait_slice, timeout=self.timeout
+            self._target,
+            max_connections=self.max_connections,
+            block=self.wait_slice,
+            timeout=self.timeout,
+            clock=self.clock,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()

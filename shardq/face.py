@@ -97,7 +97,9 @@ class Face:
         how many seconds a blocked reader waits at most before it looks for itself; `name` is what journals call the
         client, `host-pid` by default. ConfigError for a bad one.
 
-        A call's own `timeout` ends its tries; one try on a server that hangs lasts as long as the client's, up to 5 s.
+        A call's own `timeout` counts for all of it: waiting in line for one of `max_connections` to a server, and the
+        tries, of which the last has at least 0.1 s. No try takes more than 5 s. A thread that must make a connection to
+        a server that hangs may take as much longer.
         """
         if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
             known = ", ".join(sorted(ClientSettings.__annotations__))

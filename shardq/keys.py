@@ -50,6 +50,8 @@ _SUFFIXES: Final = {
     "overflow": "overflow",
     "assigned": "assigned",
     "journal": "journal",
+    "lanes": "lanes",
+    "tallies": "tallies",
 }
 
 
@@ -104,6 +106,8 @@ class QueueKeys:
     overflow: str = field(init=False, compare=False, repr=False)
     assigned: str = field(init=False, compare=False, repr=False)
     journal: str = field(init=False, compare=False, repr=False)
+    lanes: str = field(init=False, compare=False, repr=False)
+    tallies: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -45,8 +45,8 @@ class MessageId(NamedTuple):
 class QueueConfig:
     """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
 
-    Times are seconds. `max_len`, `max_dead` and `max_dedup` bound memory; at a bound a call is refused (or, for dead
-    letters, waits), never is a message dropped.
+    Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_tallies` (partitions of bulk writes)
+    bound memory; at a bound a call is refused (or, for dead letters, waits), never is a message dropped.
 
     Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
     shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages
@@ -63,6 +63,7 @@ class QueueConfig:
     max_dead: int = 100_000
     dedup_window: float = 600.0
     max_dedup: int = 1_000_000
+    max_tallies: int = 1_000_000
     window: int = 0
     max_in_flight: int = 0
     max_backlog: int = 0
@@ -80,6 +81,7 @@ class QueueConfig:
         whole("max_len", self.max_len, 0, 2**40)
         whole("max_dead", self.max_dead, 1, 2**40)
         whole("max_dedup", self.max_dedup, 1, 2**40)
+        whole("max_tallies", self.max_tallies, 1, 2**40)
         whole("window", self.window, 0, 1_000_000)
         whole("max_in_flight", self.max_in_flight, 0, 2**40)
         whole("max_backlog", self.max_backlog, 0, 2**40)
@@ -157,6 +159,7 @@ class QueueSettings(TypedDict, total=False):
     max_dead: int
     dedup_window: float
     max_dedup: int
+    max_tallies: int
     window: int
     max_in_flight: int
     max_backlog: int

@@ -3,10 +3,11 @@
 if count > 1 or keyed > 0 or ARGV[#ARGV] ~= '' or undelivered[shortest(ARGV[11 + declared])] == 0 then
   redis.call('ZCARD', ready)
 end
-if keyed > 0 or lane_ends - now < lane_window / 2 then redis.call('ZCARD', dedup_index) end
+if keyed > 0 then redis.call('ZCARD', dedup_index) end
+if lane_ends - now < lane_window / 2 then redis.call('ZCARD', lane_index) end
 if waiting then redis.call('XLEN', notifications) end
 if count > 1 then
-  for i = 14, 13 + declared do redis.call('XLEN', KEYS[i]) end
+  for i = 16, 15 + declared do redis.call('XLEN', KEYS[i]) end
 end
 if stride == 6 or fair then redis.call('XLEN', later) end
 if stride == 6 then

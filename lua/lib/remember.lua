@@ -1,10 +1,11 @@
--- What must not be stored twice: "k:<dedup key>" -> "end|id", "p:<lane>" -> "end|sequence|what was stored".
--- The index holds the ends. An active lane touches it only when half of its window is gone.
-local function forget_old(most)
-  local old = redis.call('ZRANGEBYSCORE', dedup_index, '-inf', now, 'LIMIT', 0, most)
+-- What must not be stored twice: "k:<dedup key>" -> "end|id", "p:<lane>" -> "end|sequence|what was stored", and tallies
+-- ("o:<write id>:<partition>", see lib/tally). Each kind has an index by end of its own, and so a count of its own: none
+-- takes the room of another. An active lane touches its index only when half of its window is gone.
+local function forget_old(index, most)
+  local old = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, most)
   if #old == 0 then return end
   redis.call('HDEL', dedup, unpack(old))
-  redis.call('ZREM', dedup_index, unpack(old))
+  redis.call('ZREM', index, unpack(old))
 end
 local function dedup_result(key)
   local text = redis.call('HGET', dedup, 'k:' .. key)
@@ -16,7 +17,7 @@ local function remember_key(key, id)
   redis.call('ZADD', dedup_index, now + window, 'k:' .. key)
 end
 -- Half of it, which is what remains of an old lane's memory at least, is as long as a call may keep trying.
-local lane_window, lane_ends = math.max(window, 2 * 3600000), 0
+local lane_window, lane_ends, lane_index = math.max(window, 2 * 3600000), 0, lanes
 local function lane_result(field, sequence)
   local text = redis.call('HGET', dedup, field)
   if not text then return nil end
@@ -28,8 +29,8 @@ end
 local function remember_lane(field, sequence, stored)
   if lane_ends - now < lane_window / 2 then
     lane_ends = now + lane_window
-    redis.call('ZADD', dedup_index, lane_ends, field)
-    forget_old(4)
+    redis.call('ZADD', lane_index, lane_ends, field)
+    forget_old(lane_index, 4)
   end
   redis.call('HSET', dedup, field, string.format('%.0f|%.0f|%s', lane_ends, sequence, stored))
 end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -14,19 +15,23 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
+from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.pumping import Line, Pumping, exchange
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
+from shardq.drivers.turns import LEAST, AsyncTurns, Crowded
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
+    Whole,
     armed,
     commands_of,
     judged,
     settings,
+    unknown,
 )
 from shardq.keys import slot
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
@@ -35,18 +40,28 @@ T = TypeVar("T")
 Pool = redis.ConnectionPool
 REDIRECTIONS = 5
 GREETING_TIMEOUT = 10.0
-"""Seconds for a connection to be had: its turn in the pool, or to be made and greeted, by a loop that may be busy."""
+"""Seconds for a connection to be made and greeted, by a loop that may be busy."""
 
 
 class AsyncDriver:
     """Runs operations on one event loop."""
 
-    def __init__(self, target: Target, *, max_connections: int, block: float, timeout: float = COMMAND_TIMEOUT) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        max_connections: int,
+        block: float,
+        timeout: float = COMMAND_TIMEOUT,
+        clock: Clock | None = None,
+    ) -> None:
         self._target = target
         self._max_connections = max_connections
         self._block = block
         self._timeout = min(timeout, COMMAND_TIMEOUT)
+        self._clock = clock or SystemClock()
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
+        self._turns: dict[Address | None, AsyncTurns] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._pumping = Pumping(self)
@@ -78,15 +93,15 @@ class AsyncDriver:
     async def _perform(self, step: Step) -> Any:
         match step:
             case Call():
-                return await self._call(step)
+                return await self._call(step, step.until)
             case Batch():
-                return await self._batch(step.calls)
+                return await self._batch(step.calls, step.until)
             case Wait():
                 return await self._pumping.wait(step.waiter)
             case Armed():
                 return await self._pumping.armed(step)
             case Ask():
-                return (await self._route(step.key, (step.words,)))[0]
+                return (await self._route(step.key, (step.words,), step.until))[0]
             case Sleep():
                 return await asyncio.sleep(step.seconds)
 
@@ -106,83 +121,124 @@ class AsyncDriver:
         """As `Driver.unblock`."""
         if not self._may_unblock:
             return
+        until = self._clock.monotonic() + CONNECT_TIMEOUT
         address = None if self._topology is None else self._topology.owner(slot(key))
         try:
-            await self._exchange(self._pool(address, False), (("CLIENT", "UNBLOCK", client_id),))
+            await self._exchange(address, (("CLIENT", "UNBLOCK", client_id),), until)
         except Refused as refused:
             self._may_unblock = refused.code not in ("NOPERM", "ERR")
         except Unanswered:
             return
 
-    async def _call(self, call: Call) -> Any:
+    async def _call(self, call: Call, until: float) -> Any:
+        limit = self._limit(until)
+        whole = partial(commands_of, call, by_source=True, timeout=limit)
         try:
-            replies = await self._route(call.keys[0], commands_of(call, by_source=False, timeout=self._timeout))
+            commands = commands_of(call, by_source=False, timeout=limit)
+            replies = await self._route(call.keys[0], commands, until, whole)
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            replies = await self._route(call.keys[0], commands_of(call, by_source=True, timeout=self._timeout))
+            replies = await self._route(call.keys[0], whole(), until)
         if call.replicas and replies[1] < call.replicas:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
 
-    async def _batch(self, calls: tuple[Call, ...]) -> list[Any]:
+    async def _batch(self, calls: tuple[Call, ...], until: float) -> list[Any]:
         """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
         outcomes: list[Any] = [None] * len(calls)
+        limit = self._limit(until)
         for address, places in by_owner(self._topology, calls).items():
-            sent = [commands_of(calls[at], by_source=False, timeout=self._timeout) for at in places]
+            sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in places]
             try:
-                replies = iter(await self._replies(self._pool(address, False), tuple(chain(*sent))))
+                replies = iter(await self._replies(address, tuple(chain(*sent)), until))
                 for at, commands in zip(places, sent, strict=True):
                     outcomes[at] = judged(calls[at], [next(replies) for _ in commands])
             except (Refused, Unanswered) as failure:
                 for at in places:
                     outcomes[at] = failure
-                    if self._topology and address and isinstance(failure, Unanswered):
+                    if self._topology and address and _unreached(failure):
                         self._topology.lost(slot(calls[at].keys[0]), address)
         for at, outcome in enumerate(outcomes):
-            outcomes[at] = await self._again(calls[at], outcome)
+            outcomes[at] = await self._again(calls[at], outcome, until)
         return outcomes
 
-    async def _again(self, call: Call, outcome: Any) -> Any:
+    async def _again(self, call: Call, outcome: Any, until: float) -> Any:
         """The outcome of a call by itself, if it only needs its source, or another node."""
         if not isinstance(outcome, Refused) or outcome.code not in ("NOSCRIPT", "MOVED", "ASK"):
             return outcome
         try:
-            return await self._call(call)
+            return await self._call(call, until)
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    async def _route(self, key: str | None, commands: tuple[Command, ...]) -> list[Any]:
-        """Send *commands* to the node that owns *key*, following redirections."""
+    async def _route(
+        self, key: str | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
+    ) -> list[Any]:
+        """Send *commands* to the node that owns *key*, following redirections; *whole* as `_replies`."""
         if self._topology is None:
-            return await self._exchange(self._pool(None, False), commands)
+            return await self._exchange(None, commands, until, whole)
         number = slot(key or "")
         address, asking = self._topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
-                return await self._exchange(self._pool(address, False), commands, asking=asking)
+                return await self._exchange(address, commands, until, None if asking else whole, asking=asking)
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])
                 (self._topology.seen(address) if asking else self._topology.moved(number, address))
-            except Unanswered:
-                self._topology.lost(number, address)
+            except Unanswered as failure:
+                if _unreached(failure):
+                    self._topology.lost(number, address)
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
-    async def _exchange(self, pool: Pool, commands: tuple[Command, ...], *, asking: bool = False) -> list[Any]:
+    async def _exchange(
+        self,
+        address: Address | None,
+        commands: tuple[Command, ...],
+        until: float,
+        whole: Whole | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Any]:
         """As `_replies`; raises the first refusal."""
         if asking:
             commands = (("ASKING",), *commands)
-        replies = await self._replies(pool, commands)
+        replies = await self._replies(address, commands, until, whole)
         for reply in replies:
             if isinstance(reply, Refused):
                 raise reply
         return replies[1:] if asking else replies
 
-    async def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection: an answer per command."""
-        return await exchange(pool, await _connected(pool), commands, self._timeout, [])
+    async def _replies(
+        self, address: Address | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
+    ) -> list[Any]:
+        """As `Driver._replies`."""
+        turns = await self._turn(address, until)
+        try:
+            replies = await self._answers(address, commands, until)
+            return await self._answers(address, whole(), until) if whole and unknown(replies) else replies
+        finally:
+            turns.give()
+
+    async def _answers(self, address: Address | None, commands: tuple[Command, ...], until: float) -> list[Any]:
+        """One round trip on one connection."""
+        pool = self._pool(address, False)
+        connection = await _connected(pool, max(LEAST, until - self._clock.monotonic()))
+        return await exchange(pool, connection, commands, self._limit(until), [])
+
+    async def _turn(self, address: Address | None, until: float) -> AsyncTurns:
+        """Wait for one of the connections to *address*."""
+        turns = self._turns.get(address)
+        if turns is None:
+            turns = self._turns.setdefault(address, AsyncTurns(self._max_connections))
+        await turns.take(max(LEAST, until - self._clock.monotonic()))
+        return turns
+
+    def _limit(self, until: float) -> float:
+        """Seconds within which a try is to be answered whose caller gives up at *until*."""
+        return min(self._timeout, max(LEAST, until - self._clock.monotonic()))
 
     def _pool(self, address: Address | None, blocking: bool) -> Pool:
         pool = self._pools.get((address, blocking))
@@ -202,9 +258,7 @@ class AsyncDriver:
             chosen["connection_class"] = redis.UnixDomainSocketConnection
         elif target.tls:
             chosen["connection_class"] = redis.SSLConnection
-        if blocking:
-            return redis.ConnectionPool(max_connections=2**31, **chosen)
-        return redis.BlockingConnectionPool(max_connections=self._max_connections, timeout=CONNECT_TIMEOUT, **chosen)
+        return redis.ConnectionPool(max_connections=2**31, **chosen)  # those for commands are counted by turns
 
     def _sentinel_pool(self, chosen: dict[str, Any]) -> Pool:
         target = self._target
@@ -218,11 +272,18 @@ class AsyncDriver:
         )
 
 
-async def _connected(pool: Pool) -> Any:
+async def _connected(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
     try:
-        async with asyncio.timeout(GREETING_TIMEOUT):  # a server that hangs takes connections, and never greets
+        async with asyncio.timeout(
+            min(seconds, GREETING_TIMEOUT)
+        ):  # a server that hangs takes connections, and never greets
             return await pool.get_connection()
     except LOST as error:
         raise unconnected(error) from error
     except ResponseError as error:
         raise refusal(error) or error from error
+
+
+def _unreached(failure: Refused | Unanswered) -> bool:
+    """Whether a node may be gone, and not only all connections to it busy."""
+    return isinstance(failure, Unanswered) and not isinstance(failure, Crowded)

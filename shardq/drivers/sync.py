@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -13,20 +14,24 @@ import redis.sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
-from shardq.drivers.leading import Leading, Line, answer
+from shardq.drivers.leading import CLOSED, Leading, Line, answer
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
+from shardq.drivers.turns import LEAST, Crowded, Turns
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
+    Whole,
     armed,
     commands_of,
     judged,
     packed,
     settings,
+    unknown,
 )
 from shardq.keys import slot
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
@@ -39,12 +44,22 @@ REDIRECTIONS = 5
 class Driver:
     """Runs operations, each on the calling thread. Safe across threads, usable after a fork."""
 
-    def __init__(self, target: Target, *, max_connections: int, block: float, timeout: float = COMMAND_TIMEOUT) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        max_connections: int,
+        block: float,
+        timeout: float = COMMAND_TIMEOUT,
+        clock: Clock | None = None,
+    ) -> None:
         self._target = target
         self._max_connections = max_connections
         self._block = block
         self._timeout = min(timeout, COMMAND_TIMEOUT)
+        self._clock = clock or SystemClock()
         self._pools: dict[tuple[Address | None, bool], Pool] = {}
+        self._turns: dict[Address | None, Turns] = {}
         self._sentinels: list[redis.Redis] = []
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._leading = Leading(self)
@@ -71,7 +86,7 @@ class Driver:
 
     def forked(self) -> None:
         """Start afresh in a forked child: the connections are the parent's."""
-        self._pools = {}
+        self._pools, self._turns = {}, {}
         self._leading = Leading(self)
 
     def close(self) -> None:
@@ -86,15 +101,15 @@ class Driver:
         """Do what *step* says; its reply."""
         match step:
             case Call():
-                return self._call(step)
+                return self._call(step, step.until)
             case Batch():
-                return self._batch(step.calls)
+                return self._batch(step.calls, step.until)
             case Wait():
                 return self._leading.wait(step.waiter)
             case Armed():
                 raise TypeError("a leading thread sends an armed look, and waits for it in pieces")
             case Ask():
-                return self._route(step.key, (step.words,))[0]
+                return self._route(step.key, (step.words,), step.until)[0]
             case Sleep():
                 return time.sleep(step.seconds)
 
@@ -120,9 +135,10 @@ class Driver:
         """End the wait of that connection. Where the ACL denies it, the wait ends by itself."""
         if not self._may_unblock:
             return
+        until = self._clock.monotonic() + CONNECT_TIMEOUT
         address = None if self._topology is None else self._topology.owner(slot(key))
         try:
-            self._exchange(self._pool(address, False), (("CLIENT", "UNBLOCK", client_id),))
+            self._exchange(address, (("CLIENT", "UNBLOCK", client_id),), until)
         except Refused as refused:
             self._may_unblock = refused.code not in ("NOPERM", "ERR")
         except Unanswered:
@@ -132,78 +148,107 @@ class Driver:
         if self._topology is not None and address is not None:
             self._topology.lost(slot(key), address)
 
-    def _call(self, call: Call) -> Any:
+    def _call(self, call: Call, until: float) -> Any:
+        limit = self._limit(until)
+        whole = partial(commands_of, call, by_source=True, timeout=limit)
         try:
-            replies = self._route(call.keys[0], commands_of(call, by_source=False, timeout=self._timeout))
+            commands = commands_of(call, by_source=False, timeout=limit)
+            replies = self._route(call.keys[0], commands, until, whole)
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            replies = self._route(call.keys[0], commands_of(call, by_source=True, timeout=self._timeout))
+            replies = self._route(call.keys[0], whole(), until)
         if call.replicas and replies[1] < call.replicas:
             raise Underreplicated(replies[0], replies[1])
         return replies[0]
 
-    def _batch(self, calls: tuple[Call, ...]) -> list[Any]:
+    def _batch(self, calls: tuple[Call, ...], until: float) -> list[Any]:
         """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
         outcomes: list[Any] = [None] * len(calls)
+        limit = self._limit(until)
         for address, places in by_owner(self._topology, calls).items():
-            sent = [commands_of(calls[at], by_source=False, timeout=self._timeout) for at in places]
+            sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in places]
             try:
-                replies = iter(self._replies(self._pool(address, False), tuple(chain(*sent))))
+                replies = iter(self._replies(address, tuple(chain(*sent)), until))
                 for at, commands in zip(places, sent, strict=True):
                     outcomes[at] = judged(calls[at], [next(replies) for _ in commands])
             except (Refused, Unanswered) as failure:
                 for at in places:
                     outcomes[at] = failure
-                    if self._topology and address and isinstance(failure, Unanswered):
+                    if self._topology and address and _unreached(failure):
                         self._topology.lost(slot(calls[at].keys[0]), address)
         for at, outcome in enumerate(outcomes):
-            outcomes[at] = self._again(calls[at], outcome)
+            outcomes[at] = self._again(calls[at], outcome, until)
         return outcomes
 
-    def _again(self, call: Call, outcome: Any) -> Any:
+    def _again(self, call: Call, outcome: Any, until: float) -> Any:
         """The outcome of a call by itself, if it only needs its source, or another node."""
         if not isinstance(outcome, Refused) or outcome.code not in ("NOSCRIPT", "MOVED", "ASK"):
             return outcome
         try:
-            return self._call(call)
+            return self._call(call, until)
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def _route(self, key: str | None, commands: tuple[Command, ...]) -> list[Any]:
-        """Send *commands* to the node that owns *key*, following redirections."""
+    def _route(
+        self, key: str | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
+    ) -> list[Any]:
+        """Send *commands* to the node that owns *key*, following redirections; *whole* as `_replies`."""
         if self._topology is None:
-            return self._exchange(self._pool(None, False), commands)
+            return self._exchange(None, commands, until, whole)
         number = slot(key or "")
         address, asking = self._topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
-                return self._exchange(self._pool(address, False), commands, asking=asking)
+                return self._exchange(address, commands, until, None if asking else whole, asking=asking)
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])
                 (self._topology.seen(address) if asking else self._topology.moved(number, address))
-            except Unanswered:
-                self._topology.lost(number, address)
+            except Unanswered as failure:
+                if _unreached(failure):
+                    self._topology.lost(number, address)
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
-    def _exchange(self, pool: Pool, commands: tuple[Command, ...], *, asking: bool = False) -> list[Any]:
+    def _exchange(
+        self,
+        address: Address | None,
+        commands: tuple[Command, ...],
+        until: float,
+        whole: Whole | None = None,
+        *,
+        asking: bool = False,
+    ) -> list[Any]:
         """As `_replies`; raises the first refusal."""
         if asking:
             commands = (("ASKING",), *commands)
-        replies = self._replies(pool, commands)
+        replies = self._replies(address, commands, until, whole)
         for reply in replies:
             if isinstance(reply, Refused):
                 raise reply
         return replies[1:] if asking else replies
 
-    def _replies(self, pool: Pool, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection: an answer per command. A connection that failed is never used again."""
-        connection = _connected(pool)
+    def _replies(
+        self, address: Address | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
+    ) -> list[Any]:
+        """One round trip: an answer per command. Where the server lacks the script, another by *whole*, in one turn."""
+        turns = self._turn(address, until)
+        try:
+            replies = self._answers(address, commands, until)
+            return self._answers(address, whole(), until) if whole and unknown(replies) else replies
+        finally:
+            turns.give()
+
+    def _answers(self, address: Address | None, commands: tuple[Command, ...], until: float) -> list[Any]:
+        """One round trip on one connection. One that failed is never used again."""
+        pool = self._pool(address, False)
+        connection, limit = _connected(pool), self._limit(until)
         clean = False
         try:
             connection.send_packed_command(packed(commands))
+            if limit < self._timeout:
+                _await(connection, limit)
             replies = [answer(connection) for _ in commands]
             clean = True
         except LOST as error:
@@ -216,6 +261,18 @@ class Driver:
             if isinstance(reply, Refused) and reply.code in DEMOTED:
                 pool.disconnect(inuse_connections=False)
         return replies
+
+    def _turn(self, address: Address | None, until: float) -> Turns:
+        """Wait for one of the connections to *address*."""
+        turns = self._turns.get(address)
+        if turns is None:
+            turns = self._turns.setdefault(address, Turns(self._max_connections))
+        turns.take(max(LEAST, until - self._clock.monotonic()))
+        return turns
+
+    def _limit(self, until: float) -> float:
+        """Seconds within which a try is to be answered whose caller gives up at *until*."""
+        return min(self._timeout, max(LEAST, until - self._clock.monotonic()))
 
     def _pool(self, address: Address | None, blocking: bool) -> Pool:
         pool = self._pools.get((address, blocking))
@@ -236,9 +293,7 @@ class Driver:
             chosen["connection_class"] = redis.UnixDomainSocketConnection
         elif target.tls:
             chosen["connection_class"] = redis.SSLConnection
-        if blocking:
-            return redis.ConnectionPool(max_connections=2**31, **chosen)
-        return redis.BlockingConnectionPool(max_connections=self._max_connections, timeout=CONNECT_TIMEOUT, **chosen)
+        return redis.ConnectionPool(max_connections=2**31, **chosen)  # those for commands are counted by turns
 
     def _sentinel_pool(self, chosen: dict[str, Any]) -> Pool:
         target = self._target
@@ -259,3 +314,18 @@ def _connected(pool: Pool) -> Any:
         raise unconnected(error) from error
     except redis.ResponseError as error:
         raise refusal(error) or error from error
+
+
+def _await(connection: Any, seconds: float) -> None:
+    """Wait for an answer; redis-py's errors if there is none in time, or another thread closes the connection."""
+    try:
+        if connection.can_read(seconds):
+            return
+    except CLOSED as error:
+        raise redis.ConnectionError("the connection was closed meanwhile") from error
+    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")
+
+
+def _unreached(failure: Refused | Unanswered) -> bool:
+    """Whether a node may be gone, and not only all connections to it busy."""
+    return isinstance(failure, Unanswered) and not isinstance(failure, Crowded)

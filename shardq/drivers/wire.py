@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hiredis import pack_command
@@ -13,6 +14,8 @@ from shardq.ops.steps import Armed, Call, Refused, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
+Whole: TypeAlias = Callable[[], tuple[Command, ...]]
+"""Makes commands that carry the source of their script."""
 
 CONNECT_TIMEOUT: Final = 2.0
 COMMAND_TIMEOUT: Final = 5.0
@@ -29,6 +32,11 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
+
+
+def unknown(replies: list[Any]) -> bool:
+    """Whether the server does not know the script."""
+    return any(isinstance(reply, Refused) and reply.code == "NOSCRIPT" for reply in replies)
 
 
 def judged(call: Call, replies: list[Any]) -> Any:

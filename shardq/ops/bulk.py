@@ -18,7 +18,7 @@ import msgspec
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
 from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
-from shardq.ops.persist import TRANSIENT, pause_after, refuse
+from shardq.ops.persist import TRANSIENT, pause_after, persist, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.write import call_of, hands_of
@@ -26,6 +26,9 @@ from shardq.scripts import load
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Why a queue may take no more for now."""
+
+AFTERMATH = 2 * 3600
+"""Seconds for which a write is remembered that is complete: as long as a lane at least."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -57,7 +60,10 @@ class Tally:
     """How far one partition of a bulk write is: `stored` rows, of which the last has that `mark`.
 
     `write_id` and `partition` name it, `batch` counts up when the same write goes on with more rows (a micro-batch).
-    Redis remembers it for `remember` seconds after its last call.
+    The tally of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
+    before stored, so nobody needs that again but a copy of its writer that should have stopped, and that is refused.
+    So a stream costs a field per partition however long it runs. Redis remembers it for `remember` seconds after its
+    last call.
     """
 
     write_id: str
@@ -66,7 +72,6 @@ class Tally:
     remember: float = 7 * 86_400
     stored: int = 0
     mark: str = ""
-    over: bool = False
 
     @property
     def lane(self) -> str:
@@ -74,10 +79,11 @@ class Tally:
         return f"o:{self.write_id}:{self.partition}"
 
     def heard(self, batch: int, stored: int, mark: str) -> None:
-        """Redis says how far it is; a later batch means that this one is over. ConfigError if others went this far."""
+        """Redis says how far it is. ConfigError if others went this far, or a later batch was begun."""
+        if batch > self.batch:
+            raise _overtaken(self, batch)
         if batch == self.batch and stored == self.stored and mark != self.mark:
             raise _others(self)
-        self.over = batch > self.batch
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
 
 
@@ -103,13 +109,15 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
     while (at := _next(tally, first, rows)) < len(rows):
-        trouble = yield from _round(state, tally, first, rows, pace, (at, size))
+        trouble = yield from _round(state, tally, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
         if _next(tally, first, rows) > at:
             until, full_until, tries = state.until(), now + pace.patience, 0
             size = min(pace.chunk, size * 2)
         if trouble == "EPOCH":
             yield from reopen(state, until)
+        elif trouble == "max_tallies":
+            raise _too_many(state, tally)
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
@@ -119,14 +127,16 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
     yield from upkeep(state, state.clock.monotonic())
 
 
-def _round(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int]) -> Op[str]:
+def _round(
+    state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
+) -> Op[str]:
     """One round trip; what went wrong, if anything did."""
-    if pace.max_backlog and not (yield from _room(state, pace)):
+    if pace.max_backlog and not (yield from _room(state, pace, until)):
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
     calls = tuple(_call(state, tally, first, rows, at, to) for at, to in spans)
     trouble = ""
-    for (_, to), outcome in zip(spans, (yield Batch(calls)), strict=True):
+    for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, list) and outcome[0] == b"OK":
             tally.stored, tally.mark = first + to, rows.mark(to - 1)
         else:
@@ -166,16 +176,36 @@ def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | Backend
     )
 
 
+def _too_many(state: QueueState, tally: Tally) -> QueueFull:
+    """Waiting would not help: workers drain messages, not what is remembered for days."""
+    return QueueFull(
+        f"queue {state.keys.name!r} remembers max_tallies = {state.config.max_tallies:,} partitions of bulk writes, so "
+        f"partition {tally.partition} of write id {tally.write_id!r} was not begun: give the batches of a stream one "
+        "write id and each its number (batchId), write fewer partitions, remember them for less time, or raise the "
+        "bound; the same write id then stores what is missing"
+    )
+
+
 def finish(tally: Tally, rows: int) -> None:
     """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
-    if tally.stored > rows and not tally.over:
+    if tally.stored > rows:
         raise _others(tally)
+
+
+def complete(state: QueueState, tallies: Sequence[Tally]) -> Op[None]:
+    """All rows of a write are stored, and nobody will begin it again: remember its *tallies* for `AFTERMATH` only.
+
+    That is for copies of its writers that may still run. A write that is begun again, or goes on with another batch,
+    must not call this. BackendTimeout, BackendError: then they are remembered for as long as was said.
+    """
+    for at in range(0, len(tallies), 1000):
+        lanes = [tally.lane for tally in tallies[at : at + 1000]]
+        call = Call(load("complete"), (state.keys.tallies,), (AFTERMATH * 1000, *lanes))
+        yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
 def _next(tally: Tally, first: int, rows: Rows) -> int:
     """Which of *rows* is the next to store; makes sure that what is stored already are these rows."""
-    if tally.over:
-        return len(rows)
     at = tally.stored - first
     if at < 0:
         raise BackendTimeout(
@@ -187,6 +217,14 @@ def _next(tally: Tally, first: int, rows: Rows) -> int:
     return at
 
 
+def _overtaken(tally: Tally, batch: int) -> ConfigError:
+    return ConfigError(
+        f"batch {tally.batch:,} of write id {tally.write_id!r} comes after batch {batch:,} of it, so nothing of it was "
+        "stored now: either another run went on with this write, and this one is to stop; or its batches are counted "
+        "from the beginning again, as after a deleted checkpoint: then it needs a new write id"
+    )
+
+
 def _others(tally: Tally) -> ConfigError:
     return ConfigError(
         f"row {tally.stored - 1:,} of partition {tally.partition} is not the one that an earlier try of this write "
@@ -195,11 +233,11 @@ def _others(tally: Tally) -> ConfigError:
     )
 
 
-def _room(state: QueueState, pace: Pace) -> Op[bool]:
+def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Whether the queue has less than the most messages that it is to have."""
     if not pace.max_backlog:
         return True
-    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),))
+    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 
 
@@ -239,5 +277,6 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
         args[place :: len(columns)] = column
     before = rows.mark(at - 1) if at else tally.mark
     sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
+    sequence = f"{sequence}|{state.config.max_tallies}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
     return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)

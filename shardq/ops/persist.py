@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from shardq.backoff import Exponential
 from shardq.clock import Clock
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.steps import Op, Refused, Sleep, Step, Unanswered
+from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Unanswered
 
 TRANSIENT = frozenset(
     {
@@ -35,7 +35,7 @@ _RANDOM = Random()  # spreads retries, protects nothing
 _DENIED = frozenset({"NOPERM", "ACL"})  # the last from within a script
 UNKNOWN_USER = frozenset({"NOAUTH", "WRONGPASS"})
 
-Maker = Callable[[bool], Step]
+Maker = Callable[[bool], Call | Ask]
 """Makes the call; the argument says whether an earlier try may have happened."""
 
 
@@ -49,7 +49,9 @@ def persist(make: Maker, until: float, clock: Clock) -> Op[Any]:
     tries, maybe_done, last = 0, False, "no answer"
     while True:
         try:
-            return (yield make(maybe_done))
+            step = make(maybe_done)
+            step.until = until
+            return (yield step)
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)

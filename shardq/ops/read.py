@@ -85,6 +85,7 @@ def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any
     tries = 0
     while True:
         try:
+            call.until = until
             return (yield call)
         except Refused as refused:
             if refused.code not in TRANSIENT:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from shardq.ops.waiting import Waiter, Waiting
@@ -13,21 +14,29 @@ T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """Run one script. `replicas` > 0 waits after it, on the same connection, for so many to confirm."""
+    """Run one script. `replicas` > 0 waits after it, on the same connection, for so many to confirm.
+
+    `until` is the local time at which the caller gives up; who yields it writes it down for each try.
+    """
 
     script: Script
     keys: tuple[str, ...]
     args: tuple[Argument, ...] = ()
     replicas: int = 0
+    until: float = field(default=math.inf, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Run several calls in one round trip to each node: a list, for each its reply or the failure it ended with."""
+    """Run several calls in one round trip to each node: a list, for each its reply or the failure it ended with.
+
+    The caller gives up at local time `until`.
+    """
 
     calls: tuple[Call, ...]
+    until: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +62,16 @@ class Wait:
     waiter: Waiter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ask:
-    """Run one plain command, such as INFO; its raw reply. One about a key goes to the node that owns `key`."""
+    """Run one plain command, such as INFO; its raw reply. One about a key goes to the node that owns `key`.
+
+    `until` is as a call's.
+    """
 
     words: tuple[Argument, ...]
     key: str | None = None
+    until: float = field(default=math.inf, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
         calls = {at: step for at, step in steps.items() if isinstance(step, Call)}
         pauses = [step.seconds for step in steps.values() if isinstance(step, Sleep)]
         if calls:
-            outcomes = yield Batch(tuple(calls.values()))
+            outcomes = yield Batch(tuple(calls.values()), max(call.until for call in calls.values()))
             for at, outcome in zip(calls, outcomes, strict=True):
                 _advance(at, ops[at], outcome, steps, results)
         else:

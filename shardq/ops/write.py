@@ -146,7 +146,8 @@ def call_of(
     )  # fmt: skip
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
-        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, *map(keys.stream, numbers),
+        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, keys.lanes,
+        keys.tallies, *map(keys.stream, numbers),
     )  # fmt: skip
     return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
 

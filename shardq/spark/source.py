@@ -78,7 +78,10 @@ class ShardqDataSource(DataSource):
         """The writer of `df.writeStream`."""
         if overwrite:
             raise ConfigError("a queue is only added to: use outputMode('append') or 'update'")
-        return StreamWriter(checked_writing(self.options, schema))
+        options = checked_writing(self.options, schema)
+        if options.batch_id >= 0:
+            raise ConfigError("option batchId is for df.write in foreachBatch: a writeStream counts its batches itself")
+        return StreamWriter(options)
 
 
 def checked_writing(given: object, schema: StructType) -> Writing:

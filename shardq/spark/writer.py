@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from shardq.errors import ConfigError
-from shardq.ops.bulk import Pace, Rows, Tally, finish, store_rows
+from shardq.errors import ConfigError, ShardqError
+from shardq.ops.bulk import Pace, Rows, Tally, complete, finish, store_rows
 from shardq.spark.columns import Bad, Encoding, encoded
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.options import Writing
@@ -40,11 +40,23 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Wrote:
         """One task: the rows of one partition."""
-        return write_partition(self.options, self.write_id, 0, iterator)
+        return write_partition(self.options, self.write_id, max(0, self.options.batch_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All partitions are stored: say so."""
+        """All partitions are stored: say so. Nobody knows an id that was made up here, so it will not come again."""
         log_sum(self.options.queue, messages)
+        if not self.options.write_id:
+            for queue in filter(None, (self.options.queue, self.options.error_queue)):
+                self._complete(queue, len(messages))
+
+    def _complete(self, queue: str, partitions: int) -> None:
+        tallies = [Tally(self.write_id, str(partition)) for partition in range(partitions)]
+        try:
+            client_of(self.options).run(complete(queue_of(self.options, queue, create=False), tallies))
+        except ShardqError as error:
+            log.warning(
+                "rows are stored in queue %r; what is remembered of it could not be shortened: %s", queue, error
+            )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Some partition failed. What is stored stays, and may be worked on already."""

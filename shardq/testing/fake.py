@@ -58,8 +58,8 @@ class FakeDriver(Driver):
     """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, and blocking with a count: those are imitated."""
 
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
-        super().__init__(Target("single", {}), max_connections=1, block=0)
-        self._connection, self._clock, self._wait, self._poll = connection, clock, wait, poll
+        super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
+        self._connection, self._wait, self._poll = connection, wait, poll
 
     def perform(self, step: Step) -> Any:
         """As `Driver.perform`."""

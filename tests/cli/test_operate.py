@@ -101,12 +101,22 @@ def test_weights_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     assert "every shard key has weight 1" in cli("weights", "jobs").out
     told = cli("weights", "jobs", "gold=3", "tin=1", "--yes")
     assert (told.code, facts(told.out)) == (0, {"gold": "3"})
-    assert cli("weights", "jobs", "--json").objects == [{"queue": "jobs", "weights": {"gold": 3}}]
+    [shown] = cli("weights", "jobs", "--json").objects
+    assert shown == {"queue": "jobs", "weights": [{"shard_key": "gold", "weight": 3}]}
     for bad in ("gold=0", "gold=101", "gold=x", "gold"):
         told = cli("weights", "jobs", bad, "--yes")
         assert (told.code, "Traceback" in told.err) == (2, False)
     assert cli.terminal("weights", "jobs", "gold=9", typed="n\n").code == 1
     assert queue.weights() == {"gold": 3}
+
+
+def test_weights_of_shard_keys_that_are_no_text_are_shown_as_elsewhere(cli: Command, queue: Queue) -> None:
+    """A text key that looks like Python's spelling of one stays another one."""
+    queue.set_weights({b"\xff\x1b": 5, r"b'\xff\x1b'": 2})
+    lines = [line.split() for line in cli("weights", "jobs").out.splitlines()]
+    assert lines == [[r"b'\xff\x1b'", "2"], [r"\xff\x1b", "5"]]
+    [told] = cli("weights", "jobs", "--json").objects
+    assert told["weights"] == [{"shard_key": r"b'\xff\x1b'", "weight": 2}, {"shard_key_base64": "/xs=", "weight": 5}]
 
 
 def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue) -> None:

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
-from shardq.ops.bulk import Pace, Rows, Tally, finish, store_rows
+from shardq.ops.bulk import Pace, Rows, Tally, complete, finish, store_rows
 from shardq.ops.opening import opened
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -96,11 +96,99 @@ def test_partitions_and_writes_do_not_know_of_one_another(queue: Queue) -> None:
     assert Counter(held(queue)) == dict.fromkeys(range(50), 3)
 
 
-def test_a_batch_that_is_over_stores_nothing_more(queue: Queue) -> None:
+def test_a_batch_that_is_over_stores_nothing_more_and_says_so(queue: Queue) -> None:
+    """Its writer is a copy that should have stopped; or it counts anew, and rows would be lost in silence."""
     store(queue, Tally("w", "0", 1), 0, 100)
     store(queue, Tally("w", "0", 2), 0, 30)
-    store(queue, Tally("w", "0", 1), 0, 100)
+    for late in (0, 100, 200):
+        with pytest.raises(ConfigError, match=r"batch 1 of write id 'w' comes after batch 2 of it.* a new write id"):
+            store(queue, Tally("w", "0", 1), 0, late + 1)
     assert len(held(queue)) == 130
+
+
+def remembered(queue: Queue, server: Server) -> tuple[int, int, int]:
+    """How many dedup keys, lanes and tallies are remembered; all of them have a field, and nothing else has."""
+    keys = queue.state.keys
+    found = tuple(server.run("ZCARD", key) - 1 for key in (keys.dedup_index, keys.lanes, keys.tallies))
+    assert server.run("HLEN", keys.dedup) == sum(found) + 1
+    return found
+
+
+def test_a_stream_of_batches_is_one_tally_for_each_partition(queue: Queue, server: Server) -> None:
+    """However many there were: whoever begins a batch has seen the one before stored."""
+    for batch in range(20):
+        for partition in ("0", "1"):
+            store(queue, Tally("stream", partition, batch), 0, 3)
+    assert remembered(queue, server) == (0, 0, 2)
+    assert Counter(held(queue)) == dict.fromkeys(range(3), 40)
+
+
+def test_tallies_and_dedup_keys_take_no_room_from_each_other(client: Client, queue_name: str, server: Server) -> None:
+    """Many small bulk writes, then keys; and the other way round. Lanes, which each client has, count for neither."""
+    queue = made(client, queue_name, max_dedup=4, max_tallies=5)
+    for number in range(5):
+        store(queue, Tally(f"write-{number}", "0"), 0, 2)
+    for number in range(4):
+        queue.write(number, shard_key="t", dedup_key=str(number))
+    with pytest.raises(QueueFull, match="max_dedup"):
+        queue.write(9, shard_key="t", dedup_key="9")
+    with Client.from_url(server.url) as other:
+        other.queue(queue_name).write("plain", shard_key="t")
+    assert remembered(queue, server) == (4, 2, 5)
+    assert queue.len() == 15
+
+
+def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client: Client, queue_name: str) -> None:
+    """What was begun goes on; the refused one stores each row once when there is room."""
+    queue = made(client, queue_name, max_tallies=1)
+    store(queue, Tally("first", "0"), 0, 100)
+    with pytest.raises(QueueFull, match=r"max_tallies = 1 .*'second' was not begun: .*batchId.*raise the bound"):
+        store(queue, Tally("second", "0"), 0, 2000, chunk=50)
+    store(queue, Tally("first", "0"), 0, 200)
+    assert held(queue) == list(range(200))
+    queue.configure(max_tallies=2)
+    for stop in (700, 2000):
+        store(queue, Tally("second", "0"), 0, stop, chunk=50)
+    assert held(queue) == list(range(2000))
+
+
+def test_tallies_whose_time_is_over_make_room(client: Client, queue_name: str, server: Server) -> None:
+    """For other tallies at the bound; and by any write, where no bulk write comes any more."""
+    queue = made(client, queue_name, max_tallies=2)
+    for number in range(2):
+        store(queue, Tally(f"old-{number}", "0", remember=0.05), 0, 1)
+    eventually(lambda: stored(queue, Tally("new", "0", remember=0.05)))
+    assert remembered(queue, server) <= (0, 0, 2)
+
+    def forgotten() -> bool:
+        queue.write_many([Message(number, "t") for number in range(40)])
+        return remembered(queue, server)[2] == 0
+
+    eventually(forgotten)
+
+
+def test_of_a_write_that_is_complete_little_is_remembered(queue: Queue, server: Server) -> None:
+    """But something, for copies that still run. An end that comes sooner stays, and nothing is made up."""
+    tallies = [Tally("w", "0"), Tally("w", "1", remember=1800), Tally("w", "none")]
+    other = Tally("other", "0")
+    for tally in (*tallies[:2], other):
+        store(queue, tally, 0, 10)
+    queue._client.run(complete(queue.state, [*tallies, *(Tally("w", str(number)) for number in range(2, 2500))]))
+    seconds, _ = server.run("TIME")
+    ends = [server.run("ZSCORE", queue.state.keys.tallies, tally.lane) for tally in (*tallies, other)]
+    left = [None if end is None else float(end) / 1000 - int(seconds) for end in ends]
+    assert left == [pytest.approx(7200, abs=60), pytest.approx(1800, abs=60), None, pytest.approx(7 * 86_400, abs=60)]
+    store(queue, Tally("w", "0"), 0, 10)
+    assert len(held(queue)) == 30
+
+
+def stored(queue: Queue, tally: Tally) -> bool:
+    """Whether there was room for *tally*."""
+    try:
+        store(queue, tally, 0, 1)
+    except QueueFull:
+        return False
+    return True
 
 
 def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(queue: Queue) -> None:

@@ -294,7 +294,11 @@ class Ledger:
 
 
 def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name: str, rng: random.Random) -> None:
+<<<<<<< HEAD
     """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases last 120 s."""
+=======
+    """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases outlast it all."""
+>>>>>>> tally
     ledger, stop = Ledger(), threading.Event()
     seeds = [rng.random() for _ in range(42)]
 
@@ -320,7 +324,7 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
         Client.from_url(server.url, timeout=30) as two,
         ThreadPoolExecutor(42) as pool,
     ):
-        queues = [client.queue(queue_name, streams=8) for client in (one, two)]
+        queues = [client.queue(queue_name, streams=8, visibility_timeout=120) for client in (one, two)]
         work = [pool.submit(read, queues[n % 2], seeds[n]) for n in range(40)]
         try:
             for each in [pool.submit(write, queues[n], seeds[40 + n]) for n in range(2)]:
@@ -336,7 +340,11 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
 async def test_no_message_is_lost_while_tasks_are_cancelled(
     server: Server, queue_name: str, rng: random.Random
 ) -> None:
+<<<<<<< HEAD
     """Readers are cancelled at any moment, also in the tick in which their message arrives; leases last 120 s."""
+=======
+    """Readers are cancelled at any moment, also in the tick in which their message arrives; leases outlast it all."""
+>>>>>>> tally
     ledger, stop = Ledger(), asyncio.Event()
 
     async def read(queue: AsyncQueue) -> None:
@@ -358,7 +366,7 @@ async def test_no_message_is_lost_while_tasks_are_cancelled(
         AsyncClient.from_url(server.url, timeout=30) as one,
         AsyncClient.from_url(server.url, timeout=30) as two,
     ):
-        queues = [client.queue(queue_name, streams=8) for client in (one, two)]
+        queues = [client.queue(queue_name, streams=8, visibility_timeout=120) for client in (one, two)]
         work = [asyncio.ensure_future(readers(queues[n % 2])) for n in range(30)]
         for number in range(400):
             ledger.written += await queues[0].write_many([(number, f"t{n}") for n in range(rng.choice((1, 1, 1, 5)))])

@@ -37,11 +37,16 @@ def executor() -> int:
 
 
 def troubled(payload: bytes, trouble: str, marks: str) -> bytes:
-    """The task with row 4,000 has trouble when it is tried first: its executor is killed, or it waits for a copy."""
+    """The task with row 4,000 has trouble when it is tried first: its executor is killed, or it waits for a copy.
+
+    Or it fails, each time.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if payload == b"4000" and context is not None:
+        if trouble == "fail":
+            raise RuntimeError("made to fail")
         if context.attemptNumber():
             Path(marks, "again").touch()
         elif trouble == "kill":
@@ -77,7 +82,7 @@ def archive(spark: Any, url: str, queue: str, folder: str) -> None:
 
 
 def main() -> None:
-    """`python -m tests.spark.job kill|copy|archive MASTER URL QUEUE FOLDER`."""
+    """`python -m tests.spark.job kill|copy|fail|archive MASTER URL QUEUE FOLDER`."""
     task, master, url, queue, folder = sys.argv[1:]
     speculation = {
         "spark.speculation": "true",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from shardq import Client
 from shardq.client import Queue
 from tests.spark.conftest import QUICK, check_java
 from tests.spark.job import ROWS
-from tests.spark.rows import numbers
+from tests.spark.rows import numbered, numbers, write
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +81,19 @@ def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, h
     with running(job("kill", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
         assert ended(process, log) == ["held", str(ROWS), str(ROWS)]
     assert (tmp_path / "again").exists()
+    assert numbers(queue) == list(range(ROWS))
+
+
+def test_the_log_of_a_write_that_failed_names_the_id_that_completes_it(
+    spark: Any, url: str, queue: Queue, home: Path, tmp_path: Path
+) -> None:
+    """On standard error, with no logging set up, and Spark's own switched off."""
+    log = tmp_path / "log"
+    with running(job("fail", "local[2]", url, queue, tmp_path), home, log) as process:
+        assert process.wait(400) == 1
+    [found] = re.findall(r"Write again with writeId=(\S+) and the same rows", log.read_text())
+    assert 0 < queue.len() < ROWS
+    write(numbered(spark, ROWS, partitions=8), queue, url, writeId=found)
     assert numbers(queue) == list(range(ROWS))
 
 

@@ -12,6 +12,7 @@ import pytest
 from shardq import Client
 from shardq.client import Delivery, Queue
 from shardq.spark import register
+from tests.servers import Server
 from tests.spark.rows import drained, numbered, numbers, write
 from tests.waiting import eventually
 
@@ -63,6 +64,28 @@ def test_a_write_that_failed_is_completed_under_its_id(spark: Any, url: str, que
     assert numbers(queue) == list(range(40_000))
     write(numbered(spark, 40_000), queue, url, writeId="load-7")
     assert queue.len() == 0
+
+
+def test_a_write_without_an_id_is_remembered_shortly_once_it_succeeded(
+    spark: Any, url: str, queue: Queue, client: Client, queue_name: str, spark_server: Server
+) -> None:
+    """Also what it set aside. With an id of the user's it is remembered for as long as he said."""
+    errors = client.queue(f"{queue_name}-errors")
+    rows = numbered(spark, 100).selectExpr("if(payload = '7', '', shard_key) as shard_key", "payload")
+
+    def left() -> list[int]:
+        now = spark_server.run("TIME")[0]
+        found = [
+            float(spark_server.run("ZSCORE", keys.tallies, lane)) / 1000 - int(now)
+            for keys in (queue.state.keys, errors.state.keys)
+            for lane in spark_server.run("ZRANGE", keys.tallies, 0, -2)
+        ]
+        return sorted(round(each / 3600) for each in found)
+
+    write(rows, queue, url, errorQueue=errors.name, create="true")
+    assert left() == [2, 2, 2]
+    write(rows, queue, url, errorQueue=errors.name, writeId="w")
+    assert left() == [2, 2, 2, 168, 168, 168]
 
 
 def test_other_rows_under_the_id_of_an_earlier_write_are_refused(spark: Any, url: str, queue: Queue) -> None:
@@ -195,27 +218,35 @@ def test_a_queue_that_stays_full_fails_the_write_with_what_to_do(
 # --- streams -------------------------------------------------------------------------------------------------------
 
 
-def stream(spark: Any, queue: Queue, url: str, checkpoint: Path, source: Path) -> None:
-    """Run a query over the files of *source* until it has no more."""
+def stream(spark: Any, queue: Queue, url: str, checkpoint: Path, source: Path, write_id: str = "") -> None:
+    """Run a query over the files of *source* until it has no more; with a *write_id* by `foreachBatch`."""
     frame = spark.readStream.schema("number long").option("maxFilesPerTrigger", 1).json(str(source))
     rows = frame.selectExpr("'tenant' as shard_key", "cast(cast(number as string) as binary) as payload")
-    query = (
-        rows.writeStream.format("shardq")
-        .options(url=url, queue=queue.name, checkpointLocation=str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+
+    def store(batch: Any, number: int) -> None:
+        register(batch.sparkSession)
+        write(batch, queue, url, writeId=write_id, batchId=number)
+
+    if write_id:
+        writer = rows.writeStream.foreachBatch(store)
+    else:
+        writer = rows.writeStream.format("shardq").options(url=url, queue=queue.name)
+    writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+
+
+def files(folder: Path) -> Path:
+    """Three files in *folder*, of a hundred numbers each."""
+    folder.mkdir()
+    for file in range(3):
+        text = "".join(f'{{"number": {number}}}\n' for number in range(file * 100, file * 100 + 100))
+        (folder / f"{file}.json").write_text(text)
+    return folder
 
 
 def test_a_micro_batch_that_is_replayed_stores_nothing_twice(
     spark: Any, url: str, queue: Queue, tmp_path: Path
 ) -> None:
-    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    source.mkdir()
-    for file in range(3):
-        text = "".join(f'{{"number": {number}}}\n' for number in range(file * 100, file * 100 + 100))
-        (source / f"{file}.json").write_text(text)
+    source, checkpoint = files(tmp_path / "in"), tmp_path / "checkpoint"
     stream(spark, queue, url, checkpoint, source)
     assert queue.len() == 300
     for done in (checkpoint / "commits").glob("*2*"):  # as if Spark had died before it wrote down the last batch
@@ -225,3 +256,26 @@ def test_a_micro_batch_that_is_replayed_stores_nothing_twice(
     (source / "3.json").write_text('{"number": 300}\n')
     stream(spark, queue, url, checkpoint, source)
     assert numbers(queue) == [300]
+
+
+def test_all_batches_of_a_foreach_batch_are_remembered_as_one(
+    spark: Any, url: str, queue: Queue, spark_server: Server, tmp_path: Path
+) -> None:
+    """A replayed one stores nothing twice; one that begins from 0 again, after a deleted checkpoint, is refused."""
+    source, checkpoint = files(tmp_path / "in"), tmp_path / "checkpoint"
+    stream(spark, queue, url, checkpoint, source, "query")
+    assert spark_server.run("ZCARD", queue.state.keys.tallies) == 1 + 1
+    for done in (checkpoint / "commits").glob("*2*"):
+        done.unlink()
+    stream(spark, queue, url, checkpoint, source, "query")
+    assert numbers(queue) == list(range(300))
+    with pytest.raises(Exception, match=r"batch 0 of write id 'query' comes after batch 2 of it"):
+        stream(spark, queue, url, tmp_path / "other", source, "query")
+    assert queue.len() == 0
+
+
+def test_a_batch_id_is_not_for_a_write_stream(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:
+    rows = spark.readStream.schema("shard_key string, payload string").json(str(files(tmp_path / "in")))
+    writer = rows.writeStream.format("shardq").options(url=url, queue=queue.name, writeId="w", batchId="1")
+    with pytest.raises(Exception, match="a writeStream counts its batches itself"):
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()

@@ -46,7 +46,7 @@ def test_settings_that_are_missing_get_their_defaults() -> None:
 
 BAD: list[tuple[str, Any]] = [
     (name, value)
-    for name in ("streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "max_dedup")
+    for name in ("streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "max_dedup", "max_tallies")
     for value in (-1, 2**41, True, 1.0, "1", None)
 ] + [
     (name, value)

@@ -9,11 +9,11 @@ import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
 from shardq.ops.persist import TRANSIENT, persist
-from shardq.ops.steps import Ask, Refused, Sleep, Step, Unanswered
+from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 
-REPEATED: dict[bool, Step] = {False: Ask(("FIRST",)), True: Ask(("AGAIN",))}
+REPEATED: dict[bool, Call | Ask] = {False: Ask(("FIRST",)), True: Ask(("AGAIN",))}
 
 
 def run(answers: list[Any], *, until: float = 10.0) -> Any:

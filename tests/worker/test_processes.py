@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Queue
+from shardq.ops.steps import Ask
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -197,4 +198,4 @@ def started(program: Program) -> dict[str, float]:
 
 def blocked(jobs: Queue) -> bool:
     """Whether somebody waits for messages."""
-    return bool(jobs._client._driver._route(None, (("INFO", "clients"),))[0].count(b"blocked_clients:1"))
+    return bool(jobs._client._driver.perform(Ask(("INFO", "clients"))).count(b"blocked_clients:1"))

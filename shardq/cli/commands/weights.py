@@ -8,7 +8,8 @@ from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
-from shardq.cli.text import printable
+from shardq.cli.text import bytes_fields, printable, shown_key
+from shardq.sharding import key_bytes
 
 ABOUT = """In the admission window (shardq configure JOBS window=1) a shard key of weight 3 gets three times
 the share of one of weight 1, which is every shard key's. A weight is a whole number from 1 to 100."""
@@ -37,9 +38,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         if not shell.confirm(f"Change the weight of {named} in queue {args.queue!r}?", yes=args.yes):
             return FAILED
         weights = queue.set_weights(changes)
-    named_weights = {key if isinstance(key, str) else repr(key): weight for key, weight in weights.items()}
-    rows = [(printable(key), str(weight)) for key, weight in sorted(named_weights.items())]
-    shell.tell(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": named_weights})
+    found = sorted(weights.items(), key=lambda each: key_bytes(each[0]))
+    rows = [(shown_key(key), str(weight)) for key, weight in found]
+    told = [{**bytes_fields("shard_key", key), "weight": weight} for key, weight in found]
+    shell.tell(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": told})
     return OK
 
 

@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- complete: a bulk write is stored whole, so what was counted of it need not be remembered for as long as was said.
+-- KEYS[1] tallies: lanes that count messages, by end
+-- ARGV[1] keep: for how many more ms at most
+-- ARGV[2..] lanes: those of the write
+-- Reply: 'OK'
+local tallies, keep = KEYS[1], tonumber(ARGV[1])
+--- @include lib/server_ms
+local ends = server_ms() + keep
+for i = 2, #ARGV do redis.call('ZADD', tallies, 'XX', 'LT', ends, ARGV[i]) end
+return 'OK'

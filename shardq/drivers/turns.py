@@ -1,0 +1,95 @@
+"""Who may use one of a client's connections: first come, first served, for as long as the caller has time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from threading import Lock
+from typing import Final
+
+from shardq.ops.steps import Unanswered
+
+LEAST: Final = 0.1
+"""Seconds that a try has at least: with less, a call would be given up that a healthy server was about to answer."""
+MOST: Final = 30 * 86_400.0
+"""Seconds that one waits for a turn at most: what locks and loops can count."""
+
+
+class Crowded(Unanswered):
+    """All of a client's connections were busy until the caller's time was up: says nothing of the server."""
+
+    def __init__(self, count: int, seconds: float) -> None:
+        super().__init__(
+            f"all {count:,} connections of this client were busy for {seconds:.3g} s: raise max_connections, or the "
+            "timeout",
+            sent=False,
+        )
+
+
+class Turns:
+    """*count* turns for threads, which wait in line for one."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._free = count
+        self._lock = Lock()
+        self._line: deque[Lock] = deque()
+
+    def take(self, seconds: float) -> None:
+        """Take a turn; Crowded if there is none for *seconds*. Give it back with `give`."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            mine = Lock()
+            mine.acquire()
+            self._line.append(mine)
+        taken = False
+        try:
+            taken = mine.acquire(timeout=min(seconds, MOST))
+        finally:
+            if not taken:
+                self._leave(mine)
+        if not taken:
+            raise Crowded(self.count, seconds)
+
+    def give(self) -> None:
+        """Give a turn to who waits longest, or back."""
+        with self._lock:
+            if self._line:
+                self._line.popleft().release()
+            else:
+                self._free += 1
+
+    def _leave(self, mine: Lock) -> None:
+        """Wait no more. If the turn came at that very moment, somebody else gets it."""
+        with self._lock:
+            try:
+                self._line.remove(mine)
+                return
+            except ValueError:
+                pass
+        self.give()
+
+
+class AsyncTurns:
+    """The twin of `Turns` for coroutines."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._turns = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
+
+    async def take(self, seconds: float) -> None:
+        """As `Turns.take`."""
+        if not self._turns.locked():
+            await self._turns.acquire()  # at once
+            return
+        try:
+            async with asyncio.timeout(min(seconds, MOST)):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise Crowded(self.count, seconds) from None
+
+    def give(self) -> None:
+        """As `Turns.give`."""
+        self._turns.release()

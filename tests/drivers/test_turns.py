@@ -1,0 +1,152 @@
+"""A call waits in line for one of the client's connections, as long as it has time; and its own timeout counts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+import pytest
+import redis
+
+from shardq import BackendTimeout, OutcomeUnknown
+from shardq.drivers.sync import _await
+from shardq.drivers.turns import AsyncTurns, Crowded, Turns
+from tests.faces import FACES, opened
+from tests.servers import Server
+from tests.waiting import eventually
+
+MANY = 12
+STALL = 2.6  # seconds: more than it may take to make a connection, which once was all that a call waited for one
+
+
+@pytest.fixture
+def stalling() -> Iterator[Server]:
+    """A server that a test may suspend."""
+    with Server() as server:
+        yield server
+        server.resume()
+
+
+@pytest.fixture(params=FACES)
+def client(request: pytest.FixtureRequest, stalling: Server) -> Iterator[Any]:
+    """A client of either kind, with one connection and much time, that knows the queue `jobs`."""
+    with opened(request.param, stalling.url, timeout=30, max_connections=1) as client:
+        client.queue("jobs", streams=1).len()
+        yield client
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads to call from."""
+    with ThreadPoolExecutor(MANY) as pool:
+        yield pool
+
+
+def waiting(client: Any) -> int:
+    """How many calls wait for a connection."""
+    turns = client._driver._turns[None]
+    return len(turns._line if isinstance(turns, Turns) else turns._turns._waiters or ())
+
+
+def occupied(client: Any, pool: ThreadPoolExecutor) -> Future[str]:
+    """A write that has the connection, on which nothing comes."""
+    first = pool.submit(client.queue("jobs").write, "first", shard_key="t")
+    turns = client._driver._turns[None]
+    eventually(lambda: turns._free == 0 if isinstance(turns, Turns) else turns._turns.locked())
+    return first
+
+
+def test_calls_get_a_connection_in_the_order_in_which_they_came(
+    client: Any, stalling: Server, pool: ThreadPoolExecutor
+) -> None:
+    """Also when the server stalls for longer than it may take to connect, and when it does not know the script yet."""
+    stalling.pause()
+    calls = [occupied(client, pool)]
+    for number in range(1, MANY):
+        calls.append(pool.submit(client.queue("jobs").write, number, shard_key="t"))
+        eventually(lambda number=number: waiting(client) == number)  # type: ignore[misc]
+    assert not threading.Event().wait(STALL)
+    assert waiting(client) == MANY - 1
+    stalling.resume()
+    order = [int(call.result(30).split("-")[1]) for call in calls]
+    assert order == sorted(order)
+    assert client.queue("jobs").len() == MANY
+
+
+def test_a_call_whose_time_is_up_in_the_line_says_so_and_nothing_happened(
+    client: Any, stalling: Server, pool: ThreadPoolExecutor
+) -> None:
+    stalling.pause()
+    first = occupied(client, pool)
+    with pytest.raises(BackendTimeout, match=r"all 1 connections .* were busy for 0\.[23]\d* s: raise max_"):
+        client.queue("jobs").write("second", shard_key="t", timeout=0.3)
+    assert waiting(client) == 0
+    stalling.resume()
+    assert first.result(30)
+    assert [each.payload for each in client.queue("jobs").read_many(9)] == ["first"]
+
+
+def test_a_calls_own_timeout_ends_a_try_that_is_not_answered(client: Any, stalling: Server) -> None:
+    """Not the client's, nor the 5 s that a try may take at most; and the next call has a connection that works."""
+    queue = client.queue("jobs")
+    stalling.pause()
+    started = time.monotonic()
+    with pytest.raises(OutcomeUnknown, match="may have happened"):
+        queue.write("work", shard_key="t", timeout=0.3)
+    assert time.monotonic() - started < 4
+    stalling.resume()
+    assert queue.write("more", shard_key="t")
+
+
+def test_more_callers_than_connections_are_all_served(server: Server, queue_name: str) -> None:
+    """Two connections, 400 calls at once."""
+    for face in FACES:
+        with opened(face, server.url, timeout=30, max_connections=2) as client, ThreadPoolExecutor(40) as pool:
+            queue = client.queue(queue_name, streams=4)
+            ids = set(pool.map(lambda number, queue=queue: queue.write(number, shard_key="t"), range(400)))
+            assert len(ids) == 400
+            assert len([each for each in server.client().client_list() if "shardq-call" in each["name"]]) <= 2
+
+
+def test_a_turn_that_comes_at_the_last_moment_is_not_lost() -> None:
+    """Who gave up just when the turn was handed to him, hands it on."""
+    turns, late = Turns(1), Lock()
+    turns.take(9)
+    late.acquire()
+    turns._line.append(late)
+    turns.give()
+    assert not late.locked()
+    turns._leave(late)
+    turns.take(9)
+    with pytest.raises(Crowded):
+        turns.take(0.01)
+
+
+async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None:
+    turns = AsyncTurns(1)
+    await turns.take(9)
+    first, second = (asyncio.ensure_future(turns.take(9)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    turns.give()
+    await second
+    with pytest.raises(Crowded, match="all 1 connections"):
+        await turns.take(0.01)
+    turns.give()
+    await turns.take(9)
+
+
+def test_a_connection_that_another_thread_closes_is_a_lost_one() -> None:
+    """redis-py stumbles over it: that must not be the caller's error."""
+
+    class Closing:
+        def can_read(self, _: float) -> bool:
+            raise TypeError("argument must be an int, or have a fileno() method.")
+
+    with pytest.raises(redis.ConnectionError, match="closed meanwhile"):
+        _await(Closing(), 1)
