@@ -54,10 +54,11 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         from shardq.spark.pipelines.fairness.pipeline import run as judge
         from shardq.spark.pipelines.inputs import read_journal, read_table
 
-        if args.events is None:
-            events = read_journal(spark, shell.url, args.queue)
-        else:
-            events = read_table(spark, args.events, form=args.format)
+        with progress.step(f"looking at {args.events or args.queue}"):
+            if args.events is None:
+                events = read_journal(spark, shell.url, args.queue)
+            else:
+                events = read_table(spark, args.events, form=args.format)
         told = judge(events, Asked(args.window, dealt, args.queue, args.out), progress)
         if not shell.json:
             for each in told:

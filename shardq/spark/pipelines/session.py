@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark import check_install, register
+from shardq.spark.pipelines.jvm import Tell, logging_options, start, to_stderr
 
 OLDEST_JAVA: Final = 17
 SETTINGS: Final = {
-    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # fewer and larger tasks: Python ones cost 50 ms
     "spark.ui.enabled": "false",
@@ -45,28 +45,32 @@ def check_java() -> None:
         raise ConfigError(f"{java} is Java {version}: Spark needs {OLDEST_JAVA} or newer; set JAVA_HOME to one")
 
 
-def session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, tell: Tell = to_stderr
+) -> SparkSession:
     """The session that is there (under spark-submit, say), else a new one on *master*, by default all cores here.
 
-    The format "shardq" is known to it. ConfigError when PySpark, PyArrow or Java is missing or too old.
+    The format "shardq" is known to it. *tell* gets what a JVM that is started says on stderr, line by line: errors.
+    ConfigError when PySpark, PyArrow or Java is missing or too old.
     """
     check_install()
     running = SparkSession.getActiveSession()
     if running is None:
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName(f"shardq {name}")
         if not _submitted():
-            builder = builder.master(master or "local[*]")
-        defaults = {} if _submitted() else SETTINGS
-        if not _submitted() and (master or "local").startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            defaults = defaults | {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
-        for key, value in {**defaults, **(settings or {})}.items():
-            builder = builder.config(key, value)
-        running = builder.getOrCreate()
+            start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
+        running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
     register(running)
     return running
+
+
+def _settings(name: str, master: str) -> dict[str, str]:
+    here = {}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        here = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
+    return {"spark.app.name": f"shardq {name}", "spark.master": master, **SETTINGS, **logging_options(), **here}
 
 
 def _submitted() -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,38 @@ def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(
             check_java()
     java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
     check_java()
+
+
+def bare(folder: Path) -> dict[str, str]:
+    """An environment in which there is no Java, and nothing else but what *folder* holds."""
+    left = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTHONPATH")}
+    return left | {"PATH": str(folder), "PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    "words", [("plan", "--tenants", "10"), ("fairness", "events"), ("load", "x", "q", "--key", "k", "--create")]
+)
+def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """In a process of its own, as a newcomer meets it: no Java, then an old one, then an old PySpark."""
+
+    def told() -> str:
+        command = [sys.executable, "-m", "shardq.cli", "pipeline", *words]
+        done = subprocess.run(command, env=bare(tmp_path), capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        *before, last = done.stderr.splitlines()
+        assert before in ([], ["shardq: starting Spark ..."])
+        return last
+
+    assert told() == ("shardq: there is no java on PATH: Spark needs Java 17 or newer (Debian: default-jre-headless)")
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    assert told() == f"shardq: {java} is Java 11: Spark needs 17 or newer; set JAVA_HOME to one"
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
+    assert told() == "shardq: PySpark 3.5.1 is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'"
 
 
 def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any) -> None:
