@@ -70,12 +70,14 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
 
 
-def test_the_counts_of_the_demo_agree(spark: Any, url: str, client: Client, tmp_path: Path) -> None:
+def test_the_counts_of_the_demo_agree(
+    spark: Any, url: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On 30 files; real workers take them."""
-    queue = client.queue(demo_spark.QUEUE, streams=8, streams_per_shard=2, journal=100_000)
-    queue.read_many(1)
-    demo_spark.demo(spark, url, queue, tmp_path, tmp_path, 30)
-    assert (tmp_path / "files.html").exists()
+    monkeypatch.setattr(demo_spark, "SPAN", 0.5)
+    demo_spark.demo(spark, url, demo_spark.queues_of(client), tmp_path, tmp_path, 30)
+    assert (tmp_path / "plain.html").exists()
+    assert (tmp_path / "fair.html").exists()
     with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
         demo_spark.agree("step", one=1, two=2)
 
