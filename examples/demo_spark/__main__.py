@@ -2,8 +2,8 @@
 
 Every Python package that is installed is a tenant, each of its source files a row. One tenant floods: it has 100 times
 as many, all at once, while those of the others become due little by little. Both queues get the same; one has an
-admission window. After each step the counts are compared; exit code 0 if all agree, else 1. The fairness reports stay in
---out.
+admission window. After each step the counts are compared; exit code 0 if all agree, else 1. The fairness reports stay
+in --out.
 """
 
 import argparse

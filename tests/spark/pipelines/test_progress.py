@@ -28,7 +28,9 @@ def test_on_a_terminal_a_line_is_written_anew_and_cut_to_the_width() -> None:
         line.remark("stays \x1b[31m")
         line.update("two")
         line.update("")
-        shown = terminal.read(1 << 16).decode()
+        shown = ""
+        while shown.count(CLEARED) < 3:
+            shown += terminal.read(1 << 16).decode()
     cut = ("shardq: " + "x" * 500)[:79]
     assert shown == f"shardq: one{CLEARED}{cut}{CLEARED}shardq: stays \\x1b[31m\r\nshardq: two{CLEARED}"
 
