@@ -89,6 +89,9 @@ def explained() -> Iterator[None]:
         raise PipelineFailed(_line(error)) from error
 
 
+RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+"""The last line of a Python traceback, whoever's error it is."""
+
 OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
 """The last line of a Python traceback in one of Spark's messages, where the error is one of shardq's."""
 
@@ -104,4 +107,10 @@ def _line(error: Exception) -> str:
     ours, sparks = OURS.findall(text), SPARKS.findall(text)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     line: str = ours[-1] if ours else sparks[-1] if sparks else first
+    if not ours and line.endswith("Traceback (most recent call last):") and (raised := RAISED.findall(text)):
+        line = ": ".join(raised[-1])
+    if "ModuleNotFoundError: No module named 'shardq'" in text:
+        line = (
+            "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/pipelines.md)"
+        )
     return line.partition(" SQLSTATE:")[0].strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from examples.demo_spark import __main__ as demo_spark
 from shardq.cli.program import main
@@ -150,16 +151,11 @@ def bare(folder: Path) -> dict[str, str]:
     return left | {"PATH": str(folder), "PYTHONPATH": str(folder)}
 
 
-@pytest.mark.parametrize(
-    "words", [("plan", "--tenants", "10"), ("fairness", "events"), ("load", "x", "q", "--key", "k", "--create")]
-)
-def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
-    words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(tmp_path: Path) -> None:
     """In a process of its own, as a newcomer meets it: no Java, then an old one, then an old PySpark."""
 
     def told() -> str:
-        command = [sys.executable, "-m", "shardq.cli", "pipeline", *words]
+        command = [sys.executable, "-m", "shardq.cli", "pipeline", "plan", "--tenants", "10"]
         done = subprocess.run(command, env=bare(tmp_path), capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (2, "")
         *before, last = done.stderr.splitlines()
@@ -174,6 +170,30 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
     assert told() == "shardq: PySpark 3.5.1 is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'"
+
+
+TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    command = serializer.load_stream(file)
+{}: {}
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "told"),
+    [
+        (
+            "ModuleNotFoundError",
+            "No module named 'shardq'",
+            r"Spark's workers have no shardq: .*--py-files shardq\.zip",
+        ),
+        ("ModuleNotFoundError", "No module named 'pyarrow'", r"^ModuleNotFoundError: No module named 'pyarrow'$"),
+        ("shardq.errors.QueueMissing", "there is no queue 'x'", r"^there is no queue 'x'$"),
+    ],
+)
+def test_of_a_python_traceback_the_last_line_is_said(kind: str, message: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told), explained():
+        raise AnalysisException(TRACEBACK.format(kind, message))
 
 
 def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any) -> None:
