@@ -51,7 +51,7 @@ def session(
     """The session that is there (under spark-submit, say), else a new one on *master*, by default all cores here.
 
     The format "shardq" is known to it. *tell* gets what a JVM that is started says on stderr, line by line: errors.
-    ConfigError when PySpark, PyArrow or Java is missing or too old.
+    ConfigError when PySpark, PyArrow or Java is missing or too old, or the session is one of Spark Connect.
     """
     check_install()
     running = SparkSession.getActiveSession()
@@ -61,6 +61,10 @@ def session(
         if not _submitted():
             start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
         running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
+    if getattr(running, "_jvm", None) is None:
+        raise ConfigError(
+            "pipelines do not run through Spark Connect: unset SPARK_REMOTE and give the --master instead"
+        )
     register(running)
     return running
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from examples.demo_spark import __main__ as demo_spark
 from shardq.cli.program import main
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
-from shardq.spark.pipelines.session import check_java, explained
+from shardq.spark.pipelines.session import check_java, explained, session
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -170,6 +171,12 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
     assert told() == "shardq: PySpark 3.5.1 is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'"
+
+
+def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", object)  # Connect's have no JVM either
+    with pytest.raises(ConfigError, match="pipelines do not run through Spark Connect: unset SPARK_REMOTE"):
+        session("test")
 
 
 TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize: Traceback (most recent call last):
