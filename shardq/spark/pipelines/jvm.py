@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 
 from shardq.errors import ConfigError
 
@@ -36,6 +37,7 @@ def start(settings: dict[str, str], tell: Tell) -> None:
 
     *tell* gets each line of the JVM's stderr, on a thread of its own. A JVM that an earlier session left is used again.
     """
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # says in JSON what is raised as well
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
