@@ -16,7 +16,7 @@ from benchmarks.settings import Settings, place
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
 NAMES = (
     "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
-    "routing", "spark",
+    "routing", "spark", "pipelines",
 )  # fmt: skip
 
 

@@ -12,12 +12,12 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import redis
 
+from benchmarks.processes import below, cpu_of
 from benchmarks.report import Table, Target
 from benchmarks.settings import Place
 from shardq import Client
@@ -196,8 +196,8 @@ class Field:
         """Seconds of CPU so far: Python workers (or this process), JVM, server."""
         info = self.server.info("cpu")
         jvm = self.spark.sparkContext._gateway.proc.pid
-        python = time.process_time() if own else sum(map(_cpu, _below(jvm)))
-        return python, _cpu(jvm, children=False), float(info["used_cpu_user"] + info["used_cpu_sys"])
+        python = time.process_time() if own else sum(map(cpu_of, below(jvm)))
+        return python, cpu_of(jvm, children=False), float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
 PARTS = ("python", "jvm", "server")
@@ -220,34 +220,6 @@ def session(cores: int) -> Any:
     spark = builder.getOrCreate()
     register(spark)
     return spark
-
-
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third on; [] when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _cpu(pid: int, *, children: bool = True) -> float:
-    """Seconds of CPU of a process, and of its children that ended."""
-    fields = _stat(pid)
-    return sum(map(int, fields[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
-
-
-def _below(pid: int) -> list[int]:
-    """All processes below *pid*."""
-    parents = {
-        int(each.name): fields
-        for each in Path("/proc").iterdir()
-        if each.name.isdigit() and (fields := _stat(int(each.name)))
-    }
-    found, new = [], [pid]
-    while new:
-        new = [child for child, fields in parents.items() if int(fields[1]) in new]
-        found += new
-    return found
 
 
 def _table(kind: str, turns: dict[str, list[Turn]], place: Place, rounds: int, most: float) -> Table:

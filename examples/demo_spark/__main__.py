@@ -1,7 +1,9 @@
-"""`make demo-spark`: a queue filled by Spark, worked off, archived by a streaming query, and judged.
+"""`make demo-spark`: two queues filled by Spark, worked off, archived by a streaming query, and judged.
 
-Every Python package that is installed is a tenant, each of its source files a row; one tenant has 100 times as many.
-After each step the counts are compared; exit code 0 if all agree, else 1. The fairness report stays in --out.
+Every Python package that is installed is a tenant, each of its source files a row. One tenant floods: it has 100 times
+as many, all at once, while those of the others become due little by little. Both queues get the same; one has an
+admission window. After each step the counts are compared; exit code 0 if all agree, else 1. The fairness reports stay
+in --out.
 """
 
 import argparse
@@ -18,12 +20,17 @@ from shardq import Client, Queue, ShardqError
 from shardq.cli.text import printable
 from shardq.embedded import EmbeddedServer
 from shardq.spark.pipelines.archive import Archive
+from shardq.spark.pipelines.fairness.findings import Findings
 from shardq.spark.pipelines.fairness.pipeline import Asked, run
 from shardq.spark.pipelines.load import Columns, identity, load, messages
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.session import explained, session
 
-QUEUE, STREAMS, PER_SHARD = "files", 32, 2
+QUEUES = {"plain": 0, "fair": 1}
+"""And their admission windows."""
+
+STREAMS, PER_SHARD, SPAN = 16, 2, 10.0
+"""Streams, streams per shard, and the seconds over which the quiet tenants' rows become due."""
 
 
 class Disagreement(Exception):
@@ -38,22 +45,24 @@ def agree(step: str, **counts: int) -> None:
 
 
 def rows_of(spark: Any, folder: Path, limit: int | None) -> Any:
-    """The files of the Python packages here as a DataFrame, kept as Parquet; the flood first."""
+    """The files of the Python packages here as a DataFrame, kept as Parquet: when each is due, the flood's at once."""
     files = sources(limit)
     noisy = flooding(files)
-    rows = [(each.tenant, each.path, each.size) for each in files]
-    flood = [row for row in rows if row[0] == noisy] * COPIES
-    schema = "tenant string, path string, size long"
-    spark.createDataFrame(flood + rows, schema).coalesce(1).write.parquet(str(folder))
-    tenants = len({row[0] for row in rows})
-    print(f"{len(rows):,} files of {tenants:,} packages; {noisy} floods with {len(flood):,} rows more")
+    quiet = [each for each in files if each.tenant != noisy]
+    rows = [(each.tenant, each.path, SPAN * at / len(quiet)) for at, each in enumerate(quiet)]
+    flood = [(each.tenant, each.path, 0.0) for each in files if each.tenant == noisy] * COPIES
+    spark.createDataFrame(flood + rows, "tenant string, path string, wait double").coalesce(1).write.parquet(
+        str(folder)
+    )
+    tenants = len({each.tenant for each in files})
+    print(f"{len(files):,} files of {tenants:,} packages; {noisy} floods with {len(flood):,} rows")
     return spark.read.parquet(str(folder))
 
 
 @contextmanager
-def workers(url: str, count: int) -> Iterator[None]:
+def workers(url: str, queue: str, count: int) -> Iterator[None]:
     """So many worker processes."""
-    command = [sys.executable, "-m", "examples.demo_spark.worker", url, QUEUE]
+    command = [sys.executable, "-m", "examples.demo_spark.worker", url, queue]
     started = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
@@ -64,32 +73,50 @@ def workers(url: str, count: int) -> Iterator[None]:
             each.wait()
 
 
-def demo(spark: Any, url: str, queue: Queue, folder: Path, out: Path, limit: int | None) -> None:
-    """All steps, one after the other; the archive runs while the workers work, and once more when they are done."""
+def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path, limit: int | None) -> None:
+    """All steps, one after the other; the workers wait for the rows."""
     progress = Progress(Report("demo"))
-    rows, columns = rows_of(spark, folder / "rows", limit), Columns("tenant")
+    rows, columns = rows_of(spark, folder / "rows", limit), Columns("tenant", delay="wait")
     count = rows.count()
-    options = {"url": url, "codec": "json"}
-    loaded = load(messages(rows, columns), QUEUE, identity(rows, QUEUE, columns), options, progress)
-    agree("loaded", rows=count, written=loaded, backlog=queue.len())
     archive = Archive(spark, str(folder / "archive"))
     following = {"url": url, "maxOffsetsPerTrigger": "50000"}
     archived = 0
-    with workers(url, 2):
-        while queue.len():
-            archived += archive.follow("journal", [QUEUE], following, progress)
-    archived += archive.follow("journal", [QUEUE], following, progress)
-    agree("worked off", rows=count, acked=queue.stats().acked)
+    for name, queue in queues.items():
+        with workers(url, name, 2):
+            options = {"url": url, "codec": "json"}
+            loaded = load(messages(rows, columns), name, identity(rows, name, columns), options, progress)
+            agree(f"{name}: loaded", rows=count, sent=loaded, written=queue.stats().written)
+            while queue.stats().acked < count:
+                archived += archive.follow("journal", list(queues), following, progress)
+    archived += archive.follow("journal", list(queues), following, progress)
     archive.compact("journal")
     events = archive.table("journal")
     kinds = {row.kind: row["count"] for row in events.groupBy("kind").count().collect()}
-    agree("archived", rows=count, **kinds)
+    agree("archived", rows=count * len(queues), **kinds)
     agree("events", told=archived, stored=events.count())
-    (found,) = run(events, Asked(1, (STREAMS, PER_SHARD), QUEUE, out), progress)
-    agree("judged", rows=count, arrived=found.totals["arrived"], served=found.totals["picked"])
-    for remark in progress.report.remarks[1:]:
-        print(printable(remark))
-    print(f"the picture is {out / (QUEUE + '.png')}, the page {out / (QUEUE + '.html')}")
+    for found in run(events, Asked(1, (STREAMS, PER_SHARD), None, out), progress):
+        totals = found.totals
+        agree(f"{found.queue}: judged", rows=count, arrived=totals["arrived"], served=totals["picked"])
+        for remark in found.remarks():
+            print(f"  {printable(remark)}")
+        print(f"  {waited(found)}")
+        print(f"  the picture is {out / (found.queue + '.png')}, the page {out / (found.queue + '.html')}")
+
+
+def waited(found: Findings) -> str:
+    """How long the quiet tenants that were worst off waited."""
+    worst = max((each.p95 for each in found.around.clean if each.p95 is not None), default=0.0)
+    window = f"admission window {QUEUES[found.queue]}" if QUEUES[found.queue] else "no admission window"
+    return f"{window}: of the quiet tenants that were worst off 95% of the messages waited at most {worst:,.0f} ms"
+
+
+def queues_of(client: Client) -> dict[str, Queue]:
+    """Both queues, created."""
+    made = {}
+    for name, window in QUEUES.items():
+        made[name] = client.queue(name, streams=STREAMS, streams_per_shard=PER_SHARD, window=window, journal=10_000_000)
+        made[name].read_many(1)  # creates it
+    return made
 
 
 def main() -> int:
@@ -100,11 +127,9 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     try:
         with EmbeddedServer() as server, Client.from_url(server.url) as client, tempfile.TemporaryDirectory() as folder:
-            queue = client.queue(QUEUE, streams=STREAMS, streams_per_shard=PER_SHARD, journal=10_000_000)
-            queue.read_many(1)  # creates it
             print("starting Spark ...", flush=True)
             with explained():
-                demo(session("demo"), server.url, queue, Path(folder), args.out, args.files)
+                demo(session("demo"), server.url, queues_of(client), Path(folder), args.out, args.files)
     except (Disagreement, ShardqError) as error:
         print(f"FAILED: {error}")
         return 1

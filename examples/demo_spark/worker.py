@@ -1,7 +1,8 @@
-"""A worker of the demo on Spark: reads each file that a job names, acks. SIGTERM ends it after a batch."""
+"""A worker of the demo on Spark: compresses each file that a job names, acks. SIGTERM ends it after a batch."""
 
 import signal
 import sys
+import zlib
 from pathlib import Path
 
 from shardq import Client
@@ -15,7 +16,7 @@ def main(url: str, queue: str) -> None:
         while not stopping:
             taken = jobs.read_many(20, block=0.5)
             for each in taken:
-                Path(each.payload["path"]).read_bytes()
+                zlib.compress(Path(each.payload["path"]).read_bytes())
             jobs.ack_many(taken)
 
 

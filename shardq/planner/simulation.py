@@ -94,11 +94,14 @@ def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed:
 
 def drawn_shards(dice: np.random.Generator, tenants: int, streams: int, width: int) -> Shards:
     """One shard per row, each set of streams as likely as any other."""
-    shards = np.empty((tenants, width), dtype=np.int64)
-    for at, last in enumerate(range(streams - width, streams)):
-        found = dice.integers(0, last + 1, tenants)
-        shards[:, at] = np.where((shards[:, :at] == found[:, None]).any(axis=1), last, found)
-    return shards
+    columns = np.empty((width, tenants), dtype=np.int64)  # rows are short, columns long
+    for found, last in zip(columns, range(streams - width, streams), strict=True):
+        found[:] = dice.integers(0, last + 1, tenants)
+        taken = np.zeros(tenants, dtype=bool)
+        for earlier in columns[: last - streams + width]:
+            taken |= earlier == found
+        found[taken] = last
+    return columns.T
 
 
 def _overlaps(shards: Shards, streams: int) -> Shards:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from shardq.errors import ConfigError
 from tests.servers import Server
 
 HERE = Path(__file__).parent
@@ -43,9 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def check_java() -> None:
     """Fail, and say why, where Spark cannot start."""
-    home = os.environ.get("JAVA_HOME")
-    if not (shutil.which("java") or (home and shutil.which(f"{home}/bin/java"))):
-        pytest.fail("Java is missing: `make java` installs it where it can; `make test SPARK=no` leaves Spark out")
+    from shardq.spark.pipelines import session
+
+    reason = None
+    try:
+        session.check_java()
+    except ConfigError as error:
+        reason = error
+    if reason is not None:
+        pytest.fail(f"{reason}; `make java` installs it where it can, `make test SPARK=no` leaves Spark out", False)
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
         spark.conf.set("spark.sql.files.minPartitionNum", str(PARTITIONS))
         columns = Columns(args.key, args.payload, args.delay, args.deadline, args.dedup)
-        rows = read_table(spark, args.rows, form=args.format, schema=args.schema)
+        with progress.step(f"looking at {args.rows}"):
+            rows = read_table(spark, args.rows, form=args.format, schema=args.schema)
         made = messages(rows, columns)
         write_id = args.id or identity(rows, args.queue, columns)
         plain = dict(made.dtypes)["payload"] in ("binary", "string")

@@ -74,8 +74,11 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
         load = Load(args.noisy, args.flood, args.service, args.used, args.window)
         goal = planning.Goal(load, args.isolation, args.within)
-        table = args.table and planning.tenants_of(read_table(spark, args.table, form=args.format))
-        count = args.tenants if table is None else table.count()
+        table, count = None, args.tenants
+        if args.table is not None:
+            with progress.step(f"counting the tenants of {args.table}"):
+                table = planning.tenants_of(read_table(spark, args.table, form=args.format))
+                count = table.count()
         tried = [Candidate(*each) for each in args.candidate or ()] or planning.candidates(count, goal)
         with progress.step(f"surveying {count:,} tenants under {len(tried)} candidates"):
             if table is None:

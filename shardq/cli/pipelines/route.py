@@ -39,7 +39,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         from shardq.spark.pipelines.route import routed, write
 
         spark.conf.set("spark.sql.files.minPartitionNum", str(PARTITIONS))
-        rows = read_table(spark, args.events, form=args.format)
+        with progress.step(f"looking at {args.events}"):
+            rows = read_table(spark, args.events, form=args.format)
         routes = routed(rows, bindings, args.topic)
         columns = Columns(args.key, args.payload)
         messages(rows, columns)  # names a wrong column before anything is routed

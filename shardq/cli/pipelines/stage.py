@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.parsing import Commands, Run, command
+from shardq.cli.pipelines.line import Line
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import facts
 from shardq.cli.text import json_line, printable
@@ -51,11 +53,13 @@ def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple
 
     from shardq.spark.pipelines.report import Progress, Report
     from shardq.spark.pipelines.session import explained, session
+    from shardq.spark.pipelines.watch import Watch
 
-    progress = Progress(Report(name), remark)
+    line = Line(sys.stderr)
+    progress = Progress(Report(name), line.remark, Watch(line.update, line.every))
     ours = SparkSession.getActiveSession() is None
-    with progress.step("starting Spark"):
-        spark = session(name, master=args.master, settings=dict(args.conf))
+    with progress.step("starting Spark"), explained():
+        spark = session(name, master=args.master, settings=dict(args.conf), tell=line.passed_on)
     try:
         with explained():
             yield spark, progress

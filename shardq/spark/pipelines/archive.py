@@ -122,6 +122,7 @@ class Archive:
         source = source.option("subscribe", ",".join(queues)).option("state", name)
         rows = source.option("startingOffsets", "earliest").load()
         total = 0
+        progress.sofar = lambda: f"{total:,} rows"
 
         def store(batch: DataFrame, number: int) -> None:
             nonlocal total

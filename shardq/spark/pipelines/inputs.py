@@ -52,6 +52,12 @@ def read_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
     return reader.option("failOnDataLoss", "false").load()
 
 
+def follow_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
+    """The events of the journal of *queue* as a stream, from the oldest on; it fails when some were gone unread."""
+    reader = spark.readStream.format("shardq").option("url", url).option("subscribe", queue).option("state", "journal")
+    return reader.option("startingOffsets", "earliest").load()
+
+
 def check_columns(schema: StructType, wanted: Mapping[str, tuple[type[DataType], ...]], what: str) -> None:
     """ConfigError unless *schema* has the *wanted* columns, each of one of its types; *what* names the rows."""
     missing = [name for name in wanted if name not in schema.names]

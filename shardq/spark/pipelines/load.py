@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegralType, StringType
 
+from shardq.client import Client, Queue
 from shardq.errors import ConfigError
 from shardq.keys import shown
 from shardq.spark.pipelines.report import Progress
@@ -88,7 +89,8 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     seen = Observation()
     counted = made.observe(seen, F.count(F.lit(1)).alias("rows"))
     progress.report.figures |= {"queue": queue, "id": write_id}
-    with progress.step(f"loading into {queue} as {write_id}"):
+    with progress.step(f"loading into {queue} as {write_id}"), Client.from_url(options["url"]) as client:
+        progress.sofar = _growth(client.queue(queue))
         writer = counted.write.format("shardq").options(**options).option("queue", queue).option("writeId", write_id)
         writer.mode("append").save()
     rows = int(seen.get["rows"])
@@ -97,3 +99,9 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
         f"{rows:,} rows are in {queue}, each once; run again, {write_id} stores only what is missing"
     )
     return rows
+
+
+def _growth(queue: Queue) -> Callable[[], str]:
+    """How many messages have come since now, from everybody."""
+    before = queue.stats().written
+    return lambda: f"{queue.stats().written - before:,} messages more in {queue.name}"

@@ -65,6 +65,7 @@ def redrive(
         raise ConfigError(f"rate must be a positive number of messages per second, not {shown(rate)}")
     clock, pause = clock or SystemClock(), pause or Event().wait
     begun, asked, moved = clock.monotonic(), 0, 0
+    progress.sofar = lambda: f"{moved:,} of {asked:,} letters are back in the queue"
     rows = chosen.select("entry_id", "message_id", "key").orderBy("died_at", "entry_id").toLocalIterator()
     size = max(1, min(CHUNK, int(rate)))
     for some in _chunks((_letter(row) for row in rows), size):
@@ -72,7 +73,6 @@ def redrive(
             pause(early)
         moved += queue.redrive(some)
         asked += len(some)
-        progress.say(f"{moved:,} of {asked:,} letters are back in the queue")
     progress.report.figures["redriven"] = moved
     return moved
 

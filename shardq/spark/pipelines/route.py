@@ -52,7 +52,8 @@ def write(
     """
     kept = routes.persist()
     try:
-        names = [row.queue for row in kept.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
+        with progress.step("routing"):
+            names = [row.queue for row in kept.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
         if len(names) > MAX_QUEUES:
             raise ConfigError(f"the events go to more than {MAX_QUEUES} queues: route fewer at a time")
         counts = {}

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark import check_install, register
+from shardq.spark.pipelines.jvm import Tell, logging_options, start, to_stderr
 
 OLDEST_JAVA: Final = 17
 SETTINGS: Final = {
-    "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # fewer and larger tasks: Python ones cost 50 ms
     "spark.ui.enabled": "false",
@@ -45,28 +45,36 @@ def check_java() -> None:
         raise ConfigError(f"{java} is Java {version}: Spark needs {OLDEST_JAVA} or newer; set JAVA_HOME to one")
 
 
-def session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, tell: Tell = to_stderr
+) -> SparkSession:
     """The session that is there (under spark-submit, say), else a new one on *master*, by default all cores here.
 
-    The format "shardq" is known to it. ConfigError when PySpark, PyArrow or Java is missing or too old.
+    The format "shardq" is known to it. *tell* gets what a JVM that is started says on stderr, line by line: errors.
+    ConfigError when PySpark, PyArrow or Java is missing or too old, or the session is one of Spark Connect.
     """
     check_install()
     running = SparkSession.getActiveSession()
     if running is None:
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.appName(f"shardq {name}")
         if not _submitted():
-            builder = builder.master(master or "local[*]")
-        defaults = {} if _submitted() else SETTINGS
-        if not _submitted() and (master or "local").startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            defaults = defaults | {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
-        for key, value in {**defaults, **(settings or {})}.items():
-            builder = builder.config(key, value)
-        running = builder.getOrCreate()
+            start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
+        running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
+    if getattr(running, "_jvm", None) is None:
+        raise ConfigError(
+            "pipelines do not run through Spark Connect: unset SPARK_REMOTE and give the --master instead"
+        )
     register(running)
     return running
+
+
+def _settings(name: str, master: str) -> dict[str, str]:
+    here = {}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        here = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
+    return {"spark.app.name": f"shardq {name}", "spark.master": master, **SETTINGS, **logging_options(), **here}
 
 
 def _submitted() -> bool:
@@ -85,6 +93,9 @@ def explained() -> Iterator[None]:
         raise PipelineFailed(_line(error)) from error
 
 
+RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+"""The last line of a Python traceback, whoever's error it is."""
+
 OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
 """The last line of a Python traceback in one of Spark's messages, where the error is one of shardq's."""
 
@@ -100,4 +111,10 @@ def _line(error: Exception) -> str:
     ours, sparks = OURS.findall(text), SPARKS.findall(text)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     line: str = ours[-1] if ours else sparks[-1] if sparks else first
+    if not ours and line.endswith("Traceback (most recent call last):") and (raised := RAISED.findall(text)):
+        line = ": ".join(raised[-1])
+    if "ModuleNotFoundError: No module named 'shardq'" in text:
+        line = (
+            "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/pipelines.md)"
+        )
     return line.partition(" SQLSTATE:")[0].strip()

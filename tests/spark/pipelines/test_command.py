@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from examples.demo_spark import __main__ as demo_spark
 from shardq.cli.program import main
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
-from shardq.spark.pipelines.session import check_java, explained
+from shardq.spark.pipelines.session import check_java, explained, session
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -67,12 +72,14 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
 
 
-def test_the_counts_of_the_demo_agree(spark: Any, url: str, client: Client, tmp_path: Path) -> None:
+def test_the_counts_of_the_demo_agree(
+    spark: Any, url: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On 30 files; real workers take them."""
-    queue = client.queue(demo_spark.QUEUE, streams=8, streams_per_shard=2, journal=100_000)
-    queue.read_many(1)
-    demo_spark.demo(spark, url, queue, tmp_path, tmp_path, 30)
-    assert (tmp_path / "files.html").exists()
+    monkeypatch.setattr(demo_spark, "SPAN", 0.5)
+    demo_spark.demo(spark, url, demo_spark.queues_of(client), tmp_path, tmp_path, 30)
+    assert (tmp_path / "plain.html").exists()
+    assert (tmp_path / "fair.html").exists()
     with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
         demo_spark.agree("step", one=1, two=2)
 
@@ -137,6 +144,63 @@ def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(
             check_java()
     java.write_text("#!/bin/sh\necho 'openjdk version \"21\" 2023-09-19' >&2\n")
     check_java()
+
+
+def bare(folder: Path) -> dict[str, str]:
+    """An environment in which there is no Java, and nothing else but what *folder* holds."""
+    left = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYTHONPATH")}
+    return left | {"PATH": str(folder), "PYTHONPATH": str(folder)}
+
+
+def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(tmp_path: Path) -> None:
+    """In a process of its own, as a newcomer meets it: no Java, then an old one, then an old PySpark."""
+
+    def told() -> str:
+        command = [sys.executable, "-m", "shardq.cli", "pipeline", "plan", "--tenants", "10"]
+        done = subprocess.run(command, env=bare(tmp_path), capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        *before, last = done.stderr.splitlines()
+        assert before in ([], ["shardq: starting Spark ..."])
+        return last
+
+    assert told() == ("shardq: there is no java on PATH: Spark needs Java 17 or newer (Debian: default-jre-headless)")
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    assert told() == f"shardq: {java} is Java 11: Spark needs 17 or newer; set JAVA_HOME to one"
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
+    assert told() == "shardq: PySpark 3.5.1 is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'"
+
+
+def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", object)  # Connect's have no JVM either
+    with pytest.raises(ConfigError, match="pipelines do not run through Spark Connect: unset SPARK_REMOTE"):
+        session("test")
+
+
+TRACEBACK = """[PYTHON_DATA_SOURCE_ERROR] Failed to initialize: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    command = serializer.load_stream(file)
+{}: {}
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "told"),
+    [
+        (
+            "ModuleNotFoundError",
+            "No module named 'shardq'",
+            r"Spark's workers have no shardq: .*--py-files shardq\.zip",
+        ),
+        ("ModuleNotFoundError", "No module named 'pyarrow'", r"^ModuleNotFoundError: No module named 'pyarrow'$"),
+        ("shardq.errors.QueueMissing", "there is no queue 'x'", r"^there is no queue 'x'$"),
+    ],
+)
+def test_of_a_python_traceback_the_last_line_is_said(kind: str, message: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told), explained():
+        raise AnalysisException(TRACEBACK.format(kind, message))
 
 
 def test_an_error_of_shardq_in_a_task_is_what_is_said(spark: Any) -> None:

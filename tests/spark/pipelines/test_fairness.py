@@ -14,6 +14,7 @@ import pytest
 from shardq.errors import ConfigError
 from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report, shards
+from shardq.spark.pipelines.fairness.follow import follow
 from shardq.spark.pipelines.fairness.neighbours import neighbourhood
 from shardq.spark.pipelines.fairness.pipeline import Asked, run
 from shardq.spark.pipelines.fairness.service import fairness
@@ -154,26 +155,19 @@ def test_late_events_are_dropped_by_the_watermark_and_all_others_counted(spark: 
         on_time.tell(at + 40, "delivered", on_time.message(at, "a"), "a", 1)
     on_time.message(5_000, "a", due=7 * 3600_000)
     late.tell(61_000, "delivered", late.message(60_000, "b"), "b", 1)
-    folder, out = tmp_path / "events", tmp_path / "tallies"
+    folder, out = tmp_path / "events", tmp_path / "report"
 
     def turn(history: History) -> int:
         history.frame(spark).coalesce(1).write.mode("append").parquet(str(folder))
         events = spark.readStream.schema(history.frame(spark).schema).parquet(str(folder))
-        query = (
-            tallied(events, WINDOW, lateness=120)
-            .writeStream.format("parquet")
-            .options(path=str(out), checkpointLocation=str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        return sum(
-            int(op["numRowsDroppedByWatermark"]) for each in query.recentProgress for op in each["stateOperators"]
-        )
+        return follow(events, Asked(WINDOW, (8, 2), "jobs", out), progress, lateness=120)
 
+    progress = quiet()
     assert turn(on_time) == 0
     assert turn(late) > 0
-    closed = spark.read.parquet(str(out))
+    assert (out / "jobs.html").exists()
+    assert progress.report.figures["queues"][0]["picked"] == 7 * 6
+    closed = spark.read.parquet(str(out / "tallies"))
     assert closed.where("shard_key = 'b'").count() == 0
     # The newest event is at 590 s; less 120 s, the windows that ended by 470 s are closed: seven of them.
     assert closed.agg({"picked": "sum"}).first()[0] == 7 * 6

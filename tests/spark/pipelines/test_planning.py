@@ -115,7 +115,7 @@ class TestOnSpark:
         two = survey_assumed(spark, 1_050_000, tried, GOAL, seed=5)
         alone = Survey(tried[1])
         for first in range(0, 1_050_000, CHUNK):
-            assumed(alone, first, min(CHUNK, 1_050_000 - first), GOAL.load, 1.0, 5)
+            assumed([alone], first, min(CHUNK, 1_050_000 - first), GOAL.load, 1.0, 5)
         np.testing.assert_allclose(alone.clean, two[1].clean)
         np.testing.assert_allclose(alone.stream, two[1].stream)
         assert {at: found[0] for at, found in alone.wait.items()} == {at: found[0] for at, found in two[1].wait.items()}

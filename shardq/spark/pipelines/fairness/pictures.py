@@ -41,7 +41,7 @@ def _draw_service(axes: Any, found: Findings) -> None:
     series["others"] = [each["picked"] - part for each, part in zip(found.windows, named, strict=True)]
     axes.stackplot(times, *series.values(), labels=list(series), step="post", colors=COLOURS)
     axes.set_title("messages served")
-    axes.legend(fontsize=6, loc="upper right")
+    axes.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))  # beside the picture: it hides nothing there
     axes.tick_params(axis="x", labelrotation=20)
 
 
@@ -64,7 +64,8 @@ def _draw_delays(axes: Any, found: Findings) -> None:
     for name, colour in DELAYS:
         values = [float("nan") if each[name] is None else max(each[name], 1.0) for each in found.windows]
         axes.plot(times, values, color=colour, marker=".", label=name)
-    axes.set(yscale="log", title="pick-up delay, ms")
+    axes.set(yscale="log", title="pick-up delay of all messages, ms")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(fontsize=7)
     axes.tick_params(axis="x", labelrotation=20)
 
@@ -83,6 +84,7 @@ def _draw_isolation(axes: Any, found: Findings) -> None:
         places = [place + 0.25 * (at - 1) for place in range(len(rows))]
         axes.bar(places, [max(row[name], 1.0) for row in rows], 0.25, color=colour, label=name)
     axes.set(yscale="log", title=title)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_xticks(range(len(rows)), labels, rotation=0 if clean else 30)
     axes.legend(fontsize=7)
 

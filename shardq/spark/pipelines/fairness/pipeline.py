@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from shardq.spark.pipelines import shards
 from shardq.spark.pipelines.fairness.findings import Findings, findings
 from shardq.spark.pipelines.fairness.service import Fairness, fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
-from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES = 100
 
@@ -39,32 +40,51 @@ def run(events: DataFrame, asked: Asked, progress: Progress) -> list[Findings]:
     if asked.queue is not None and "queue" in events.columns:
         events = events.where(F.col("queue") == asked.queue)
     with progress.step("counting events by window and shard key"):
-        tallies = tallied(events, asked.window).persist()
+        tallies = (
+            tallied(events, asked.window).repartition("queue", "shard_key").persist()
+        )  # all that follows is by these
         names = [row.queue for row in tallies.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
     if len(names) > MAX_QUEUES:
         raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
+    try:
+        return judge(tallies, sorted(names), lambda found, name: _shards(events, found, name, asked), asked, progress)
+    finally:
+        tallies.unpersist()
+
+
+def judge(
+    tallies: DataFrame,
+    queues: Sequence[str],
+    shards_of: Callable[[Fairness, str], DataFrame],
+    asked: Asked,
+    progress: Progress,
+) -> list[Findings]:
+    """Findings for each of the *queues* from *tallies*; `shards_of` says which streams its shard keys have."""
     with progress.step("fair shares"):
         found = fairness(tallies, asked.window)
         found.by_key.count()
     told = []
-    for name in sorted(names):
+    for name in queues:
         with progress.step(f"findings on {name}"):
-            told.append(findings(found, tallies, _shards(events, found, name, asked), name, asked.window))
+            told.append(findings(found, tallies, shards_of(found, name), name, asked.window))
     if asked.out is not None:
         with progress.step(f"writing to {asked.out}"):
             _write(found, told, asked.out)
-    _figure(progress.report, told)
+    progress.report.figures["queues"] = [each.figures() for each in told]
+    progress.report.remarks += [f"{each.queue}: {remark}" for each in told for remark in each.remarks()]
     found.by_key.unpersist()
-    tallies.unpersist()
     return told
 
 
 def _shards(events: DataFrame, found: Fairness, queue: str, asked: Asked) -> DataFrame:
     """Dealt where N and M are known, else what the journal shows."""
-    if asked.dealt is None:
-        return shards.seen(events)
+    return shards.seen(events) if asked.dealt is None else dealt(found, queue, *asked.dealt)
+
+
+def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFrame:
+    """The shards that *queue* deals to the shard keys that were found."""
     keys = found.by_key.where(F.col("queue") == queue).select("queue", "shard_key").distinct()
-    return shards.dealt(keys, *asked.dealt)
+    return shards.dealt(keys, streams, per_shard)
 
 
 def _write(found: Fairness, told: list[Findings], out: Path) -> None:
@@ -82,8 +102,3 @@ def _write(found: Fairness, told: list[Findings], out: Path) -> None:
         stem = each.queue.replace("/", "_").replace(":", "_")
         (out / f"{stem}.png").write_bytes(picture)
         (out / f"{stem}.html").write_text(page(each, picture), encoding="utf-8")
-
-
-def _figure(report: Report, told: list[Findings]) -> None:
-    report.figures["queues"] = [each.figures() for each in told]
-    report.remarks += [f"{each.queue}: {remark}" for each in told for remark in each.remarks()]

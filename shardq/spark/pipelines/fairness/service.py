@@ -24,6 +24,7 @@ from shardq.spark.pipelines.fairness.tallies import COUNTS, bucket_value, check_
 NOISY: Final = 2.0
 MAX_WINDOWS: Final = 10_000
 PERCENTILES: Final = (0.5, 0.95, 0.99)
+NAMES: Final = tuple(f"p{round(share * 100)}" for share in PERCENTILES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def percentiles() -> list[Column]:
     """Columns p50, p95, p99 of the delays that tallies count, in ms; interpolated as numpy does."""
     value, weight = bucket_value(F.col("bucket")), F.coalesce("picked", F.lit(0))
     found = F.percentile(F.when(F.col("bucket").isNotNull(), value), list(PERCENTILES), weight)
-    return [found[at].alias(f"p{round(share * 100)}") for at, share in enumerate(PERCENTILES)]
+    return [found[at].alias(name) for at, name in enumerate(NAMES)]
 
 
 def _sums() -> list[Column]:
@@ -103,13 +104,15 @@ def _carried(counts: DataFrame, window: int, end: datetime) -> DataFrame:
     )
     stop = F.coalesce(F.col("next") - step, F.lit(end))
     idle = (F.col("waiting") > 0) & (F.col("window") + step <= stop)
-    windows = F.when(idle, F.sequence(F.col("window") + step, stop, step))
-    gaps = found.select(
-        "queue", F.explode(windows).alias("window"), "shard_key", *(F.lit(0).alias(name) for name in COUNTS),
-        *(F.lit(None).cast("double").alias(f"p{round(share * 100)}") for share in PERCENTILES),
-        "waiting", F.col("waiting").alias("carried"),
+    own = F.array("window")
+    windows = F.when(idle, F.concat(own, F.sequence(F.col("window") + step, stop, step))).otherwise(own)
+    spread = found.withColumn("at", F.explode(windows)).withColumn("own", F.col("at") == F.col("window"))
+    return spread.select(
+        "queue", F.col("at").alias("window"), "shard_key",
+        *(F.when(F.col("own"), F.col(name)).otherwise(0).alias(name) for name in COUNTS),
+        *(F.when(F.col("own"), F.col(name)).alias(name) for name in NAMES),
+        "waiting", F.when(F.col("own"), F.col("carried")).otherwise(F.col("waiting")).alias("carried"),
     )  # fmt: skip
-    return found.drop("sum", "next").unionByName(gaps)
 
 
 def _shared(rows: DataFrame) -> DataFrame:

@@ -63,8 +63,7 @@ def survey_assumed(
     def work(surveys: list[Survey], batch: pa.RecordBatch) -> None:
         for chunk in batch.column("id").to_pylist():
             first = chunk * CHUNK
-            for each in surveys:
-                assumed(each, first, min(CHUNK, tenants - first), goal.load, skew, seed)
+            assumed(surveys, first, min(CHUNK, tenants - first), goal.load, skew, seed)
 
     parts = min(chunks, 4 * max(1, spark.sparkContext.defaultParallelism))
     return _surveyed(spark.range(0, chunks, 1, parts), tried, work)

@@ -56,17 +56,20 @@ class Survey:
     def add(self, shards: NDArray[np.int64], loads: NDArray[np.float64], noisy: NDArray[np.int64], load: Load) -> None:
         """Add tenants, one per row of *shards*, with their loads, beside the *noisy* shards."""
         streams, width = self.candidate.streams, self.candidate.width
-        flooded = np.bincount(noisy.ravel(), minlength=streams) > 0
-        self.clean += _counted(width - flooded[shards].sum(axis=1), loads, width + 1)
+        columns = shards.T
+        held = np.bincount(noisy.ravel(), minlength=streams)
+        first = np.bincount(noisy[:1].ravel(), minlength=streams)
+        marks = _summed((held == 0) + (width + 1) * first, columns)  # both sums in one pass
+        self.clean += _counted(marks % (width + 1), loads, width + 1)
         if len(noisy):
-            first: Any = np.zeros(streams, dtype=bool)
-            first[noisy[0]] = True
-            self.shared += _counted(first[shards].sum(axis=1), loads, width + 1)
-        numbers = bucket(load.waits(noisy, streams))[shards].min(axis=1)
-        found = _counted(numbers, loads, int(numbers.max()) + 1)
-        for number in np.flatnonzero(found[:, 0]):
-            self.wait[int(number)] = self.wait.get(int(number), 0) + found[number]
-        self.stream += np.bincount(shards.ravel(), np.repeat(loads / width, width), streams)
+            self.shared += _counted(marks // (width + 1), loads, width + 1)
+        numbers, ranks = np.unique(bucket(load.waits(noisy, streams)), return_inverse=True)
+        waits = _counted(_least(ranks, columns), loads, len(numbers))
+        for number, found in zip(numbers.tolist(), waits, strict=True):
+            if found[0]:
+                self.wait[number] = self.wait.get(number, 0) + found
+        for column in columns:
+            self.stream += np.bincount(column, loads, streams) / width
 
     def rows(self) -> list[tuple[str, int, float, float]]:
         """As rows (table, at, tenants, load), which add up with those of other chunks."""
@@ -92,31 +95,32 @@ class Survey:
         return found
 
 
-def assumed(survey: Survey, first: int, count: int, load: Load, skew: float, seed: int) -> None:
-    """Add *count* tenants from number *first* on, with shards drawn at random and loads that fall as 1 / rank^skew.
+def assumed(surveys: Sequence[Survey], first: int, count: int, load: Load, skew: float, seed: int) -> None:
+    """Add to all *surveys* *count* tenants from number *first* on: random shards, loads that fall as 1 / rank^skew.
 
     The same numbers give the same tenants, whatever else is surveyed.
     """
-    streams, width = survey.candidate.streams, survey.candidate.width
-    dice = np.random.default_rng((seed, streams, width, first))
-    noisy = drawn_shards(dice, load.noisy, streams, width)
     ranks: Any = np.arange(first + 1, first + count + 1, dtype=np.float64)
-    survey.add(drawn_shards(dice, count, streams, width), ranks**-skew, noisy, load)
+    loads = ranks**-skew
+    for each in surveys:
+        streams, width = each.candidate.streams, each.candidate.width
+        dice = np.random.default_rng((seed, streams, width, first))
+        noisy = drawn_shards(dice, load.noisy, streams, width)
+        each.add(drawn_shards(dice, count, streams, width), loads, noisy, load)
 
 
-DEALT: Final = 10_000
-"""Tenants that are dealt to at once: their scores take 8 bytes for each stream."""
+DEALT: Final = 1 << 17
+"""Scores that are looked at at once, 8 bytes each: as many as a processor's cache holds."""
 
 
 def named(
     surveys: Sequence[Survey], keys: Sequence[bytes], loads: NDArray[np.float64], load: Load, noisy: Sequence[bytes]
 ) -> None:
     """Add the tenants called *keys* to all *surveys*, with the shards that they are dealt, beside the *noisy* ones."""
-    floods = {id(each): dealt_shards(noisy, [each.candidate])[0] for each in surveys}
-    for begin in range(0, len(keys), DEALT):
-        dealt = dealt_shards(keys[begin : begin + DEALT], [each.candidate for each in surveys])
-        for each, shards in zip(surveys, dealt, strict=True):
-            each.add(shards, loads[begin : begin + DEALT], floods[id(each)], load)
+    candidates = [each.candidate for each in surveys]
+    floods, dealt = dealt_shards(noisy, candidates), dealt_shards(keys, candidates)
+    for each, flood, shards in zip(surveys, floods, dealt, strict=True):
+        each.add(shards, loads, flood, load)
 
 
 def dealt_shards(keys: Sequence[bytes], candidates: Sequence[Candidate]) -> list[NDArray[np.int64]]:
@@ -125,12 +129,54 @@ def dealt_shards(keys: Sequence[bytes], candidates: Sequence[Candidate]) -> list
     A stream's score does not depend on how many there are, so one hash per key does for all.
     """
     most = max(each.streams for each in candidates)
-    raw = b"".join(raw_scores(key_bytes(key), most) for key in keys)
-    scores = np.frombuffer(raw, dtype=">u8").astype(np.uint64).reshape(len(keys), most)
-    return [
-        np.argpartition(scores[:, : each.streams], each.streams - each.width, axis=1)[:, each.streams - each.width :]
-        for each in candidates
-    ]
+    some = max(1, DEALT // most)
+    found: list[list[NDArray[np.int64]]] = [[np.empty((0, each.width), dtype=np.int64)] for each in candidates]
+    for begin in range(0, len(keys), some):
+        raw = b"".join([raw_scores(key_bytes(key), most) for key in keys[begin : begin + some]])
+        scores = np.frombuffer(raw, dtype=">u8").astype(np.uint64).reshape(-1, most)
+        for parts, shards in zip(found, _highest(scores, candidates), strict=True):
+            parts.append(shards)
+    return [np.concatenate(parts) for parts in found]
+
+
+def _highest(scores: NDArray[np.uint64], candidates: Sequence[Candidate]) -> list[NDArray[np.int64]]:
+    """For each candidate, by row, its M highest of the first N scores.
+
+    From few streams to many: whatever is among the highest of more was so among fewer, or is new.
+    """
+    width = max(each.width for each in candidates)
+    found: dict[Candidate, NDArray[np.int64]] = {}
+    kept, before = np.empty((len(scores), 0), dtype=np.int64), 0
+    for streams in sorted({each.streams for each in candidates}):
+        new = np.broadcast_to(np.arange(before, streams), (len(scores), streams - before))
+        kept = _best(scores, np.concatenate((kept, new), axis=1), width)
+        found |= {each: _best(scores, kept, each.width) for each in candidates if each.streams == streams}
+        before = streams
+    return [found[each] for each in candidates]
+
+
+def _best(scores: NDArray[np.uint64], among: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """By row, the *count* numbers among those given whose scores are highest."""
+    if among.shape[1] <= count:
+        return among
+    places = np.argpartition(np.take_along_axis(scores, among, axis=1), -count, axis=1)[:, -count:]
+    return np.take_along_axis(among, places, axis=1)
+
+
+def _summed(table: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each tenant, the sum of the *table*'s entries of its streams."""
+    total: NDArray[np.int64] = table[columns[0]]
+    for column in columns[1:]:
+        total += table[column]
+    return total
+
+
+def _least(table: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each tenant, the least of the *table*'s entries of its streams."""
+    least: NDArray[np.int64] = table[columns[0]]
+    for column in columns[1:]:
+        np.minimum(least, table[column], out=least)
+    return least
 
 
 def _counted(numbers: NDArray[np.int64], loads: NDArray[np.float64], size: int) -> NDArray[Any]:

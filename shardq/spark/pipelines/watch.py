@@ -1,0 +1,69 @@
+"""What a pipeline's step is doing, asked again and again while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, StatusTracker
+
+from shardq.clock import Clock, SystemClock
+from shardq.errors import ShardqError
+
+Text = Callable[[], str]
+
+
+class Watch:
+    """Shows every so many seconds which step runs, how far it is, how many of Spark's tasks are done, since when.
+
+    `show` gets a line, on a thread of the watch, and "" when the step is over.
+    """
+
+    def __init__(self, show: Callable[[str], None], every: float, clock: Clock | None = None) -> None:
+        self._show, self._every, self._clock = show, every, clock or SystemClock()
+
+    @contextmanager
+    def __call__(self, step: str, sofar: Text) -> Iterator[None]:
+        """Watch *step* as long as the block runs; *sofar* says how far it is, "" if it does not know."""
+        over, begun = Event(), self._clock.monotonic()
+
+        def look() -> None:
+            while not over.wait(self._every):
+                known = [text for text in (_asked(sofar), _asked(tasks)) if text]
+                if not over.is_set():
+                    self._show(", ".join((f"{step}: {self._clock.monotonic() - begun:,.0f} s", *known)))
+
+        thread = Thread(target=look, name=f"watching {step}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(1.0)  # it may be waiting for an answer: then it shows nothing more
+            self._show("")
+
+
+def tasks() -> str:
+    """How many tasks of the jobs that run now are done; "" when none runs."""
+    context: SparkContext = SparkContext._active_spark_context
+    if getattr(context, "_jsc", None) is None:  # it is set late in a context's making
+        return ""
+    done, count = _counted(context.statusTracker())
+    return f"{done:,} of {count:,} tasks done" if count else ""
+
+
+def _counted(tracker: StatusTracker) -> tuple[int, int]:
+    jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+    stages = {stage for job in jobs if job is not None for stage in job.stageIds}
+    found = [each for each in map(tracker.getStageInfo, stages) if each is not None]
+    return sum(each.numCompletedTasks for each in found), sum(each.numTasks for each in found)
+
+
+def _asked(text: Text) -> str:
+    """A server or a JVM that does not answer is told of by the step itself."""
+    try:
+        return text()
+    except (ShardqError, Py4JError, OSError):
+        return ""

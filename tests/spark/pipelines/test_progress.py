@@ -1,0 +1,72 @@
+"""What is said while a step runs: one line that changes on a terminal, lines now and then elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardq.cli.pipelines.line import CLEARED, Line
+from shardq.spark.pipelines.report import Progress, Report
+from shardq.spark.pipelines.watch import Watch
+from tests.waiting import eventually
+
+DONE = re.compile(r"3 of \d tasks done")  # counting the rows may be known as a fifth
+
+
+def test_on_a_terminal_a_line_is_written_anew_and_cut_to_the_width() -> None:
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w") as stream, os.fdopen(master, "rb", buffering=0) as terminal:
+        line = Line(stream)
+        line.update("one")
+        line.update("x" * 500)
+        line.remark("stays \x1b[31m")
+        line.update("two")
+        line.update("")
+        shown = ""
+        while shown.count(CLEARED) < 3:
+            shown += terminal.read(1 << 16).decode()
+    cut = ("shardq: " + "x" * 500)[:79]
+    assert shown == f"shardq: one{CLEARED}{cut}{CLEARED}shardq: stays \\x1b[31m\r\nshardq: two{CLEARED}"
+
+
+def test_elsewhere_each_update_is_a_line_and_rarer() -> None:
+    stream = io.StringIO()
+    line = Line(stream)
+    line.update("one")
+    line.update("")
+    line.passed_on("Spark: \tsays")
+    assert stream.getvalue() == "shardq: one\nSpark: \tsays\n"
+    assert line.every >= 5
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.slow
+def test_a_step_tells_how_many_of_sparks_tasks_are_done_and_how_far_it_is(spark: Any, tmp_path: Path) -> None:
+    """Three of four tasks end at once; the fourth waits until that was told."""
+    shown: list[str] = []
+    gate = tmp_path / "open"
+
+    def work(batches: Any) -> Any:
+        for batch in batches:
+            if batch.column("id")[0].as_py() == 3:
+                eventually(gate.exists, timeout=60)
+            yield batch
+
+    def tell(text: str) -> None:
+        shown.append(text)
+        if DONE.search(text):
+            gate.touch()
+
+    progress = Progress(Report("test"), watch=Watch(tell, 0.05))
+    with progress.step("working"):
+        progress.sofar = lambda: "half of it"
+        assert spark.range(0, 4, 1, 4).mapInArrow(work, "id long").count() == 4
+    assert any(re.fullmatch(rf"working: \d+ s, half of it, {DONE.pattern}", text) for text in shown), shown
+    assert shown[-1] == ""
+    assert not any(thread.name == "watching working" for thread in threading.enumerate())
