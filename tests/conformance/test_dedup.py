@@ -84,7 +84,6 @@ def test_a_full_window_refuses_new_keys_and_takes_them_again_later(open_queue: O
     assert queue.len() == held + 2
 
 
-<<<<<<< HEAD
 def _let_pass(world: World, queue: Queue, seconds: float) -> None:
     """The ends of what is remembered move closer by so much."""
     keys = queue.state.keys
@@ -93,12 +92,12 @@ def _let_pass(world: World, queue: Queue, seconds: float) -> None:
             earlier = round(end - seconds * 1000)
             world.raw.zadd(keys.dedup_index, {key: earlier})
             world.raw.hset(keys.dedup, key, b"%d|%s" % (earlier, value.partition(b"|")[2]))
-=======
+
+
 def indexed(queue: Queue, world: World) -> int:
     """Of how many keys, lanes and tallies the end is known, and the sentinel that stands for none."""
     keys = queue.state.keys
     return sum(int(world.raw.zcard(key)) - 1 for key in (keys.dedup_index, keys.lanes, keys.tallies)) + 1
->>>>>>> tally
 
 
 @pytest.mark.usefixtures("anywhere")

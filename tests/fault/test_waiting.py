@@ -294,11 +294,7 @@ class Ledger:
 
 
 def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name: str, rng: random.Random) -> None:
-<<<<<<< HEAD
     """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases last 120 s."""
-=======
-    """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases outlast it all."""
->>>>>>> tally
     ledger, stop = Ledger(), threading.Event()
     seeds = [rng.random() for _ in range(42)]
 
@@ -340,11 +336,7 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
 async def test_no_message_is_lost_while_tasks_are_cancelled(
     server: Server, queue_name: str, rng: random.Random
 ) -> None:
-<<<<<<< HEAD
     """Readers are cancelled at any moment, also in the tick in which their message arrives; leases last 120 s."""
-=======
-    """Readers are cancelled at any moment, also in the tick in which their message arrives; leases outlast it all."""
->>>>>>> tally
     ledger, stop = Ledger(), asyncio.Event()
 
     async def read(queue: AsyncQueue) -> None:
