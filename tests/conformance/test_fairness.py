@@ -253,6 +253,22 @@ def test_a_cap_bounds_what_a_shard_key_has_in_flight_and_blocks_nobody(open_queu
     assert sound(queue, world)
 
 
+@pytest.mark.parametrize(("keys", "cap", "batch"), [(10, 3, 60), (50, 2, 50)])
+def test_a_cap_holds_in_batches(open_queue: OpenQueue, world: World, keys: int, cap: int, batch: int) -> None:
+    """Also for what a batch takes straight out of overflows, and for what it lets in after a turn of more than one."""
+    queue = open_queue(streams=16, streams_per_shard=4, window=1, max_in_flight=cap)
+    queue.write_many([((key, number), key) for number in range(5) for key in KEYS[:keys]])
+    found: list[Delivery] = []
+    while some := queue.read_many(batch):
+        found += some
+    assert Counter(Counter(each.shard_key for each in found).values()) == {cap: keys}
+    assert queue.ack_many(found) == []
+    assert sorted(each.payload for each in found + drained(queue)) == sorted(
+        [key, number] for number in range(5) for key in KEYS[:keys]
+    )
+    assert sound(queue, world)
+
+
 def test_a_full_backlog_refuses_its_shard_key_only(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, max_backlog=5)
     flood(queue, "full", 5)
