@@ -3,9 +3,10 @@
 local turns_in = {}
 local function turns_of_hand(hand)
   if turns_in[hand] then return turns_in[hand] end
-  local turns = {}
+  local turns, most = {}, tostring(streams)
   for number in string.gmatch(hand, '%d+') do
-    turns[#turns + 1] = tonumber(number) < streams and number or tostring(number % streams)
+    local is_there = #number < #most or #number == #most and number < most
+    turns[#turns + 1] = is_there and number or tostring(number % streams)
   end
   turns_in[hand] = turns
   return turns

@@ -1,8 +1,8 @@
 -- A place in line behind all that came so far.
-local places_taken = 0
+local places_taken, places_from = 0, tonumber(rules[5] or '0')
 local function next_place()
   places_taken = places_taken + 1
-  return rules[5] + places_taken
+  return places_from + places_taken
 end
 local function save_places()
   for _, counter in ipairs(places_taken > 0 and {'n', 'gone', 'skipped'} or {}) do
