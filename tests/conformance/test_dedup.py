@@ -60,16 +60,6 @@ def test_the_key_is_forgotten_when_its_window_is_over(open_queue: OpenQueue, wor
     assert queue.len() == 2
 
 
-def _let_pass(world: World, queue: Queue, seconds: float) -> None:
-    """The ends of what is remembered move closer by so much."""
-    keys = queue.state.keys
-    for key, end in world.raw.zrange(keys.dedup_index, 0, -1, withscores=True):
-        if value := world.raw.hget(keys.dedup, key):
-            earlier = round(end - seconds * 1000)
-            world.raw.zadd(keys.dedup_index, {key: earlier})
-            world.raw.hset(keys.dedup, key, b"%d|%s" % (earlier, value.partition(b"|")[2]))
-
-
 def accepted(queue: Queue, key: str) -> bool:
     """Whether a write with the key was taken."""
     try:
@@ -92,6 +82,16 @@ def test_a_full_window_refuses_new_keys_and_takes_them_again_later(open_queue: O
     _let_pass(world, queue, 60)
     assert accepted(queue, "late")
     assert queue.len() == held + 2
+
+
+def _let_pass(world: World, queue: Queue, seconds: float) -> None:
+    """The ends of what is remembered move closer by so much."""
+    keys = queue.state.keys
+    for key, end in world.raw.zrange(keys.dedup_index, 0, -1, withscores=True):
+        if value := world.raw.hget(keys.dedup, key):
+            earlier = round(end - seconds * 1000)
+            world.raw.zadd(keys.dedup_index, {key: earlier})
+            world.raw.hset(keys.dedup, key, b"%d|%s" % (earlier, value.partition(b"|")[2]))
 
 
 @pytest.mark.usefixtures("anywhere")
