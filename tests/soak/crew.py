@@ -23,6 +23,7 @@ class Crew:
         self.producers: list[subprocess.Popen[bytes]] = []
         self.consumers: list[subprocess.Popen[bytes]] = []
         self._habits: dict[int, Habits] = {}
+        self._logs: dict[int, Path] = {}
 
     def __enter__(self) -> Crew:
         return self
@@ -43,8 +44,12 @@ class Crew:
         self._habits[process.pid] = habits
 
     def kill_one(self) -> None:
-        """SIGKILL a random consumer, and start another in its place."""
-        victim = self.consumers.pop(self._rng.randrange(len(self.consumers)))
+        """SIGKILL a random consumer that got something, if there is one, and start another in its place."""
+        busy = [process for process in self.consumers if _holds_something(self._logs[process.pid])]
+        if not busy:  # a busy machine needs its time to start them: killed ones only would get nothing done
+            return
+        victim = self._rng.choice(busy)
+        self.consumers.remove(victim)
         assert victim.poll() is None, f"a consumer ended by itself: {self._last_words()}"
         victim.kill()
         victim.wait()
@@ -77,11 +82,17 @@ class Crew:
         self._number += 1
         command = [sys.executable, "-m", "tests.soak.load", role, *self._where, str(self._folder), name]
         with (self._folder / f"{name}.err").open("wb") as errors:
-            return subprocess.Popen([*command, *replace(habits, seed=self._seed).words()], stderr=errors)
+            process = subprocess.Popen([*command, *replace(habits, seed=self._seed).words()], stderr=errors)
+        self._logs[process.pid] = self._folder / f"{name}.jsonl"
+        return process
 
     def _last_words(self) -> str:
         ends = [path.read_text()[-2000:] for path in sorted(self._folder.glob("*.err"))]
         return "\n".join(end for end in ends if end)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 def drained(queue: Queue) -> bool:

@@ -65,9 +65,9 @@ def _move_about(cluster: Cluster, queue: Queue, folder: Path, rng: random.Random
 
 def _wait_for_work(folder: Path) -> None:
     """Until every process has got something done since now: none of them is stuck."""
-    eventually(lambda: len(list(folder.glob("*.jsonl"))) == 4 * len(FACES), 30, what="all processes have begun")
+    eventually(lambda: len(list(folder.glob("*.jsonl"))) == 4 * len(FACES), 60, what="all processes have begun")
     sizes = {path: path.stat().st_size for path in folder.glob("*.jsonl")}
     eventually(
-        lambda: all(path.stat().st_size > size for path, size in sizes.items()), 30, every=0.02,
+        lambda: all(path.stat().st_size > size for path, size in sizes.items()), 60, every=0.02,
         what="every process goes on",
     )  # fmt: skip

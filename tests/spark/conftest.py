@@ -98,7 +98,7 @@ def client(url: str) -> Iterator[Client]:
 
 @pytest.fixture
 def queue(client: Client, queue_name: str) -> Queue:
-    """An empty queue of eight streams."""
-    queue = client.queue(queue_name, streams=8, streams_per_shard=2, max_deliveries=2)
+    """An empty queue of eight streams; a lease lasts longer than a job of Spark on a busy machine."""
+    queue = client.queue(queue_name, streams=8, streams_per_shard=2, max_deliveries=2, visibility_timeout=600)
     queue.read_many(1)  # creates it
     return queue
