@@ -131,7 +131,7 @@ class AsyncDriver:
             return
 
     async def _call(self, call: Call, until: float) -> Any:
-        limit = self._limit(until)
+        limit = self._limit(until) if call.replicas else self._timeout
         whole = partial(commands_of, call, by_source=True, timeout=limit)
         try:
             commands = commands_of(call, by_source=False, timeout=limit)
@@ -233,7 +233,8 @@ class AsyncDriver:
         turns = self._turns.get(address)
         if turns is None:
             turns = self._turns.setdefault(address, AsyncTurns(self._max_connections))
-        await turns.take(max(LEAST, until - self._clock.monotonic()))
+        if not await turns.at_once():
+            await turns.take(max(LEAST, until - self._clock.monotonic()))
         return turns
 
     def _limit(self, until: float) -> float:

@@ -149,7 +149,7 @@ class Driver:
             self._topology.lost(slot(key), address)
 
     def _call(self, call: Call, until: float) -> Any:
-        limit = self._limit(until)
+        limit = self._limit(until) if call.replicas else self._timeout
         whole = partial(commands_of, call, by_source=True, timeout=limit)
         try:
             commands = commands_of(call, by_source=False, timeout=limit)
@@ -267,7 +267,8 @@ class Driver:
         turns = self._turns.get(address)
         if turns is None:
             turns = self._turns.setdefault(address, Turns(self._max_connections))
-        turns.take(max(LEAST, until - self._clock.monotonic()))
+        if not turns.at_once():
+            turns.take(max(LEAST, until - self._clock.monotonic()))
         return turns
 
     def _limit(self, until: float) -> float:

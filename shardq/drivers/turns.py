@@ -35,6 +35,14 @@ class Turns:
         self._lock = Lock()
         self._line: deque[Lock] = deque()
 
+    def at_once(self) -> bool:
+        """Take a turn if one is free; whether it was."""
+        with self._lock:
+            if not self._free:
+                return False
+            self._free -= 1
+            return True
+
     def take(self, seconds: float) -> None:
         """Take a turn; Crowded if there is none for *seconds*. Give it back with `give`."""
         with self._lock:
@@ -79,11 +87,12 @@ class AsyncTurns:
         self.count = count
         self._turns = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
 
+    async def at_once(self) -> bool:
+        """As `Turns.at_once`."""
+        return not self._turns.locked() and await self._turns.acquire()
+
     async def take(self, seconds: float) -> None:
         """As `Turns.take`."""
-        if not self._turns.locked():
-            await self._turns.acquire()  # at once
-            return
         try:
             async with asyncio.timeout(min(seconds, MOST)):
                 await self._turns.acquire()

@@ -35,8 +35,8 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
 
 
 def unknown(replies: list[Any]) -> bool:
-    """Whether the server does not know the script."""
-    return any(isinstance(reply, Refused) and reply.code == "NOSCRIPT" for reply in replies)
+    """Whether the server does not know the script, to whose call the first of *replies* is the answer."""
+    return isinstance(replies[0], Refused) and replies[0].code == "NOSCRIPT"
 
 
 def judged(call: Call, replies: list[Any]) -> Any:
