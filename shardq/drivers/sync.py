@@ -33,6 +33,7 @@ from shardq.drivers.wire import (
     settings,
     unknown,
 )
+from shardq.errors import ClosedError
 from shardq.keys import slot
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
@@ -92,7 +93,7 @@ class Driver:
     def close(self) -> None:
         """Close every connection."""
         self._leading.closed = True
-        for pool in self._pools.values():
+        for pool in list(self._pools.values()):
             pool.disconnect()
         for sentinel in self._sentinels:
             sentinel.close()
@@ -129,6 +130,9 @@ class Driver:
         except LOST as error:
             line.drop()
             raise unanswered(error) from error
+        if self._leading.closed:  # after the connections were closed, or just before: nobody would close this one
+            line.drop()
+            raise ClosedError("this client was closed while a read waited")
         return line
 
     def unblock(self, key: str, client_id: int) -> None:

@@ -253,6 +253,25 @@ def test_a_client_that_is_closed_ends_its_waits(server: Server, queue_name: str)
                 each.result(SOON)
 
 
+def test_a_client_that_is_closed_just_before_a_wait_is_sent_ends_it(server: Server, queue_name: str) -> None:
+    client = Client.from_url(server.url)
+    queue = client.queue(queue_name)
+    queue.read_many(1)
+    driver = client._driver
+    arm = driver.arm
+
+    def late(step: Any) -> Any:
+        client.close()
+        return arm(step)
+
+    driver.arm = late  # type: ignore[method-assign]
+    with ThreadPoolExecutor(3) as pool:
+        for each in [pool.submit(queue.read, block=30) for _ in range(3)]:
+            with pytest.raises(ClosedError):
+                each.result(SOON)
+    eventually(lambda: blocking(server) == 0)
+
+
 async def test_an_asyncio_client_that_is_closed_ends_its_waits(server: Server, queue_name: str) -> None:
     client = AsyncClient.from_url(server.url)
     queue = client.queue(queue_name)
