@@ -2,17 +2,18 @@
 -- in its turn and by its weight. All of a batch leaves at once, so nobody waits behind it, and it need not pass through
 -- the line.
 --- @include lib/deliver_held
--- A turn costs the server more than a message. So where overflows hold more than a large batch, it takes only half of its
--- messages from the streams, and then another one of each shard key that it met (a quantum of deficit round robin:
--- Shreedhar, Varghese 1995). More than two in a turn would be cheaper, and make others wait longer (docs/fairness.md).
-local QUANTUM, LARGE, begun = 2, 32, false
+-- A turn costs the server more than a message. So where overflows hold more than a large batch, a turn is two messages, and
+-- three where more shard keys wait than it has messages (a quantum of deficit round robin: Shreedhar, Varghese 1995): the
+-- batch takes the first of each from the streams, then the others. More would be cheaper, and make others wait longer.
+local LARGE, begun = 32, false
 goal = function()
   if begun or count < LARGE or linger then return count end
   begun = true
-  local held = string.match(redis.call('HGET', tenants, 'sum') or '', '%d+$')
-  if tonumber(held or '0') < count then return count end
-  extra = QUANTUM - 1
-  return found + math.ceil((count - found) / QUANTUM)
+  local wait, held = string.match(redis.call('HGET', tenants, 'sum') or '0 0', '^(%d+) (%d+)$')
+  if tonumber(held) < count then return count end
+  local quantum = tonumber(wait) < count and 2 or 3
+  extra = quantum - 1
+  return found + math.ceil((count - found) / quantum)
 end
 -- What comes after its turn of a shard key, and what takes its place in the line, in one look into its overflow.
 local function turn_of_more(tenant, most, items, lining)

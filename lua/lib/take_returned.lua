@@ -64,7 +64,7 @@ end
 take_returned = function(turn, most)
   check_types(turn)
   local first, upto = turn * PLACES, PLACES - 1
-  local line = lines[turn] or redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local line = lines[first] or redis.call('ZRANGEBYSCORE', returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
   local size = math.min(#line / 2, most)
   if size == 0 then return end
   local mixed, before = fair and undelivered[turn] > size, #handles

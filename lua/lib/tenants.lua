@@ -10,12 +10,14 @@ local function name_of(key)
 end
 -- Of eight fields at most, unless more is needed: a ninth doubles what a table takes, and there is one for each shard key.
 local function open_account(name, field, text, flight, weight)
-  local shared, held, more = string.match(text or '0 0', '^(%d+) (%d+)(.*)$')
-  local tenant = {
-    name = name, field = field, was = text, shared = tonumber(shared), held = tonumber(held), weight = 1, turn = false,
-  }
+  local shared, held = 0, 0
+  if text then
+    shared, held = string.match(text, '^(%d+) (%d+)')
+    shared, held = tonumber(shared), tonumber(held)
+  end
+  local tenant = {name = name, field = field, was = text, shared = shared, held = held, weight = 1, turn = false}
   if parents or weighted then
-    local tag, due = string.match(more, '^ (%d+) (%d+)$')
+    local tag, due = string.match(text or '', '^%d+ %d+ (%d+) (%d+)$')
     tenant.tag, tenant.due, tenant.weight = tonumber(tag) or 0, tonumber(due) or 0, tonumber(weight) or 1
     tenant.children = parents and {}
   end

@@ -9,7 +9,7 @@ local function save_overflow()
   taken_out, cut_off = {}, {}
 end
 local function withdraw_run(key, most, items)
-  local run, wanted = #key .. ':' .. key, #items + most
+  local run, wanted = text_of(#key) .. ':' .. key, #items + most
   local from, upto, members = '[' .. run .. ':', '(' .. run .. ';'
   repeat
     members = redis.call('ZRANGEBYLEX', overflow, from, upto, 'LIMIT', 0, math.min(wanted - #items, 8))
