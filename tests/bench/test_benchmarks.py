@@ -16,7 +16,13 @@ from tests.servers import Server
 TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10")
 
 
-OF_THEIR_OWN = {"routing", "spark", "timing", "worker"}  # tests/routing, tests/spark, tests/timing, test_worker.py
+OF_THEIR_OWN = {
+    "pipelines",
+    "routing",
+    "spark",
+    "timing",
+    "worker",
+}  # tests/routing, tests/spark, tests/timing, test_worker.py
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks import pipelines
 from benchmarks import spark as benchmark
 from benchmarks.settings import Settings, place
 
@@ -22,3 +24,22 @@ def test_the_jobs_store_and_read_all_rows(spark: Any, monkeypatch: pytest.Monkey
         "write: Spark, a call for each row": 2000 // benchmark.NAIVE
     }
     assert all(turn.rate > 0 and min(turn.python, turn.jvm, turn.server) >= 0 for turn in turns.values())
+
+
+def test_the_pipelines_work_on_what_their_tables_say(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pipelines, "session", lambda cores: spark)
+    with place(Settings(messages=20)) as here:
+        ground = pipelines.Ground(here, tmp_path)
+        turns = {name: [job()] for name, job in ground.jobs().items()}
+        tables = [pipelines.plan_table(here, turns, [ground.alone()]), pipelines.fairness_table(here, turns)]
+    counts = {name: each[0].count for name, each in turns.items()}
+    assert counts == {"assumed": 40_000, "named": 40_000, "fairness": 7_998, "count": 7_998}
+    assert all(each[0].seconds > 0 and each[0].memory > 2**26 for each in turns.values())
+    steps = turns["fairness"][0].steps
+    assert list(steps) == [
+        "counting events by window and shard key", "fair shares", "findings on jobs", "writing to files",
+    ]  # fmt: skip
+    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
+    assert all(row[0] in table.markdown() for table in tables for row in table.rows)
