@@ -110,7 +110,10 @@ class Client(Face):
         return unchanged(found, self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
 
     def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
-        """The bindings of router *name*, as of now; it follows changes as this client publishes."""
+        """The bindings of router *name*, as of now; it follows changes as this client publishes.
+
+        It is this client's copy: what all are to know is bound by the client's `bind`, not by the copy's.
+        """
         state = self.router_state(name)
         return self.run(routing.current(state, state.until(timeout), max_age=0))
 
