@@ -39,14 +39,15 @@ def executor() -> int:
 def troubled(payload: bytes, trouble: str, marks: str) -> bytes:
     """The task with row 4,000 has trouble when it is tried first: its executor is killed, or it waits for a copy.
 
-    Or it fails, each time.
+    Or that with the last row fails, each time: others come before it.
     """
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    if payload == b"4000" and context is not None:
-        if trouble == "fail":
+    if trouble == "fail":
+        if payload == str(ROWS - 1).encode():
             raise RuntimeError("made to fail")
+    elif payload == b"4000" and context is not None:
         if context.attemptNumber():
             Path(marks, "again").touch()
         elif trouble == "kill":
