@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 
 from shardq.spark.pipelines.fairness.findings import FAIR, Findings
 
@@ -58,14 +59,21 @@ def _draw_index(axes: Any, found: Findings) -> None:
     waiting.set_ylim(bottom=0)
 
 
+def _in_powers(axes: Any) -> None:
+    """A scale of powers of ten with plain numbers, between the powers only where there are few of these."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+
+
 def _draw_delays(axes: Any, found: Findings) -> None:
     """Pick-up delays by window."""
     times = [each["window"] for each in found.windows]
     for name, colour in DELAYS:
         values = [float("nan") if each[name] is None else max(each[name], 1.0) for each in found.windows]
         axes.plot(times, values, color=colour, marker=".", label=name)
-    axes.set(yscale="log", title="pick-up delay of all messages, ms")
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_title("pick-up delay of all messages, ms")
+    _in_powers(axes)
     axes.legend(fontsize=7)
     axes.tick_params(axis="x", labelrotation=20)
 
@@ -83,8 +91,8 @@ def _draw_isolation(axes: Any, found: Findings) -> None:
     for at, (name, colour) in enumerate(DELAYS):
         places = [place + 0.25 * (at - 1) for place in range(len(rows))]
         axes.bar(places, [max(row[name], 1.0) for row in rows], 0.25, color=colour, label=name)
-    axes.set(yscale="log", title=title)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_title(title)
+    _in_powers(axes)
     axes.set_xticks(range(len(rows)), labels, rotation=0 if clean else 30)
     axes.legend(fontsize=7)
 
