@@ -21,7 +21,7 @@ def run(place: Place) -> list[Table]:
     with Client.from_url(place.url) as client, connect(place.url) as server, asyncio.Runner() as runner:
         queue = client.queue(f"driver-{uuid.uuid4().hex[:8]}")
         queue.write(b"x", shard_key="a")
-        script, keys = load("len"), (queue.state.keys.meta, queue.state.keys.delayed)
+        script, keys = load("len"), (queue.state.keys.meta, queue.state.keys.delayed, queue.state.keys.due)
         server.script_load(script.source)
         other = AsyncClient.from_url(place.url)
 

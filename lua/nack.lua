@@ -16,7 +16,8 @@
 -- KEYS[14] owners: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16] journal: what happened to the messages
--- KEYS[17..] streams: the bodies' streams
+-- KEYS[17] due: when the buckets of the timed indexes are due
+-- KEYS[18..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] max_deliveries: '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most
@@ -25,7 +26,7 @@
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local tenants, owners, overflow, journal, told = KEYS[13], KEYS[14], KEYS[15], KEYS[16], ARGV[#ARGV]
+local tenants, owners, overflow, journal, due, told = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[#ARGV]
 local repeated, max_deliveries, max_dead = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
 --- @include lib/server_ms
 local now = server_ms()
@@ -36,8 +37,7 @@ local kept = tonumber(state[6] or '0')
 --- @include lib/journal_told
 --- @include lib/deadlines_of
 --- @include lib/stream_keys
---- @include lib/split_token
---- @include lib/attempts_of
+--- @include lib/told_by
 --- @include lib/note_attempts
 --- @include lib/bury
 --- @include lib/forget_cancelled
@@ -47,46 +47,31 @@ waiting_until = tonumber(state[2])
 --- @include lib/rules
 --- @include lib/give_back
 --- @include lib/admit
---- @include lib/owner_of_lease
---- @include lib/land
-local keys = stream_keys(ARGV[4], KEYS, 17)
+--- @include lib/end_leases
+--- @include lib/note_all
+local keys = stream_keys(ARGV[4], KEYS, 18)
 keys['d'] = later
-check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {notifications, later, dead})
-for i = 17, #KEYS do redis.call('XLEN', KEYS[i]) end
---- @include lib/end_lease
-local function put_back(i, token, delay, why)
-  local place, id, deliveries = split_token(token)
-  local handle = place .. ':' .. id
-  local hand, key, last_error = owner_of_lease(token, handle)
-  if not end_lease(token, handle, key) then return 'c' end
-  why = why == '' and last_error or why
-  if deliveries >= max_deliveries then
-    local body = redis.call('XRANGE', keys[place], id, id)[1]
-    if not body then return vanish(place, id) end
-    local reason = max_deliveries == 0 and why or 'max deliveries'
-    return bury(handle, place, id, keys[place], body[2], deliveries, reason, why) and 'd' or 'o'
-  end
-  note_attempts(handle, deliveries, hand, why)
-  if log then log.settled('n', i, place, id, deliveries, delay > 0 and now + delay) end
-  if delay > 0 then
-    redis.call('ZADD', delayed, now + delay, handle)
-    if key then redis.call('HSET', owners, handle, key) end
-    if delay < 5000 then notify('') end
-    return 'o'
-  end
-  give_back(handle, place, hand, key)
-  return 'o'
-end
-
-local letters, tokens = {}, {}
+check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow, due}, {notifications, later, dead})
+for i = 18, #KEYS do redis.call('XLEN', KEYS[i]) end
+--- @include lib/put_back
+local letters, tokens, ended = {}, {}, {}
 for at = 5, #ARGV - 1, 3 do tokens[#tokens + 1] = ARGV[at] end
 local deadlines = deadlines_of(tokens)
 for i, token in ipairs(tokens) do
-  local at = 2 + 3 * i
+  if is_live(deadlines[i]) then ended[#ended + 1] = token end
+end
+if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end
+local items, at_item = end_leases(ended, any_cancelled), 0
+for i in ipairs(tokens) do
   -- A repeated call that finds no lease did its work the first time: the message is not the caller's either way.
   letters[i] = repeated and 'o' or 'l'
-  if is_live(deadlines[i]) then letters[i] = put_back(i, token, tonumber(ARGV[at + 1]), ARGV[at + 2]) end
+  if is_live(deadlines[i]) then
+    at_item = at_item + 1
+    local item = items[at_item]
+    letters[i] = item and put_back(i, item, tonumber(ARGV[3 + 3 * i]), ARGV[4 + 3 * i]) or 'c'
+  end
 end
+put_back_all()
 if fair then close_accounts() end
 if log then log.finish() end
 return {now, table.concat(letters)}

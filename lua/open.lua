@@ -22,7 +22,8 @@
 -- KEYS[19] journal: what happened to the messages
 -- KEYS[20] lanes: lanes by end
 -- KEYS[21] tallies: lanes that count messages, by end
--- KEYS[22..] streams: as many as the caller would create
+-- KEYS[22] due: when the buckets of the timed indexes are due
+-- KEYS[23..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2..] settings: name, value, ... stored if the queue is created
 -- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
@@ -30,7 +31,7 @@ local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS
 local returned, later, attempts, cancelled = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local dedup, dedup_index, dead, moved = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local tenants, owners, overflow, assigned, journal = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local lanes, tallies = KEYS[20], KEYS[21]
+local lanes, tallies, due = KEYS[20], KEYS[21], KEYS[22]
 local wanted = tonumber(ARGV[1])
 --- @include lib/server_ms
 local now = server_ms()
@@ -46,6 +47,7 @@ ensure_sorted(ready, -1)
 ensure_sorted(returned, -1)
 ensure_sorted(leases, NEVER)
 ensure_sorted(delayed, NEVER)
+ensure_sorted(due, NEVER)
 ensure_sorted(dedup_index, NEVER)
 ensure_sorted(lanes, NEVER)
 ensure_sorted(tallies, NEVER)
@@ -62,7 +64,7 @@ if redis.call('EXISTS', notifications) == 0 then
 end
 
 if not exists then
-  for i = 22, 21 + wanted do ensure_stream(KEYS[i]) end
+  for i = 23, 22 + wanted do ensure_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
   redis.call('HSET', meta, 'epoch', now, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
     'waiting', 0, 'hold', 0, 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)

@@ -17,7 +17,8 @@
 -- KEYS[14] owners: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room in the shared streams
 -- KEYS[16] journal: what happened to the messages
--- KEYS[17..] streams: the declared ones, the legacy stream among them
+-- KEYS[17] due: when the buckets of the timed indexes are due
+-- KEYS[18..] streams: the declared ones, the legacy stream among them
 -- ARGV[1] count: at most so many messages
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
@@ -35,7 +36,7 @@
 --         {{"place:id:count" or "place:id:count:streams", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local tenants, owners, overflow, journal = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
+local tenants, owners, overflow, journal, due = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
 local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
@@ -49,20 +50,19 @@ if not state[1] then return {'NOQUEUE'} end
 local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset
-for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 5] end
+for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
 keys[LEGACY] = keys['l']
 local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8] or '0')
 --- @include lib/journal
 --- @include lib/attributes
 --- @include lib/lapsed
 --- @include lib/ring
---- @include lib/line
 --- @include lib/grant
-local ended, came_due = any_due(leases), any_due(delayed)
+local ended, came_due, others_due = any_due(leases), any_due(delayed), any_bucket_due()
 local any_returned = redis.call('ZCARD', returned) > 1
 local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, goal, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
-if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
+if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
 end
 --- @include lib/take

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- recover: a read's reply was lost; give back what its holder was granted, without counting that delivery.
--- Those leases end at one instant, late among all: looked for from the latest end on, a page in each call.
+-- Those leases end at one instant, late among all: looked for bucket by bucket, from the latest end on, until that is known.
 -- KEYS[1] meta: who waits
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -14,25 +14,25 @@
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] later: bodies of delayed messages
 -- KEYS[13] journal: what happened to the messages
--- ARGV[1] holder: nonce of the lost read, or one whole token
--- ARGV[2] from: its leases end at this server time in ms or later
--- ARGV[3] visibility: ms that they last
--- ARGV[4] page: look at so many leases
--- ARGV[5] last: those that end at this server time or earlier; '' in the first call
--- ARGV[6] client: what the journal calls the caller
--- Reply: the next call's `last`, '' when there is no more to look for. The same again: take a larger page
+-- KEYS[14] due: when the buckets of the timed indexes are due
+-- ARGV[1] client: what the journal calls the caller
+-- ARGV[2] holder: nonce of the lost read, '' when whole tokens follow
+-- ARGV[3] from: its leases end at this server time in ms or later
+-- ARGV[4] visibility: ms that they last
+-- ARGV[5] page: look at so many leases
+-- ARGV[6] where: to go on, as the last call replied; '' in the first one
+-- ARGV[7..] tokens: what to give back, where it is known
+-- Reply: the next call's `where`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, overflow, later, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local tenants, overflow, later, journal, due = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
---- @include lib/split_token
---- @include lib/attempts_of
---- @include lib/note_attempts
+--- @include lib/told_by
 --- @include lib/check
-check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later})
-redis.call('SCARD', cancelled)
+check({lens, attempts, moved, tenants}, {ready, returned, overflow, due}, {notifications, later})
+local any_cancelled = redis.call('SCARD', cancelled) > 1
 local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
 local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
 --- @include lib/journal
@@ -41,30 +41,29 @@ waiting_until = tonumber(state[1])
 --- @include lib/rules
 --- @include lib/give_back
 --- @include lib/admit
---- @include lib/land
---- @include lib/owner_of_lease
-local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
-local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
-local found
-for at = 1, #page, 2 do
-  local token = page[at]
-  if token == ARGV[1] or string.match(token, '^%w+:[%d-]+:%d+:([^:]*)') == ARGV[1] then
-    local place, id, deliveries = split_token(token)
-    local handle = place .. ':' .. id
-    local hand, key, last_error = owner_of_lease(token, handle)
-    found = page[at + 1]
-    redis.call('ZREM', leases, token)
-    land(key)
-    if redis.call('SREM', cancelled, handle) == 1 then
-      forget_cancelled(handle)
-    else
-      -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
-      if deliveries > 1 or hand ~= '' then note_attempts(handle, deliveries - 1, hand, last_error) end
-      if log then log.lease('u', place, id, deliveries - 1, key) end
-      give_back(handle, place, hand, key)
-    end
+--- @include lib/end_leases
+--- @include lib/note_all
+--- @include lib/granted_to
+local tokens, where = {}, ''
+if ARGV[2] ~= '' then
+  tokens, where = granted_to(ARGV[2], ARGV[6], tonumber(ARGV[5]), tonumber(ARGV[3]), now + ARGV[4])
+elseif #ARGV > 6 then
+  for i = 7, #ARGV do
+    if redis.call('ZSCORE', leases, ARGV[i]) then tokens[#tokens + 1] = ARGV[i] end
   end
 end
+if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
+local back, noted = {}, {}
+for _, item in ipairs(end_leases(tokens, any_cancelled)) do
+  if item then
+    item[10], back[#back + 1] = item[10] - 1, item
+    -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
+    if item[10] > 0 or item[3] ~= '' then noted[#noted + 1] = item end
+    if log then log.lease('u', item[2], string.match(item[1], ':(.*)$'), item[10], item[7] or nil) end
+  end
+end
+note_all(noted)
+give_back_all(back)
 if fair then close_accounts() end
-if log then log.write(ARGV[6]) end
-return (#page < 2 * ARGV[4] or found and found ~= page[#page]) and '' or page[#page]
+if log then log.write(ARGV[1]) end
+return where

@@ -22,7 +22,7 @@ local tenants, overflow, journal = KEYS[10], KEYS[11], KEYS[12]
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
---- @include lib/note_attempts
+--- @include lib/note_all
 --- @include lib/check
 check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later, dead})
 local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal')
@@ -32,6 +32,7 @@ local streams, count, last = tonumber(state[4]), 0, tonumber(state[1])
 waiting_until = tonumber(state[3])
 --- @include lib/rules
 --- @include lib/give_back
+local back = {}
 for at = 3, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
   if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
@@ -46,12 +47,14 @@ for at = 3, #ARGV, 3 do
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)
     if log then log.note('v', fields[2], body[2], fields[6]) end
-    note_attempts('d:' .. id, 0, ARGV[at + 2], fields[8])
-    give_back('d:' .. id, 'd', ARGV[at + 2], fair and body[1] == 'K' and body[2])
+    back[#back + 1] =
+      {'d:' .. id, 'd', ARGV[at + 2], false, false, true, fair and body[1] == 'K' and body[2], ms, last, 0, fields[8]}
   elseif ARGV[1] == '1' then
     count = count + redis.call('HEXISTS', moved, ARGV[at + 1])
   end
 end
+note_all(back)
+give_back_all(back)
 redis.call('HINCRBY', meta, 'redriven', last - tonumber(state[1]))
 redis.call('HSET', meta, 'n', string.format('%.0f', last), 'ms', string.format('%.0f', ms))
 if log then log.write(ARGV[2]) end

@@ -10,20 +10,21 @@
 -- KEYS[7] dead: dead letters
 -- KEYS[8] tenants: how many are held back
 -- KEYS[9] overflow: handles that wait for room
--- KEYS[10..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- KEYS[10] due: when the buckets of the timed indexes are due
+-- KEYS[11..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back} | {now} when there is no such queue
 local meta, lens, ready, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local returned, dead, tenants, overflow = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local returned, dead, tenants, overflow, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 --- @include lib/places
 --- @include lib/server_ms
 local now = server_ms()
+--- @include lib/not_due_in
 local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams')
 if not state[1] then return {now} end
 local streams = tonumber(state[4])
-local not_due = redis.call('ZCOUNT', delayed, '(' .. now, '(9000000000000000')
-local live = redis.call('ZCOUNT', leases, '(' .. now, '(9000000000000000')
+local not_due, live = not_due_in(delayed, 'd'), not_due_in(leases, 'l')
 local left = math.max(0, state[1] + state[2] - state[3] - not_due)
 
 local per_stream, cursors, oldest = {}, {}, -1
@@ -43,7 +44,7 @@ local any_returned = redis.call('ZCOUNT', returned, 0, '+inf') > 0
 for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
   local first = any_returned and redis.call('ZRANGEBYSCORE', returned, turn * PLACES, turn * PLACES + PLACES - 1, 'LIMIT', 0, 1)[1]
   if first then older(string.match(first, ':(.*)$')) end
-  local key = KEYS[10 + turn]
+  local key = KEYS[11 + turn]
   local cursor = cursors['h' .. turn] or '0-0'
   -- The cursor is below the stream's head: only a stream that could hold something older is looked at.
   local floor = tonumber(string.match(cursor, '(%d+)%-'))

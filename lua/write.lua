@@ -16,7 +16,8 @@
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14] lanes: lanes by end
 -- KEYS[15] tallies: lanes that count messages, by end
--- KEYS[16..] streams: those that the shards of this call may choose from
+-- KEYS[16] due: when the buckets of the timed indexes are due
+-- KEYS[17..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] lane: producer and lane, '' for none
 -- ARGV[3] sequence: of this call in its lane; of a lane that counts messages, what lib/tally says
@@ -34,7 +35,7 @@
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local lanes, tallies = KEYS[14], KEYS[15]
+local lanes, tallies, due = KEYS[14], KEYS[15], KEYS[16]
 local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -42,7 +43,6 @@ local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(A
 local now = server_ms()
 --- @include lib/notify
 --- @include lib/remember
-
 local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal')
 if state[1] ~= epoch then return {'EPOCH'} end
 --- @include lib/lane
@@ -81,7 +81,7 @@ for i = 1, count do
       place = 'd'
     else
       local to = shortest(ARGV[at])
-      put(KEYS[15 + to], id, at, attributes, headers)
+      put(KEYS[16 + to], id, at, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], changed[to] = undelivered[to] + 1, true
       place = order[to]

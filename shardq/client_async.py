@@ -30,7 +30,7 @@ from shardq.face import (
 )
 from shardq.model import Message, QueueSettings, Received, lease_time, seconds
 from shardq.ops import routing, settle
-from shardq.ops.look import recovered
+from shardq.ops.look import undone
 from shardq.ops.opening import inspected
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_count, checked_stream, read
@@ -253,8 +253,10 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
-            if asked.holder:  # the reply is lost: give back what it may have granted
-                self._client._later(recovered(self.state, asked, self.state.until()))
+            if (
+                asked.holder or asked.rows
+            ):  # a reply is lost: give back what it may have granted, and what came before it
+                self._client._later(undone(self.state, asked, self.state.until()))
             raise
         self._telemetry.read(rows, started, batch=batch)
         return [AsyncDelivery(row, self) for row in rows]

@@ -52,6 +52,7 @@ _SUFFIXES: Final = {
     "journal": "journal",
     "lanes": "lanes",
     "tallies": "tallies",
+    "due": "due",
 }
 
 
@@ -108,6 +109,7 @@ class QueueKeys:
     journal: str = field(init=False, compare=False, repr=False)
     lanes: str = field(init=False, compare=False, repr=False)
     tallies: str = field(init=False, compare=False, repr=False)
+    due: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

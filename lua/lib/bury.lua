@@ -1,12 +1,14 @@
 -- The way to the dead letters.
 --- @include lib/doomed
 --- @include lib/attributes
+--- @include lib/timed
 -- Move a body there. Full means that the move waits: the message is parked and tried again.
 -- Returns false when it had to wait.
 local function bury(handle, place, id, body_key, fields, count, reason, last_error)
   if redis.call('XLEN', dead) >= max_dead then
     note_attempts(handle, count, (max_deliveries == 0 or count < max_deliveries) and DOOMED or '0', last_error)
-    redis.call('ZADD', delayed, now + 5000, handle)
+    redis.call('ZADD', delayed, timed('d', fields[1] == 'K' and fields[2], now + 5000), handle)
+    save_heads()
     if fields[1] == 'K' then redis.call('HSET', owners, handle, fields[2]) end
     if log then log.body('p', place, id, fields, count, now + 5000) end
     return false

@@ -7,6 +7,6 @@ local function check_types(turn)
   if not turn then check({lens}, {ready}, {}) end
   check({attempts, moved, tenants, owners}, {overflow}, {notifications, later, dead})
   local single = turn and count == 1 and keys[turn]
-  for i = 17, single and 16 or #KEYS do redis.call('XLEN', KEYS[i]) end
+  for i = 18, single and 17 or #KEYS do redis.call('XLEN', KEYS[i]) end
   if single then redis.call('XLEN', single) end
 end

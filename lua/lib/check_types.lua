@@ -7,11 +7,12 @@ if keyed > 0 then redis.call('ZCARD', dedup_index) end
 if lane_ends - now < lane_window / 2 then redis.call('ZCARD', lane_index) end
 if waiting then redis.call('XLEN', notifications) end
 if count > 1 then
-  for i = 16, 15 + declared do redis.call('XLEN', KEYS[i]) end
+  for i = 17, 16 + declared do redis.call('XLEN', KEYS[i]) end
 end
 if stride == 6 or fair then redis.call('XLEN', later) end
 if stride == 6 then
   redis.call('ZCARD', delayed)
+  redis.call('ZCARD', due)
   redis.call('HLEN', attempts)
   redis.call('HLEN', owners)
 end

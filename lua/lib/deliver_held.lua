@@ -17,7 +17,7 @@ local function hand_out_held(id, hand, entry)
       groups[hand], first_time[#first_time + 1], first_time[#first_time + 2] = group, 'd:' .. hand, group
     end
     group[#group + 1] = entry
-    lease('d:' .. id .. first_holder .. ':' .. hand .. ':' .. fields[2])
+    lease('d:' .. id .. first_holder .. ':' .. hand .. ':' .. fields[2], fields[2])
     if cap > 0 then pass(fields[2], true, nil) end
   end
 end

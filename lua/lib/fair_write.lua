@@ -39,6 +39,7 @@ save = function()
   end
   save_runs()
   save_tenants()
+  save_heads()
 end
 for i = 1, most > 0 and count or 0 do
   local at = 11 + declared + (i - 1) * stride

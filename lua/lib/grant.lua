@@ -2,12 +2,23 @@
 local first_time, again, leased, found, examined = {}, {}, {}, 0, 0
 local gone, expired, vanished, adopted = 0, 0, 0, 0
 local ends, first_holder = string.format('%.0f', now + visibility), ':1:' .. holder
-local function lease(token)
-  leased[#leased + 1], leased[#leased + 2] = ends, token
+--- @include lib/timed
+local ends_of = {}
+local function lease(token, key)
+  local score = ends
+  if key then
+    score = ends_of[key] or timed('l', key, now + visibility)
+    ends_of[key] = score
+  end
+  leased[#leased + 1], leased[#leased + 2] = score, token
   found = found + 1
 end
 local function any_due(index)
   return redis.call('ZCOUNT', index, '-inf', now) > 0
+end
+-- Only what counts in the window is in other buckets than the first.
+local function any_bucket_due()
+  return fair and (any_due(due) or redis.call('ZCOUNT', due, SPAN, SPAN + now) > 0)
 end
 local function count_up(counter, by)
   if by ~= 0 then redis.call('HINCRBY', meta, counter, by) end
@@ -16,6 +27,7 @@ local function grant()
   -- A short lease may end before the readers that block already look again: one of them must know of it.
   if found > 0 and visibility < 5000 then notify('') end
   if found > 0 then redis.call('ZADD', leases, unpack(leased)) end
+  save_heads()
   local totals, emptied = {}, {}
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left

@@ -3,5 +3,5 @@ local function hand_out(place, id, deliveries, last_error, fields, hand)
   local token = place .. ':' .. id .. (deliveries == 1 and ':1' or ':' .. deliveries)
   local owner = place ~= 'l' and fields[1] == 'K' and fields[2]
   again[#again + 1] = {owner and token .. ':' .. hand or token, last_error, fields}
-  lease(token .. ':' .. holder .. (owner and ':' .. hand .. ':' .. owner or ''))
+  lease(token .. ':' .. holder .. (owner and ':' .. hand .. ':' .. owner or ''), owner)
 end

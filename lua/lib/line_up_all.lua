@@ -1,4 +1,5 @@
--- Many into the line at once, {handle, place, streams, turn if it stays in one} each, behind all that came so far.
+-- Many into the line at once, {handle, place, streams, turn if it stays in one, position} each: without a position behind all
+-- that came so far, `true` is ahead of all.
 --- @include lib/places
 local turns_in = {}
 local function turns_of_hand(hand)
@@ -47,7 +48,7 @@ local function line_up_all(items)
     if (lengths[turn] or 0) == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
     lengths[turn] = (lengths[turn] or 0) + 1
     changed[turn] = true
-    scores[#scores + 1], scores[#scores + 2] = turn * PLACES + (item[5] and 0 or next_place()), item[1]
+    scores[#scores + 1], scores[#scores + 2] = turn * PLACES + (item[5] == true and 0 or item[5] or next_place()), item[1]
     notify(turn)
   end
   local totals = {}

@@ -10,9 +10,10 @@ local function put(key, id, at, attributes, headers)
   redis.call('XADD', key, id, unpack(fields))
 end
 -- Into the store of messages that are not due yet.
+--- @include lib/timed
 local function put_later(id, at, attributes, headers, delay)
   put(later, id, at, attributes, headers)
-  redis.call('ZADD', delayed, now + delay, 'd:' .. id)
+  redis.call('ZADD', delayed, timed('d', mark == 'K' and ARGV[at + 1], now + delay), 'd:' .. id)
   redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(ARGV[at]) .. '|')
   if mark == 'K' then redis.call('HSET', owners, 'd:' .. id, ARGV[at + 1]) end
   earliest = earliest or delay < 5000

@@ -1,10 +1,8 @@
 -- What a read needs now and then.
---- @include lib/split_token
---- @include lib/give_back
---- @include lib/owner_of
---- @include lib/land
---- @include lib/owner_of_lease
 --- @include lib/forget_cancelled
+--- @include lib/give_back
+--- @include lib/end_leases
+--- @include lib/note_all
 --- @include lib/sweep
 --- @include lib/take_legacy
 --- @include lib/prefer

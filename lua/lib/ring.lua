@@ -1,5 +1,6 @@
 -- The turns to come: ready streams from the offset on, the legacy stream after the last, then round to the start.
 --- @include lib/counts
+--- @include lib/places
 local cursor = {}
 local function ring(most)
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most)

@@ -1,7 +1,7 @@
 -- What a read seldom needs: the ways back into the queue, dead letters, the legacy stream, preferences, fairness.
 --- @include lib/rules
 --- @include lib/split_handle
---- @include lib/attempts_of
+--- @include lib/told_by
 --- @include lib/note_attempts
 --- @include lib/bury
 --- @include lib/check
@@ -11,8 +11,9 @@
 --- @include lib/next_place
 --- @include lib/children
 --- @include lib/overflow
+--- @include lib/line_up_all
 --- @include lib/hand_out
-if ended or came_due or owed > 0 or prefer ~= '' or not legacy_done then
+if ended or came_due or others_due or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/rare
 end
 if any_returned or fair then

@@ -1,36 +1,34 @@
--- Ended leases and due messages become deliverable again, at most 200 of each in one call.
+-- Ended leases and due messages become deliverable again.
 -- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
-local function take_due(index)
-  local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 200)
-  if #due > 0 then redis.call('ZREM', index, unpack(due)) end
-  return due
-end
+--- @include lib/take_due
+local due_again, any_cancelled = {}, false
 local function reap()
-  for _, token in ipairs(take_due(leases)) do
-    local place, id, deliveries = split_token(token)
-    local handle = place .. ':' .. id
-    local hand, key = owner_of_lease(token, handle)
-    land(key)
-    if redis.call('SREM', cancelled, handle) == 1 then
-      forget_cancelled(handle)
-    else
-      note_attempts(handle, deliveries, hand, 'lease ended')
-      if log then log.lease('l', place, id, deliveries, key) end
-      give_back(handle, place, hand, key)
+  for _, item in ipairs(end_leases(take_all_due('l', leases), any_cancelled)) do
+    if item then
+      item[11], due_again[#due_again + 1] = 'lease ended', item
+      if log then log.lease('l', item[2], string.match(item[1], ':(.*)$'), item[10], item[7] or nil) end
     end
   end
+  note_all(due_again)
 end
 local function promote()
-  for _, handle in ipairs(take_due(delayed)) do
-    local _, hand = attempts_of(handle)
-    give_back(handle, split_handle(handle), hand, fair and owner_of(handle))
+  local handles = take_all_due('d', delayed)
+  if #handles == 0 then return end
+  local known, owned = redis.call('HMGET', attempts, unpack(handles)), redis.call('HMGET', owners, unpack(handles))
+  for at, handle in ipairs(handles) do
+    local place, ms, number = string.match(handle, '^(%w+):(%d+)%-(%d+)$')
+    local _, hand = told_by(known[at])
+    due_again[#due_again + 1] =
+      {handle, place, hand, false, false, known[at] and true, fair and owned[at] or false, tonumber(ms), tonumber(number)}
   end
+  redis.call('HDEL', owners, unpack(handles))
 end
-if ended or came_due then
+if ended or came_due or others_due then
   check_types(nil)
-  redis.call('SCARD', cancelled)
+  any_cancelled = redis.call('SCARD', cancelled) > 1
+  redis.call('ZCARD', due)
 end
-if ended and ARGV[4] ~= '' then
+if (ended or others_due) and ARGV[4] ~= '' then
   local hold = tonumber(state[5])
   if now > tonumber(ARGV[4]) then
     hold = now + visibility
@@ -38,5 +36,6 @@ if ended and ARGV[4] ~= '' then
   end
   if now >= hold then reap() else paused_until = hold end
 end
-if came_due then promote() end
+if came_due or others_due then promote() end
+give_back_all(due_again)
 any_returned = redis.call('ZCARD', returned) > 1

@@ -12,7 +12,7 @@ local function take_new(turn, most)
     local out = #fields < 5 or not lapsed(fields)
     if out then
       new[#new + 1] = entry
-      lease(turn .. ':' .. entry[1] .. first_holder .. (owner and '::' .. owner or ''))
+      lease(turn .. ':' .. entry[1] .. first_holder .. (owner and '::' .. owner or ''), owner)
     else
       redis.call('XDEL', keys[turn], entry[1])
       if log then log.body('x', turn, entry[1], entry[2], 0) end

@@ -143,7 +143,7 @@ class Pumping:
             if not state.waiting.waiters():
                 state.waiting.rouse()
         elif waiter.rows and asked:
-            self._start(self._driver.run(given_back(state, waiter.rows, asked, state.until())), None)
+            self._start(self._driver.run(given_back(state, waiter.rows, state.until())), None)
         elif asked:
             self._start(self._driver.run(recovered(state, asked, state.until())), None)
 

@@ -25,7 +25,7 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
     """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
-    call = Call(load("len"), (state.keys.meta, state.keys.delayed))
+    call = Call(load("len"), (state.keys.meta, state.keys.delayed, state.keys.due))
     reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
     return max(0, int(reply))
 
@@ -38,7 +38,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
             keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
-            keys.overflow, *map(keys.stream, range(streams)), *legacy,
+            keys.overflow, keys.due, *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
         call = Call(load("stats"), declared, (len(legacy),))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]

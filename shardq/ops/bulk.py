@@ -237,7 +237,7 @@ def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Whether the queue has less than the most messages that it is to have."""
     if not pace.max_backlog:
         return True
-    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed)),), until)
+    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed, state.keys.due)),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 
 

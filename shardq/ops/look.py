@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shardq.lease import believed_until, new_holder, sent
@@ -17,9 +17,11 @@ from shardq.replies import deliveries
 from shardq.scripts import load
 
 ALL_DECLARED = 8
-RECOVER_PAGE = 2000
-SEEN_LATER = 10_000
-"""ms that another read's look at the server's clock may be later than the one in question."""
+RECOVER_PAGE = 1000
+"""So many leases are looked at in one call."""
+
+GIVEN_BACK = 250
+"""So many messages are given back in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +87,43 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
 
 def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     """Give back the leases of a look whose reply was lost."""
-    keys = state.keys
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.moved, keys.tenants, keys.overflow, keys.later, keys.journal,
-    )  # fmt: skip
-    last, page, holder = "", RECOVER_PAGE, sent(asked.holder)
+    where, page, holder = "", RECOVER_PAGE, sent(asked.holder)
     while True:
-        call = Call(load("recover"), declared, (holder, asked.since, asked.visibility, page, last, state.client))
+        call = _recover(state, holder, asked.since, asked.visibility, page, where)
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
-        page = page * 2 if reply.decode() == last else RECOVER_PAGE
-        last = reply.decode()
+        page = page * 2 if reply.decode() == where else RECOVER_PAGE
+        where = reply.decode()
 
 
-def given_back(state: QueueState, rows: Iterable[Received], asked: Asked, until: float) -> Op[None]:
-    """Give back, uncounted, what the look *asked* was granted for nobody. A whole token names one of its leases."""
-    for row in rows:
-        yield from recovered(state, replace(asked, holder=row.token), until)
+def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
+    """Give back, uncounted, what a look was granted for nobody; nothing of it may have been begun or settled."""
+    for start in range(0, len(rows), GIVEN_BACK):
+        tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
+        call = _recover(state, "", 0, 0, 0, "", *tokens)
+        yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
-def unread(state: QueueState, rows: Sequence[Received], visibility: float, timeout: float | None = None) -> Op[None]:
+def undone(state: QueueState, asked: Asked, until: float) -> Op[None]:
+    """Give back all that a read was granted which nobody waits for any more."""
+    yield from given_back(state, asked.rows, until)
+    if asked.holder:
+        yield from recovered(state, asked, until)
+
+
+def _recover(state: QueueState, *args: Argument) -> Call:
+    keys = state.keys
+    declared = (
+        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
+        keys.moved, keys.tenants, keys.overflow, keys.later, keys.journal, keys.due,
+    )  # fmt: skip
+    return Call(load("recover"), declared, (state.client, *args))
+
+
+def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
     """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
-    lasts = round(visibility * 1000)
-    shown = state.seen.ms if state.seen is not None else 0
-    yield from given_back(state, rows, Asked("", max(0, shown + lasts - SEEN_LATER), lasts), state.until(timeout))
+    yield from given_back(state, rows, state.until(timeout))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
@@ -135,7 +148,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
         keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
-        *state.declared(numbers),
+        keys.due, *state.declared(numbers),
     )  # fmt: skip
     args: tuple[Argument, ...] = (
         want.count,

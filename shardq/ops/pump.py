@@ -80,7 +80,7 @@ class _Pump:
         self.waiting.found_at = self.clock.monotonic()
         asked = replace(self.asked)
         if left := self.waiting.hand_out(want, found.rows, asked):
-            yield from _tried(given_back(self.state, left, asked, self.state.until()))
+            yield from _tried(given_back(self.state, left, self.state.until()))
 
     def _plain(self, want: Want) -> Op[Seen]:
         each = look(self.state, want, self.state.wait_slice, self.asked, declare=ALL_DECLARED)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from dataclasses import replace
 from typing import Any
 
+from shardq.errors import BackendError
 from shardq.keys import MAX_STREAMS
 from shardq.model import Received, whole
 from shardq.ops.look import ALL_DECLARED, look, recovered, seen
@@ -12,8 +15,9 @@ from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import Asked, Waiter, Want
+from shardq.ops.waiting import AT_ONCE, Asked, Waiter, Want
 
+log = logging.getLogger("shardq")
 MAX_COUNT = 1000
 
 
@@ -44,11 +48,11 @@ def read(
         rows, wait_ms = yield from _attempt(state, want, min(left, state.wait_slice), until, asked)
         looked, now = now, clock.monotonic()
         if rows or now >= deadline:
-            return rows
+            return (yield from _all(state, want, rows, until, asked))
         waiter = Waiter(state, want, deadline, looked, now + wait_ms / 1000 if wait_ms >= 0 else math.inf)
         yield Wait(waiter)
         if waiter.rows is not None:
-            return waiter.rows
+            return (yield from _all(state, want, waiter.rows, until, asked))
         if waiter.failure is not None:
             _fail(waiter.failure)
         if waiter.asked is not None:
@@ -61,12 +65,30 @@ def _fail(failure: Exception) -> None:
     raise failure
 
 
+def _all(state: QueueState, want: Want, rows: list[Received], until: float, asked: Asked) -> Op[list[Received]]:
+    """*rows* and what else is wanted of what is there; what is in hand is never lost to trouble.
+
+    A large read takes several calls, the next one when the last was full.
+    """
+    asked.rows, size = rows, len(rows)
+    try:
+        while size == AT_ONCE and len(rows) < want.count and state.clock.monotonic() < until:
+            rest = replace(want, count=want.count - len(rows), prefer=None)
+            more, _ = yield from _attempt(state, rest, 0.0, until, asked)
+            rows += more
+            size = len(more)
+    except BackendError as error:
+        log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), want.count, error)
+    return rows
+
+
 def _attempt(
     state: QueueState, want: Want, blocks: float, until: float, asked: Asked
 ) -> Op[tuple[list[Received], int]]:
     """Look once (again at once after a miss); the messages, and ms until there is a reason to look again (-1: none)."""
+    part = replace(want, count=min(want.count, AT_ONCE))
     while True:
-        each = look(state, want, blocks, asked, declare=ALL_DECLARED)
+        each = look(state, part, blocks, asked, declare=ALL_DECLARED)
         reply = yield from _looked(state, each.call, asked, until)
         asked.holder = ""
         found = seen(state, each, reply)

@@ -22,6 +22,8 @@ _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 _HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
+SPAN = 2**42
+"""A score in the timed indexes is bucket * SPAN + time in ms (lua/lib/span.lua)."""
 
 
 @dataclass(slots=True)
@@ -63,10 +65,10 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
         found.cursors |= {n: entry_id(value or b"0-0") for n, value in zip(part, values, strict=True)}
     for member, score in (yield from _members(state, keys.leases)):
         if (token := _TOKEN.match(member)) and token[1].partition(b":")[0] in wanted:
-            found.leases[token[1]] = (int(score), int(token[2]))
+            found.leases[token[1]] = (int(score % SPAN), int(token[2]))
     for member, score in (yield from _members(state, keys.delayed)):
         if _is_of(member, wanted):
-            found.delayed[member] = int(score)
+            found.delayed[member] = int(score % SPAN)
     for member, _ in (yield from _members(state, keys.overflow)):
         found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
     found.returned = {member for member, _ in (yield from _members(state, keys.returned)) if _is_of(member, wanted)}

@@ -140,7 +140,7 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
         declared = (
             keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
             keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
-            keys.journal, *streams,
+            keys.journal, keys.due, *streams,
         )  # fmt: skip
         return Call(load("nack"), declared, tuple(args))
 
@@ -153,8 +153,9 @@ def extend(
     """Let these leases end *duration* seconds from now."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        keys = (state.keys.meta, state.keys.notifications, state.keys.leases, state.keys.cancelled)
-        return Call(load("extend"), keys, (round(duration * 1000), *(sent(delivery.token) for delivery in part)))
+        keys = state.keys
+        declared = (keys.meta, keys.notifications, keys.leases, keys.cancelled, keys.due)
+        return Call(load("extend"), declared, (round(duration * 1000), *(sent(delivery.token) for delivery in part)))
 
     return (yield from _settled(state, deliveries, call, timeout))
 

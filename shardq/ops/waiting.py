@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MOST: Final = 100
 """So many messages at most are asked for on behalf of several waiters."""
+
+AT_ONCE: Final = 250
+"""So many at most are asked for in one call: no script is to take longer than a few ms."""
 
 NEVER: Final = math.inf
 
@@ -41,12 +44,14 @@ class Want:
 class Asked:
     """A look that has no answer yet: what a cancelled reader must give back.
 
-    Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock.
+    Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock. `rows` came before it, of
+    the same read.
     """
 
     holder: str = ""
     since: int = 0
     visibility: int = 0
+    rows: list[Received] = field(default_factory=list)
 
 
 class Waiter(Operation):
@@ -167,7 +172,7 @@ class Waiting:
                 count += waiter.want.count
                 if count >= MOST:
                     break
-        return Want(min(count, max(MOST, first.count)), first.visibility, first.prefer)
+        return Want(min(count, max(MOST, first.count), AT_ONCE), first.visibility, first.prefer)
 
     def hand_out(self, want: Want, rows: list[Received], asked: Asked) -> list[Received]:
         """Give *rows* to those who want such, in order of arrival; what nobody was left to take."""

@@ -147,7 +147,7 @@ def call_of(
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
         keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, keys.lanes,
-        keys.tallies, *map(keys.stream, numbers),
+        keys.tallies, keys.due, *map(keys.stream, numbers),
     )  # fmt: skip
     return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
 

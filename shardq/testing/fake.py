@@ -20,6 +20,16 @@ from shardq.ops.waiting import Waiter
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
+_SHA1HEX = """
+if not redis.sha1hex then
+  redis.sha1hex = function(text)
+    local sum = 0
+    for at = 1, #text do sum = (sum * 31 + string.byte(text, at)) % 4294967296 end
+    return string.rep(string.format('%08x', sum), 5)
+  end
+end
+"""
+"""Another sum of as many digits: scripts only spread shard keys with it."""
 _INFO = b"redis_version:7.0.0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
 
 
@@ -55,7 +65,7 @@ def _connected(server: Any) -> redis.Redis:
 
 
 class FakeDriver(Driver):
-    """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, and blocking with a count: those are imitated."""
+    """Runs operations on fakeredis, which lacks `#!lua`, `redis.sha1hex`, EVAL_RO, and blocking with a count: those are imitated."""
 
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
@@ -92,7 +102,7 @@ class FakeDriver(Driver):
     def _plain(self, source: str) -> str:
         """The script without its first line, which fakeredis does not know, and with the clock's time in it."""
         seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
-        return source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
+        return _SHA1HEX + source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
 
     def _waited(self, waiter: Waiter) -> None:
         """Look for a notification, and look again until there is a reason to read; each wait is short."""

@@ -205,9 +205,8 @@ class AsyncWorker:
 
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
         """Give back, uncounted, what came after the stop."""
-        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
         rows = [delivery.received for delivery in found]
-        await self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
+        await self._jobs._client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled

@@ -289,10 +289,9 @@ class Worker:
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
-        visibility = self._plan.visibility_timeout or self._jobs.state.config.visibility_timeout
         rows = [delivery.received for delivery in found]
         try:
-            self._jobs._client.run(unread(self._jobs.state, rows, visibility, CALL_PATIENCE))
+            self._jobs._client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
         except BackendError:
             return False
         return True

@@ -9,6 +9,7 @@ from typing import Any
 from shardq.keys import QueueKeys
 
 LEGACY_TURN = 4096
+SPAN = 2**42  # ms in a bucket of a timed index
 
 
 @dataclass
@@ -96,7 +97,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
     seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
-    seen.delayed = _members(raw, keys.delayed)
+    seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
     seen.owners = {handle.decode() for handle in raw.hkeys(keys.owners) if handle}
     seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
@@ -108,7 +109,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     for token, ends in _members(raw, keys.leases).items():
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
-        seen.leased[handle] = ends
+        seen.leased[handle] = ends % SPAN
     for number in range(int(meta["streams"])):
         entries = _entries(raw, keys.stream(number))
         seen.bodies |= {f"{number}:{entry}" for entry in entries}

@@ -44,7 +44,8 @@ class World:
 
         To the scripts this is the same as waiting, since both are compared with the server's clock only.
         """
-        for key in (queue.state.keys.leases, queue.state.keys.delayed):
+        keys = queue.state.keys
+        for key in (keys.leases, keys.delayed, keys.due):
             for member in self.raw.zrange(key, 0, -1):
                 if member:
                     self.raw.zadd(key, {member: -round(seconds * 1000)}, xx=True, incr=True)

@@ -29,7 +29,7 @@ def test_spelling() -> None:
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
         "meta lens ready notifications leases delayed returned later attempts cancelled dedup dedup-index dead moved "
-        "tenants owners overflow assigned journal lanes tallies"
+        "tenants owners overflow assigned journal lanes tallies due"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

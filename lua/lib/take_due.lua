@@ -1,0 +1,65 @@
+-- What is due leaves its index, at most 256 of a kind in one call: of each bucket that is due a share, of those that have more
+-- the rest. Where more buckets are due than that, those that were looked at get behind the others; so all have their turn,
+-- whatever the others hold.
+--- @include lib/shift
+local MOST = 256
+-- The buckets of a kind that may have something due, bucket 0 first; where there are more, the last time of all these.
+local function due_buckets(kind, index)
+  local from, upto = string.format('%.0f', SHIFT[kind]), string.format('%.0f', SHIFT[kind] + now)
+  local buckets, last = {}, nil
+  if any_due(index) then buckets[1] = {member = false, start = 0, taken = 0} end
+  local members = others_due and redis.call('ZRANGEBYSCORE', due, from, upto, 'LIMIT', 0, MOST) or {}
+  for _, member in ipairs(members) do
+    buckets[#buckets + 1] = {member = member, start = string.sub(member, 2) * SPAN, taken = 0}
+  end
+  if #members == MOST then
+    last = tonumber(redis.call('ZREVRANGEBYSCORE', due, upto, from, 'WITHSCORES', 'LIMIT', 0, 1)[2])
+  end
+  return buckets, last
+end
+-- So many more of what is due in a bucket; `next_at` is then when its next one is due.
+local function take_due(index, bucket, most, found)
+  local start, upto = string.format('%.0f', bucket.start), string.format('(%.0f', bucket.start + SPAN)
+  local scored = redis.call('ZRANGEBYSCORE', index, bucket.member and start or '-inf', upto, 'WITHSCORES', 'LIMIT', bucket.taken, most + 1)
+  bucket.next_at, bucket.seen = nil, true
+  for at = 1, #scored, 2 do
+    local time = scored[at + 1] - bucket.start
+    if time > now or at > 2 * most then
+      bucket.next_at = time
+      return
+    end
+    found[#found + 1], bucket.taken = scored[at], bucket.taken + 1
+  end
+end
+-- When the buckets are due next: by their own first, or behind all that are due now.
+local function move_heads(kind, buckets, last)
+  local moved_on, emptied = {}, {}
+  for _, bucket in ipairs(buckets) do
+    local at = bucket.next_at and bucket.next_at + SHIFT[kind]
+    if at and last and bucket.next_at <= now then at = math.min(math.max(at, last + 0.001), now + SHIFT[kind]) end
+    if bucket.member and at then
+      moved_on[#moved_on + 1], moved_on[#moved_on + 2] = string.format('%.3f', at), bucket.member
+    elseif bucket.member and bucket.seen then
+      emptied[#emptied + 1] = bucket.member
+    end
+  end
+  if #moved_on > 0 then redis.call('ZADD', due, unpack(moved_on)) end
+  if #emptied > 0 then redis.call('ZREM', due, unpack(emptied)) end
+end
+local function take_all_due(kind, index)
+  local buckets, last = due_buckets(kind, index)
+  local found, full = {}, buckets
+  while #full > 0 and #found < MOST do
+    local again_full, share = {}, math.max(1, math.floor((MOST - #found) / #full))
+    for _, bucket in ipairs(full) do
+      if #found < MOST then
+        take_due(index, bucket, share, found)
+        if bucket.next_at and bucket.next_at <= now then again_full[#again_full + 1] = bucket end
+      end
+    end
+    full = again_full
+  end
+  if #found > 0 then redis.call('ZREM', index, unpack(found)) end
+  move_heads(kind, buckets, last)
+  return found
+end
