@@ -15,12 +15,12 @@
 -- KEYS[12] later: bodies of delayed messages
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14] due: when the buckets of the timed indexes are due
--- ARGV[1] client: what the journal calls the caller
--- ARGV[2] holder: nonce of the lost read, '' when whole tokens follow
--- ARGV[3] from: its leases end at this server time in ms or later
--- ARGV[4] visibility: ms that they last
--- ARGV[5] page: look at so many leases
--- ARGV[6] where: to go on, as the last call replied; '' in the first one
+-- ARGV[1] holder: nonce of the lost read, '' when whole tokens follow
+-- ARGV[2] from: its leases end at this server time in ms or later
+-- ARGV[3] visibility: ms that they last
+-- ARGV[4] page: look at so many leases
+-- ARGV[5] where: to go on, as the last call replied; '' in the first one
+-- ARGV[6] client: what the journal calls the caller
 -- ARGV[7..] tokens: what to give back, where it is known
 -- Reply: the next call's `where`, '' when there is no more to look for. The same again: take a larger page
 local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -45,8 +45,8 @@ waiting_until = tonumber(state[1])
 --- @include lib/note_all
 --- @include lib/granted_to
 local tokens, where = {}, ''
-if ARGV[2] ~= '' then
-  tokens, where = granted_to(ARGV[2], ARGV[6], tonumber(ARGV[5]), tonumber(ARGV[3]), now + ARGV[4])
+if ARGV[1] ~= '' then
+  tokens, where = granted_to(ARGV[1], ARGV[5], tonumber(ARGV[4]), tonumber(ARGV[2]), now + ARGV[3])
 elseif #ARGV > 6 then
   for i = 7, #ARGV do
     if redis.call('ZSCORE', leases, ARGV[i]) then tokens[#tokens + 1] = ARGV[i] end
@@ -65,5 +65,5 @@ end
 note_all(noted)
 give_back_all(back)
 if fair then close_accounts() end
-if log then log.write(ARGV[1]) end
+if log then log.write(ARGV[6]) end
 return where

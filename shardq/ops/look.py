@@ -89,7 +89,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     """Give back the leases of a look whose reply was lost."""
     where, page, holder = "", RECOVER_PAGE, sent(asked.holder)
     while True:
-        call = _recover(state, holder, asked.since, asked.visibility, page, where)
+        call = _recover(state, (holder, asked.since, asked.visibility, page, where))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
@@ -101,7 +101,7 @@ def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[
     """Give back, uncounted, what a look was granted for nobody; nothing of it may have been begun or settled."""
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = _recover(state, "", 0, 0, 0, "", *tokens)
+        call = _recover(state, ("", 0, 0, 0, ""), tokens)
         yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
@@ -112,13 +112,13 @@ def undone(state: QueueState, asked: Asked, until: float) -> Op[None]:
         yield from recovered(state, asked, until)
 
 
-def _recover(state: QueueState, *args: Argument) -> Call:
+def _recover(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
     keys = state.keys
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
         keys.moved, keys.tenants, keys.overflow, keys.later, keys.journal, keys.due,
     )  # fmt: skip
-    return Call(load("recover"), declared, (state.client, *args))
+    return Call(load("recover"), declared, (*search, state.client, *tokens))
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:

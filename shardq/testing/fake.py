@@ -65,7 +65,7 @@ def _connected(server: Any) -> redis.Redis:
 
 
 class FakeDriver(Driver):
-    """Runs operations on fakeredis, which lacks `#!lua`, `redis.sha1hex`, EVAL_RO, and blocking with a count: those are imitated."""
+    """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, `sha1hex`, and blocking with a count: imitated."""
 
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
