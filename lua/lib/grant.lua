@@ -42,11 +42,16 @@ local function clear_notifications()
   if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
   if blocks > 0 and waiting_until < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
 end
-local function head(index)
-  return tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
+local function head(index, from)
+  return tonumber(redis.call('ZRANGEBYSCORE', index, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) or NEVER
+end
+local function next_lease_end()
+  local first = head(leases, '-inf')
+  if not jump or first >= jump.to then return first end
+  return math.min(first + jump.by, jump.ends, head(leases, jump.to))
 end
 -- Until the next lease ends or the next message is due; -1 when there is none.
 local function ms_to_next_event()
-  local soonest = math.min(math.max(head(leases), paused_until), head(delayed))
+  local soonest = math.min(next_lease_end(), head(delayed, '-inf'))
   return soonest < NEVER and math.max(0, soonest - now) or -1
 end

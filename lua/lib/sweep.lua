@@ -1,12 +1,12 @@
 -- Ended leases and due messages become deliverable again, at most 200 of each in one call.
--- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
-local function take_due(index)
-  local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 200)
+--- @include lib/jump
+--- @include lib/clock
+local function take(index, due)
   if #due > 0 then redis.call('ZREM', index, unpack(due)) end
   return due
 end
-local function reap()
-  for _, token in ipairs(take_due(leases)) do
+local function reap(upto)
+  for _, token in ipairs(take(leases, ended_leases(upto, jump, 200))) do
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
     local hand, key = owner_of_lease(token, handle)
@@ -21,7 +21,7 @@ local function reap()
   end
 end
 local function promote()
-  for _, handle in ipairs(take_due(delayed)) do
+  for _, handle in ipairs(take(delayed, redis.call('ZRANGEBYSCORE', delayed, '-inf', now, 'LIMIT', 0, 200))) do
     local _, hand = attempts_of(handle)
     give_back(handle, split_handle(handle), hand, fair and owner_of(handle))
   end
@@ -31,12 +31,9 @@ if ended or came_due then
   redis.call('SCARD', cancelled)
 end
 if ended and ARGV[4] ~= '' then
-  local hold = tonumber(state[5])
-  if now > tonumber(ARGV[4]) then
-    hold = now + visibility
-    redis.call('HSET', meta, 'hold', hold)
-  end
-  if now >= hold then reap() else paused_until = hold end
+  local clock = clock_of(ARGV[4])
+  jump = jump_after(clock, state[5] or '', now, visibility)
+  reap(ended_by(clock, now))
 end
 if came_due then promote() end
 any_returned = redis.call('ZCARD', returned) > 1
