@@ -32,7 +32,7 @@ class Lane:
     sequence: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
     """One queue, as one client sees it."""
 
