@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- extend: move the deadline of live leases. A token that is not live changes nothing.
--- KEYS[1] meta: pause of the reaper, who waits
+-- KEYS[1] meta: the clock's last jump, who waits
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] leases: tokens by deadline in ms
 -- KEYS[4] cancelled: handles cancelled while in flight

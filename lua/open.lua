@@ -67,7 +67,7 @@ if not exists then
   for i = 23, 22 + wanted do ensure_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
   redis.call('HSET', meta, 'epoch', now, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
-    'waiting', 0, 'hold', 0, 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)
+    'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)
   for at = 2, #ARGV, 2 do redis.call('HSET', meta, ARGV[at], ARGV[at + 1]) end
 end
 -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever happened.

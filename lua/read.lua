@@ -22,7 +22,7 @@
 -- ARGV[1] count: at most so many messages
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
--- ARGV[4] expected: the latest that the server's clock should show, by the caller's clock; '' = unknown, do not reap
+-- ARGV[4] clock: what the caller makes of the server's clock (lib/clock); '' = nothing yet, do not reap
 -- ARGV[5] max_deliveries: more than that is dead
 -- ARGV[6] max_dead: dead letters at most
 -- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
@@ -45,21 +45,21 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
 --- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair', 'journal')
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal')
 if not state[1] then return {'NOQUEUE'} end
 local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset
 for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
 keys[LEGACY] = keys['l']
-local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8] or '0')
+local legacy_done, jump, kept = legacy_group == '', nil, tonumber(state[8] or '0')
 --- @include lib/journal
 --- @include lib/attributes
 --- @include lib/lapsed
 --- @include lib/ring
 --- @include lib/grant
-local ended, came_due, others_due = any_due(leases), any_due(delayed), any_bucket_due()
-local any_returned = redis.call('ZCARD', returned) > 1
+local ended = any_due(leases) or string.find(ARGV[4], 'j', 1, true)
+local came_due, others_due, any_returned = any_due(delayed), any_bucket_due(), redis.call('ZCARD', returned) > 1
 local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, goal, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then

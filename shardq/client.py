@@ -167,7 +167,7 @@ class Client(Face):
     def _forked(self) -> None:
         self._lock = threading.RLock()
         self._driver.forked()
-        for state in self._states.values():
+        for state in list(self._held):
             state.forked(self.name)
         for router in self._routers.values():
             router.forked()

@@ -126,8 +126,10 @@ class AsyncClient(Face):
             return await self.run(routing.write_all(states, composed, timeout)) if states else {}
 
     async def aclose(self) -> None:
-        """As `Client.close`."""
+        """As `Client.close`. In a forked child nothing is closed: connections and loop are the parent's."""
         self._closed = True
+        if self._pid != os.getpid():
+            return
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.timeout)
         await self._driver.aclose()

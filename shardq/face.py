@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -78,6 +79,7 @@ class Face:
         self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)
         self._name = _checked_name(name)
         self._states: dict[str, QueueState] = {}
+        self._held: weakref.WeakSet[QueueState] = weakref.WeakSet()  # all that some queue object has
         self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
         self._inspected = False
@@ -158,6 +160,7 @@ class Face:
                 )
                 check_legacy(known, requested)
                 self._states[name] = known
+                self._held.add(known)
             return known
 
     def router_state(self, name: str = "default") -> RouterState:

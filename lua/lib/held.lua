@@ -1,9 +1,12 @@
--- Which of these tokens still hold their lease. A lease ends at its deadline by the server's clock, reaped or not;
--- while reaping is paused (the clock ran ahead), being in the index is enough.
-local state = redis.call('HMGET', meta, 'hold', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal')
+-- Which of these tokens still hold their lease. A lease ends by the server's clock, reaped or not: at its deadline, and
+-- after a jump of that clock as much later.
+local state = redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal')
 --- @include lib/span
-local held_until = tonumber(state[1] or '0')
+--- @include lib/jump
+local jump = state[1] and jump_of(state[1], now)
 local any_cancelled = redis.call('SCARD', cancelled) > 1
 local function is_live(deadline)
-  return deadline and (deadline % SPAN > now or held_until > now)
+  if not deadline then return false end
+  local ends = deadline % SPAN
+  return ends > now or jump and ends < jump.to and ends + jump.by > now
 end

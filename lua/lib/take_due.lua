@@ -2,6 +2,7 @@
 -- the rest. Where more buckets are due than that, those that were looked at get behind the others; so all have their turn,
 -- whatever the others hold.
 --- @include lib/shift
+--- @include lib/ended
 local MOST = 256
 -- The buckets of a kind that may have something due, bucket 0 first; where there are more, the last time of all these.
 local function due_buckets(kind, index)
@@ -17,14 +18,14 @@ local function due_buckets(kind, index)
   end
   return buckets, last
 end
--- So many more of what is due in a bucket; `next_at` is then when its next one is due.
-local function take_due(index, bucket, most, found)
-  local start, upto = string.format('%.0f', bucket.start), string.format('(%.0f', bucket.start + SPAN)
-  local scored = redis.call('ZRANGEBYSCORE', index, bucket.member and start or '-inf', upto, 'WITHSCORES', 'LIMIT', bucket.taken, most + 1)
+-- So many more of what came due in a bucket until `upto`; `next_at` is then when its next one does.
+local function take_due(index, bucket, most, found, upto)
+  local start, ends = string.format('%.0f', bucket.start), string.format('(%.0f', bucket.start + SPAN)
+  local scored = redis.call('ZRANGEBYSCORE', index, bucket.member and start or '-inf', ends, 'WITHSCORES', 'LIMIT', bucket.taken, most + 1)
   bucket.next_at, bucket.seen = nil, true
   for at = 1, #scored, 2 do
     local time = scored[at + 1] - bucket.start
-    if time > now or at > 2 * most then
+    if time > upto or at > 2 * most then
       bucket.next_at = time
       return
     end
@@ -46,15 +47,16 @@ local function move_heads(kind, buckets, last)
   if #moved_on > 0 then redis.call('ZADD', due, unpack(moved_on)) end
   if #emptied > 0 then redis.call('ZREM', due, unpack(emptied)) end
 end
-local function take_all_due(kind, index)
+local function take_all_due(kind, index, upto)
   local buckets, last = due_buckets(kind, index)
   local found, full = {}, buckets
+  local take_some = kind == 'l' and jump and take_ended or take_due
   while #full > 0 and #found < MOST do
     local again_full, share = {}, math.max(1, math.floor((MOST - #found) / #full))
     for _, bucket in ipairs(full) do
       if #found < MOST then
-        take_due(index, bucket, share, found)
-        if bucket.next_at and bucket.next_at <= now then again_full[#again_full + 1] = bucket end
+        take_some(index, bucket, share, found, upto)
+        if bucket.next_at and bucket.next_at <= upto then again_full[#again_full + 1] = bucket end
       end
     end
     full = again_full

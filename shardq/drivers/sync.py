@@ -87,7 +87,7 @@ class Driver:
 
     def forked(self) -> None:
         """Start afresh in a forked child: the connections are the parent's."""
-        self._pools, self._turns = {}, {}
+        self._pools, self._turns, self._sentinels = {}, {}, []
         self._leading = Leading(self)
 
     def close(self) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from shardq.lease import believed_until, new_holder, sent
 from shardq.model import Received
 from shardq.ops.persist import persist
-from shardq.ops.state import LEGACY_TURN, QueueState, ServerTime
+from shardq.ops.server_time import Jump
+from shardq.ops.state import LEGACY_TURN, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Asked, Want
 from shardq.replies import deliveries
@@ -26,26 +27,29 @@ GIVEN_BACK = 250
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A look to be sent at local time `sent`."""
+    """A look to be sent at local time `sent`, which tells the server of `jump`."""
 
     call: Call
     holder: str
     sent: float
     visibility: float
     declared: int
+    jump: Jump | None
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a look found: rows, and ms until there is a reason to look again (-1: none).
 
-    After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date.
+    After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date. If the server's
+    clock `jumped`, nothing was found, and the server does not know of the jump yet: the next look tells it.
     """
 
     rows: list[Received]
     wait_ms: int = -1
     miss: bool = False
     moved: bool = False
+    jumped: bool = False
 
 
 def look(state: QueueState, want: Want, blocks: float, asked: Asked, *, declare: int, delay: float = 0.0) -> Look:
@@ -57,11 +61,12 @@ def look(state: QueueState, want: Want, blocks: float, asked: Asked, *, declare:
     holder = new_holder()
     sent = state.clock.monotonic()
     numbers = _numbers(state, want, declare)
-    call = _call(state, want, blocks, numbers, holder, sent + delay)
+    clock = state.seen
+    call = _call(state, want, blocks, numbers, holder, clock.told(sent, sent + delay) if clock else "")
     asked.visibility = round(want.visibility * 1000)
-    asked.since = (state.seen.ms if state.seen is not None else 0) + asked.visibility
+    asked.since = (clock.ms if clock else 0) + asked.visibility
     asked.holder = holder
-    return Look(call, holder, sent, want.visibility, len(numbers))
+    return Look(call, holder, sent, want.visibility, len(numbers), clock.jump if clock else None)
 
 
 def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None) -> Seen:
@@ -71,7 +76,8 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
         return Seen([], moved=True)
     granted = look.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.seen = ServerTime(now_ms, granted)
+    state.saw(now_ms, look.sent, granted)
+    state.told(look.jump)
     state.hints = _hints(reply[4])
     rows = deliveries(reply, look.holder, believed_until(granted, look.visibility))
     moved = reply[2].decode() != state.epoch
@@ -82,7 +88,7 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
         state.missed(look.declared)
     else:
         state.hit()
-    return Seen(rows, int(reply[3]), miss, moved)
+    return Seen(rows, int(reply[3]), miss, moved, not rows and state.seen is not None and state.seen.jump is not None)
 
 
 def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
@@ -143,7 +149,7 @@ def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
     return numbers
 
 
-def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], holder: str, ends: float) -> Call:
+def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], holder: str, clock: str) -> Call:
     keys, config = state.keys, state.config
     declared = (
         keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
@@ -154,7 +160,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         want.count,
         holder,
         round(want.visibility * 1000),
-        state.expected_ms(ends),
+        clock,
         config.max_deliveries,
         config.max_dead,
         math.ceil(blocks * 1000),

@@ -12,7 +12,7 @@ from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnkn
 from shardq.keys import slot
 from shardq.model import QueueConfig
 from shardq.ops.persist import UNKNOWN_USER, persist
-from shardq.ops.state import QueueState, ServerTime
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused
 from shardq.replies import hands, pairs
 from shardq.scripts import load
@@ -34,7 +34,8 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     call = Call(load("open"), keys, (wanted, *state.requested.settings()))
     asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
     reply = yield from persist(lambda _: call, until, state.clock)
-    state.seen = state.seen or ServerTime(int(reply[1]), asked)
+    if state.seen is None:
+        state.saw(int(reply[1]), asked, asked)
     if reply[0] == b"NOQUEUE":
         return False
     meta = pairs(reply[2])

@@ -111,7 +111,7 @@ class _Pump:
     def _noted(self, each: Look, reply: Any, granted: float | None) -> Seen:
         found = seen(self.state, each, reply, granted)
         self.asked.holder = ""
-        self.quiet = not (found.rows or found.miss or found.moved)
+        self.quiet = not (found.rows or found.miss or found.moved or found.jumped)
         self.due = self.clock.monotonic() + found.wait_ms / 1000 if found.wait_ms >= 0 else math.inf
         return found
 

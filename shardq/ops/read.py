@@ -10,11 +10,11 @@ from typing import Any
 from shardq.errors import BackendError
 from shardq.keys import MAX_STREAMS
 from shardq.model import Received, whole
-from shardq.ops.look import ALL_DECLARED, look, recovered, seen
+from shardq.ops.look import ALL_DECLARED, Look, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op, Refused, Sleep, Unanswered, Wait
+from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
 from shardq.ops.waiting import AT_ONCE, Asked, Waiter, Want
 
 log = logging.getLogger("shardq")
@@ -85,30 +85,35 @@ def _all(state: QueueState, want: Want, rows: list[Received], until: float, aske
 def _attempt(
     state: QueueState, want: Want, blocks: float, until: float, asked: Asked
 ) -> Op[tuple[list[Received], int]]:
-    """Look once (again at once after a miss); the messages, and ms until there is a reason to look again (-1: none)."""
+    """The messages, and ms until there is a reason to look again (-1: none); after a miss or a jump that is at once."""
     part = replace(want, count=min(want.count, AT_ONCE))
     while True:
-        each = look(state, part, blocks, asked, declare=ALL_DECLARED)
-        reply = yield from _looked(state, each.call, asked, until)
+        each, reply = yield from _looked(state, part, blocks, until, asked)
         asked.holder = ""
         found = seen(state, each, reply)
         if (
             found.moved and not found.rows
         ):  # else the next call looks it up: what is in hand must not be lost to trouble
             yield from reopen(state, until)
+        if found.jumped:
+            continue
         if reply[0] == b"OK":
             return found.rows, found.wait_ms
         if found.miss and state.clock.monotonic() >= until:
             return found.rows, 0  # others are always faster, or something else writes to the queue's keys
 
 
-def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any]:
-    """The reply to one look. When a reply is lost, what it had granted is given back before the next look."""
+def _looked(state: QueueState, want: Want, blocks: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
+    """One look and its reply. When a reply is lost, what it had granted is given back before the next look.
+
+    Each try is a look of its own: it says what the server's clock should show now, and its leases are its own.
+    """
     tries = 0
     while True:
+        each = look(state, want, blocks, asked, declare=ALL_DECLARED)
+        each.call.until = until
         try:
-            call.until = until
-            return (yield call)
+            return each, (yield each.call)
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)

@@ -14,6 +14,7 @@ from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig, seconds
+from shardq.ops.server_time import Jump, ServerTime
 from shardq.ops.waiting import Waiting
 from shardq.replies import NO_HANDS, Hands
 from shardq.sharding import key_bytes, shard
@@ -31,15 +32,7 @@ class Lane:
     sequence: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTime:
-    """The server's clock as last seen: at local time `at` it showed `ms`."""
-
-    ms: int
-    at: float
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
     """One queue, as one client sees it."""
 
@@ -114,14 +107,15 @@ class QueueState:
         self._idle = deque()
         self.waiting = Waiting()
 
-    def expected_ms(self, now: float) -> str:
-        """The latest that the server's clock should show now: beyond, it jumped. '' when it was never seen.
+    def saw(self, ms: int, sent: float, at: float) -> None:
+        """The reply to what was sent at local time *sent* has come: at *at* or later the server's clock showed *ms*."""
+        arrived, seen = self.clock.monotonic(), self.seen
+        self.seen = ServerTime.first(ms, at, arrived) if seen is None else seen.then(ms, sent, at, arrived)
 
-        Half as much again plus a second allows for drift and a slow network.
-        """
-        if self.seen is None:
-            return ""
-        return str(round(self.seen.ms + (now - self.seen.at) * 1500 + 1000))
+    def told(self, jump: Jump | None) -> None:
+        """The server knows of *jump* now."""
+        if jump is not None and self.seen is not None:
+            self.seen = self.seen.heard(jump)
 
     def hit(self) -> None:
         """A read found its streams declared. Now and then, declare one less: each costs both sides."""

@@ -17,6 +17,7 @@ Between the descriptor and what decides it, the head's `stamp` is replaced: `loo
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -133,7 +134,18 @@ class RefHead:
         return True
 
 
-LOCKS = tuple(threading.Lock() for _ in range(64))
+LOCKS: tuple[threading.Lock, ...] = ()
+
+
+def _make_locks() -> None:
+    """In a forked child another thread of the parent may hold one of those that there were."""
+    global LOCKS
+    LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+_make_locks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_make_locks)
 
 
 class LockRef:

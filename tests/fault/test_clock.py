@@ -72,8 +72,8 @@ def test_a_forward_jump_ends_no_lease_early(movable: Shimmed, queue: Queue) -> N
 
     def noticed() -> bool:
         """A server keeps its time for an instant, so the first reads may not see the jump; none may take a lease."""
-        assert queue.read_many(50, visibility_timeout=30) == []  # for so long reaping pauses then
-        return int(movable.run("HGET", queue.state.keys.meta, "hold")) > 0
+        assert queue.read_many(50, visibility_timeout=30) == []  # for so long leases are kept longer then
+        return bool(movable.run("HGET", queue.state.keys.meta, "jump"))
 
     eventually(noticed)
     assert queue.read_many(50) == []
@@ -134,7 +134,7 @@ def test_a_jump_that_is_only_seen_by_the_deadlines_ends_no_lease_early(server: S
         queue.write("lost", shard_key="tenant")
         lost = queue.read()
         behind(queue, server, HOUR)
-        assert queue.read_many(1, visibility_timeout=3) == []  # for so long reaping pauses then
+        assert queue.read_many(1, visibility_timeout=3) == []  # for so long leases are kept longer then
         eventually(lambda: queue.read_many(1), SOON)
         with pytest.raises(LeaseLost):
             lost.ack()

@@ -27,13 +27,12 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"acked twice", "late ack accepted"},
     ),
     "ack looks at the index, not at the deadline": (
-        "lib/held", "return deadline and (tonumber(deadline) > now or held_until > now)", "return deadline",
+        "lib/held", "return ends > now or jump and ends < jump.to and ends + jump.by > now", "return ends > 0",
         {"late ack accepted"},
     ),
-    "read does not take back ended leases": ("lib/sweep", "if now >= hold then", "if false then", {"lost"}),
+    "read does not take back ended leases": ("lib/sweep", "reap(ended_by(clock, now))", "", {"lost"}),
     "read takes leases back before their end": (
-        "lib/sweep", "redis.call('ZRANGEBYSCORE', index, '-inf', now,",
-        "redis.call('ZRANGEBYSCORE', index, '-inf', now + 150,",
+        "lib/sweep", "reap(ended_by(clock, now))", "reap(now + 150)",
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shardq.ops.pump import pump
-from shardq.ops.state import QueueState, ServerTime
+from shardq.ops.server_time import ServerTime
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Call, Refused, Sleep, Step, Unanswered
 from shardq.ops.waiting import AT_ONCE, Waiter, Want
 from shardq.testing import ManualClock
@@ -34,7 +35,7 @@ class Room:
     def __init__(self, **config: Any) -> None:
         self.clock = ManualClock()
         self.state: QueueState = state_of(self.clock, **config)
-        self.state.seen = ServerTime(NOW, 0.0)
+        self.state.seen = ServerTime.first(NOW, 0.0, 0.0)
         self.purgatory = Purgatory(Timer(clock=self.clock))
 
     def enter(self, count: int = 1, block: float = 5, visibility: float = 30, again: float = NEVER) -> Waiter:
@@ -178,7 +179,7 @@ def test_all_streams_are_declared_up_to_256() -> None:
 
 def test_the_server_is_told_what_its_clock_should_show_at_the_end_of_the_wait(room: Room) -> None:
     room.enter()
-    assert armed(room.pump(reply(row(1))))[0].call.args[3] == str(NOW + 1500 + 1000)
+    assert armed(room.pump(reply(row(1))))[0].call.args[3] == f"{NOW + 1000 + 1010} {NOW} {1000 + 1010}"
 
 
 def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> None:
