@@ -54,11 +54,13 @@ local function clear_notifications()
   if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
   if blocks > 0 and waiting_until < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
 end
-local function head(index)
-  return tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
+local bucket_head
+local function head(index, kind)
+  local first = tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
+  return math.min(first < SPAN and first or NEVER, bucket_head and bucket_head(kind, index) or NEVER)
 end
 -- Until the next lease ends or the next message is due; -1 when there is none.
 local function ms_to_next_event()
-  local soonest = math.min(math.max(head(leases), paused_until), head(delayed))
+  local soonest = math.min(math.max(head(leases, 'l'), paused_until), head(delayed, 'd'))
   return soonest < NEVER and math.max(0, soonest - now) or -1
 end
