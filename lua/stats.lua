@@ -53,10 +53,18 @@ for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
     if entry then older(entry[1]) end
   end
 end
-for _, index in ipairs({leases, delayed}) do
-  local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 1)[1]
-  if due then older(string.match(due, ':([%d-]+)')) end
+-- What is due first in a bucket; at most 100 buckets are looked at.
+local function older_due(index, kind)
+  local first = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 1)[1]
+  if first then older(string.match(first, ':([%d-]+)')) end
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, SHIFT[kind], SHIFT[kind] + now, 'LIMIT', 0, 100)) do
+    local start = string.sub(member, 2) * SPAN
+    first = redis.call('ZRANGEBYSCORE', index, start, start + now, 'LIMIT', 0, 1)[1]
+    if first then older(string.match(first, ':([%d-]+)')) end
+  end
 end
+older_due(leases, 'l')
+older_due(delayed, 'd')
 -- The first in each run is the oldest of its shard key. At most 1,000 runs are looked at.
 local from = '('
 for _ = 1, 1000 do

@@ -54,24 +54,23 @@ local function clear_notifications()
   if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
   if blocks > 0 and waiting_until < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
 end
--- When the first of a timed index comes due: of bucket 0, from that time on, and of the others.
+local bucket_head
+-- When the first of bucket 0 comes due, from that time on.
 local function head(index, from)
   local first = redis.call('ZRANGEBYSCORE', index, from, string.format('(%.0f', SPAN), 'WITHSCORES', 'LIMIT', 0, 1)[2]
   return tonumber(first) or NEVER
 end
-local function head_of_buckets(kind)
-  if not fair then return NEVER end
-  local from, upto = string.format('%.0f', SHIFT[kind]), string.format('(%.0f', SHIFT[kind] + SPAN)
-  local first = redis.call('ZRANGEBYSCORE', due, from, upto, 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  return first and first - SHIFT[kind] or NEVER
-end
 local function next_lease_end()
   local first = head(leases, '-inf')
   if jump and first < jump.to then first = math.min(first + jump.by, jump.ends, head(leases, jump.to)) end
-  return math.min(first, head_of_buckets('l'))
+  return bucket_head and math.min(first, bucket_head('l', leases)) or first
+end
+local function next_due_time()
+  local first = head(delayed, '-inf')
+  return bucket_head and math.min(first, bucket_head('d', delayed)) or first
 end
 -- Until the next lease ends or the next message is due; -1 when there is none.
 local function ms_to_next_event()
-  local soonest = math.min(next_lease_end(), head(delayed, '-inf'), head_of_buckets('d'))
+  local soonest = math.min(next_lease_end(), next_due_time())
   return soonest < NEVER and math.max(0, math.ceil(soonest - now)) or -1
 end

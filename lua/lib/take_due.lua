@@ -1,9 +1,9 @@
--- What is due leaves its index, at most 256 of a kind in one call: of each bucket that is due a share, of those that have more
+-- What is due leaves its index, at most 200 of a kind in one call: of each bucket that is due a share, of those that have more
 -- the rest. Where more buckets are due than that, those that were looked at get behind the others; so all have their turn,
 -- whatever the others hold.
 --- @include lib/shift
 --- @include lib/ended
-local MOST = 256
+local MOST = 200
 -- The buckets of a kind that may have something due, bucket 0 first; where there are more, the last time of all these.
 local function due_buckets(kind, index)
   local from, upto = string.format('%.0f', SHIFT[kind]), string.format('%.0f', SHIFT[kind] + now)

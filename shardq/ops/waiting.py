@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST: Final = 100
 """So many messages at most are asked for on behalf of several waiters."""
 
-AT_ONCE: Final = 250
+AT_ONCE: Final = 200
 """So many at most are asked for in one call: no script is to take longer than a few ms."""
 
 NEVER: Final = math.inf

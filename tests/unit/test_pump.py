@@ -129,7 +129,7 @@ def test_at_most_a_hundred_are_asked_for_on_behalf_of_many_but_one_may_ask_for_a
     assert armed(room.pump(reply(), takes=1))[0].count == 100
     assert all(waiter.done for waiter in waiters)
     room.enter(count=700)
-    assert armed(room.pump(reply(), takes=1))[0].count == AT_ONCE == 250
+    assert armed(room.pump(reply(), takes=1))[0].count == AT_ONCE == 200
 
 
 def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Room) -> None:
