@@ -22,8 +22,8 @@
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
 -- ARGV[4] expected: the latest that the server's clock should show, by the caller's clock; '' = unknown, do not reap
--- ARGV[5] max_deliveries: more than that is dead
--- ARGV[6] max_dead: dead letters at most
+-- ARGV[5] max_deliveries: more than that is dead, if the queue does not say how many
+-- ARGV[6] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
 -- ARGV[8] width: how many hints to return
 -- ARGV[9] prefer: stream to try first, '' for none
@@ -37,7 +37,6 @@ local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local tenants, owners, overflow, journal = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
 local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 --- @include lib/server_ms
 local now = server_ms()

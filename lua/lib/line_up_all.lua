@@ -8,6 +8,7 @@ local function turns_of_hand(hand)
     local is_there = #number < #most or #number == #most and number < most
     turns[#turns + 1] = is_there and number or tostring(number % streams)
   end
+  if #turns == 0 then turns[1] = '0' end -- something else wrote it: any stream will do, and its length is looked up, too
   turns_in[hand] = turns
   return turns
 end
@@ -39,13 +40,13 @@ local function line_up_all(items)
     local turn = item[4] or item[2]
     if turn == 'd' then
       local turns = turns_of_hand(item[3])
-      turn = turns[1] or '0'
+      turn = turns[1]
       for at = 2, #turns do
         if lengths[turns[at]] < lengths[turn] then turn = turns[at] end
       end
     end
-    if (lengths[turn] or 0) == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
-    lengths[turn] = (lengths[turn] or 0) + 1
+    if lengths[turn] == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
+    lengths[turn] = lengths[turn] + 1
     changed[turn] = true
     scores[#scores + 1], scores[#scores + 2] = turn * PLACES + (item[5] and 0 or next_place()), item[1]
     notify(turn)
