@@ -50,7 +50,7 @@ waiting_until = tonumber(state[4])
 local keys, from = {}, offset
 for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 5] end
 keys[LEGACY] = keys['l']
-local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8] or '0')
+local legacy_done, missed, paused_until, kept = legacy_group == '', false, 0, tonumber(state[8] or '0')
 --- @include lib/journal
 --- @include lib/attributes
 --- @include lib/lapsed
@@ -65,7 +65,7 @@ if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not 
 --- @include lib/seldom
 end
 --- @include lib/take
-local missed, spare, more = false, {}
+local spare, more = {}, nil
 repeat
   local upto = goal and goal() or count
   local turns = turns_to_come(count == 1 and 1 + width or upto - found)

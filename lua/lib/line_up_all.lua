@@ -1,5 +1,6 @@
 -- Many into the line at once, {handle, place, streams, turn if it stays in one} each, behind all that came so far.
 --- @include lib/places
+--- @include lib/parts
 local turns_in = {}
 local function turns_of_hand(hand)
   if turns_in[hand] then return turns_in[hand] end
@@ -26,11 +27,10 @@ local function lengths_of(items)
       for _, turn in ipairs(turns_of_hand(item[3])) do note(turn) end
     end
   end
-  for from = 1, #missing, 4000 do
-    local upto = math.min(#missing, from + 3999)
+  in_parts(missing, function(from, upto)
     local found_lengths = redis.call('HMGET', lens, unpack(missing, from, upto))
     for at = from, upto do lengths[missing[at]] = tonumber(found_lengths[at - from + 1] or '0') end
-  end
+  end)
   return lengths
 end
 local function line_up_all(items)
@@ -59,7 +59,7 @@ local function line_up_all(items)
       totals[#totals + 1], totals[#totals + 2] = turn, lengths[turn]
     end
   end
-  for from = 1, #scores, 4000 do redis.call('ZADD', returned, unpack(scores, from, math.min(#scores, from + 3999))) end
-  if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
-  if #woken > 0 then redis.call('ZADD', ready, unpack(woken)) end
+  in_parts(scores, function(from, upto) redis.call('ZADD', returned, unpack(scores, from, upto)) end)
+  in_parts(totals, function(from, upto) redis.call('HSET', lens, unpack(totals, from, upto)) end)
+  in_parts(woken, function(from, upto) redis.call('ZADD', ready, unpack(woken, from, upto)) end)
 end
