@@ -19,15 +19,15 @@
 -- KEYS[17] due: when the buckets of the timed indexes are due
 -- KEYS[18..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2] max_deliveries: '0' sends them to the dead letters now (reject)
--- ARGV[3] max_dead: dead letters at most
+-- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
+-- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
 -- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal is told (lib/journal_told)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local tenants, owners, overflow, journal, due, told = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[#ARGV]
-local repeated, max_deliveries, max_dead = ARGV[1] == '1', tonumber(ARGV[2]), tonumber(ARGV[3])
+local repeated, rejected = ARGV[1] == '1', ARGV[2] == '0'
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
@@ -40,6 +40,8 @@ local kept = tonumber(state[6] or '0')
 --- @include lib/told_by
 --- @include lib/note_attempts
 --- @include lib/bury
+--- @include lib/limits
+local limits = limits_of(ARGV[2], ARGV[3])
 --- @include lib/forget_cancelled
 --- @include lib/check
 local streams, fair = tonumber(state[3]), state[4] == '1'

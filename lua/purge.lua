@@ -36,6 +36,8 @@ local fair, kept = state[1] == '1', tonumber(state[2] or '0')
 --- @include lib/tenants
 --- @include lib/children
 --- @include lib/withdraw_run
+--- @include lib/runs
+--- @include lib/call_walk
 --- @include lib/places
 keys['d'] = later
 local function leave(fields)
@@ -75,6 +77,7 @@ end
 if fair then
 --- @include lib/purge_overflow
   save_tenants()
+  if held_back > 0 then call_walk() end -- should nobody go on, for whose messages in the streams are gone
 end
 redis.call('HINCRBY', meta, 'gone', removed + vanished)
 redis.call('HINCRBY', meta, 'purged', removed)

@@ -23,8 +23,8 @@
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
 -- ARGV[4] clock: what the caller makes of the server's clock (lib/clock); '' = nothing yet, do not reap
--- ARGV[5] max_deliveries: more than that is dead
--- ARGV[6] max_dead: dead letters at most
+-- ARGV[5] max_deliveries: more than that is dead, if the queue does not say how many
+-- ARGV[6] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
 -- ARGV[8] width: how many hints to return
 -- ARGV[9] prefer: stream to try first, '' for none
@@ -38,7 +38,6 @@ local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local tenants, owners, overflow, journal, due = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
 local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local max_deliveries, max_dead = tonumber(ARGV[5]), tonumber(ARGV[6])
 local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 --- @include lib/server_ms
 local now = server_ms()
@@ -52,7 +51,7 @@ waiting_until = tonumber(state[4])
 local keys, from = {}, offset
 for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
 keys[LEGACY] = keys['l']
-local legacy_done, jump, kept = legacy_group == '', nil, tonumber(state[8] or '0')
+local legacy_done, missed, jump, kept = legacy_group == '', false, nil, tonumber(state[8] or '0')
 --- @include lib/journal
 --- @include lib/attributes
 --- @include lib/lapsed
@@ -66,7 +65,7 @@ if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer
 --- @include lib/seldom
 end
 --- @include lib/take
-local missed, spare, more = false, {}
+local spare, more = {}, nil
 repeat
   local upto = goal and goal() or count
   local turns = turns_to_come(count == 1 and 1 + width or upto - found)

@@ -24,6 +24,7 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/note_all
 --- @include lib/check
+--- @include lib/most_fields
 check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later, dead})
 local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal')
 local ms, fair, kept = math.max(now, tonumber(state[2])), state[5] == '1', tonumber(state[6] or '0')
@@ -35,7 +36,7 @@ waiting_until = tonumber(state[3])
 local back = {}
 for at = 3, #ARGV, 3 do
   local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
-  if letter and letter[2][1] == 'i' and #letter[2] >= 12 then
+  if letter and letter[2][1] == 'i' and #letter[2] >= 12 and #letter[2] <= MOST_FIELDS then
     local fields, body = letter[2], {}
     last, count = last + 1, count + 1
     local id = string.format('%.0f-%.0f', ms, last)

@@ -2,11 +2,18 @@
 -- weigh: give shard keys another weight. All of them are also kept as one text, "weight:length:key" of each.
 -- KEYS[1] meta: how many have a weight
 -- KEYS[2] tenants: what each shard key holds, and its weight
+-- KEYS[3] notifications: wakes blocked readers
 -- ARGV[1] most: so many may have one
 -- ARGV[2..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: all weights as text | 'FULL' when they would be too many: nothing is changed
-local meta, tenants = KEYS[1], KEYS[2]
-redis.call('HLEN', meta)
+local meta, tenants, notifications = KEYS[1], KEYS[2], KEYS[3]
+--- @include lib/server_ms
+local now = server_ms()
+--- @include lib/notify
+--- @include lib/check
+--- @include lib/call_walk
+check({meta, tenants}, {}, {notifications})
+waiting_until = tonumber(redis.call('HGET', meta, 'waiting') or '0')
 local known, at, size = redis.call('HGET', tenants, 'weights') or '', 1, 0
 local weights, keys = {}, {}
 while at <= #known do
@@ -35,4 +42,8 @@ end
 local text = table.concat(parts)
 redis.call('HSET', tenants, 'weights', text)
 redis.call('HSET', meta, 'weighted', size)
+if not string.match(redis.call('HGET', tenants, 'sum') or '0 0', '^%d+ 0') then
+  call_walk()
+  notify('')
+end
 return text

@@ -1,34 +1,42 @@
 -- The way to the dead letters.
 --- @include lib/doomed
 --- @include lib/attributes
+--- @include lib/most_fields
 --- @include lib/timed
--- Move a body there. Full means that the move waits: the message is parked and tried again.
--- Returns false when it had to wait.
-local function bury(handle, place, id, body_key, fields, count, reason, last_error)
-  if redis.call('XLEN', dead) >= max_dead then
-    note_attempts(handle, count, (max_deliveries == 0 or count < max_deliveries) and DOOMED or '0', last_error)
-    redis.call('ZADD', delayed, timed('d', fields[1] == 'K' and fields[2], now + 5000), handle)
-    save_heads()
-    if fields[1] == 'K' then redis.call('HSET', owners, handle, fields[2]) end
-    if log then log.body('p', place, id, fields, count, now + 5000) end
+-- Full means that the move waits: the message is parked and tried again. What it may do then stays as it was: where it
+-- may go, and that it was rejected.
+local function park(letter)
+  note_attempts(letter.handle, letter.count, (letter.rejected and DOOMED or '') .. letter.hand, letter.last_error)
+  redis.call('ZADD', delayed, timed('d', letter.fields[1] == 'K' and letter.fields[2], now + 5000), letter.handle)
+  save_heads()
+  if letter.fields[1] == 'K' then redis.call('HSET', owners, letter.handle, letter.fields[2]) end
+  if log then log.body('p', letter.place, letter.id, letter.fields, letter.count, now + 5000) end
+end
+-- Move a body there. A letter: handle, place, id, key of the body, fields, deliveries so far (count), the streams that
+-- it may go to (hand), last_error, whether it was rejected. Returns false when it had to wait.
+local function bury(letter, kind, max_dead)
+  local fields, place, id = letter.fields, letter.place, letter.id
+  if redis.call('XLEN', dead) >= max_dead or #fields > MOST_FIELDS then
+    park(letter)
     return false
   end
   local foreign = place == 'l' or (fields[1] ~= 'k' and fields[1] ~= 'K') or #fields < 4
   local attributes = foreign and '' or attributes_of(fields)
   local origin = string.match(attributes, ' i(%S+)')
   -- With those before it was redriven. Who else writes attributes may write any number.
-  local total = count + math.min(tonumber(string.match(attributes, ' c(%d+)')) or 0, 1000000000)
-  local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', total, 'e', last_error}
+  local total = letter.count + math.min(tonumber(string.match(attributes, ' c(%d+)')) or 0, 1000000000)
+  local reason = letter.rejected and letter.last_error or 'max deliveries'
+  local entry = {'XADD', dead, '*', 'i', origin or (id .. '-' .. place), 'r', reason, 'c', total, 'e', letter.last_error}
   if foreign then
     for _, value in ipairs({'k', '', 'l', '', 'm', ''}) do entry[#entry + 1] = value end
   end
   for _, value in ipairs(fields) do entry[#entry + 1] = value end
-  redis.call(unpack(entry))
-  redis.call('XDEL', body_key, id)
-  redis.call('HDEL', attempts, handle)
+  redis.call(unpack(entry)) -- at most MOST_FIELDS and a few
+  redis.call('XDEL', letter.key, id)
+  redis.call('HDEL', attempts, letter.handle)
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('HINCRBY', meta, 'gone', 1)
   redis.call('HINCRBY', meta, 'buried', 1)
-  if log then log.body(max_deliveries == 0 and 'r' or 'b', place, id, fields, count) end
+  if log then log.body(kind, place, id, fields, letter.count) end
   return true
 end

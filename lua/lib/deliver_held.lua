@@ -31,7 +31,7 @@ deliver_held = function(items)
       count_tenant(tenant, 1, 0)
       lining[#lining + 1] = lined(tenant, item)
     elseif item[6] then
-      deliver(item[1], nil, redis.call('HGET', attempts, item[1]))
+      deliver(item[1], nil, redis.call('HGET', attempts, item[1]), item[3])
     else
       fresh[#fresh + 1] = item
     end

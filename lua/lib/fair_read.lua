@@ -1,6 +1,7 @@
 -- Fairness: what leaves the shared streams is put into the accounts, and what is held back comes in.
 --- @include lib/admit
 --- @include lib/bucket_head
+--- @include lib/walk
 -- A message that counts leaves its turn in the shared streams, handed out (then it is in flight) or otherwise; or it was
 -- handed out straight from the overflow (without a turn). Noted when a round ends, all in one look.
 local passed, outs, left_turns = {}, {}, {}
@@ -41,14 +42,22 @@ next_round = function(nothing)
   local any = straight and (empty or extra) and straight(not empty and extra)
   extra = nil
   any = admit_all() or any
-  if nothing and not any and redis.call('ZCARD', overflow) > 1 then
---- @include lib/mend
+  while nothing and not any and walking > 0 and walked < 4 do
+    walk_on()
     any = admit_all()
+  end
+  if nothing and not any and redis.call('ZCARD', overflow) > 1 then
+    missed = walking > 0 -- there may be more: the caller looks again at once
+    if not missed then
+--- @include lib/mend
+      any = admit_all()
+    end
   end
   any_returned = redis.call('ZCARD', returned) > 1
   return any
 end
 close = function()
   account()
+  if walking > 0 and walked == 0 then walk_on() end
   close_accounts()
 end

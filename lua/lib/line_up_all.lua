@@ -1,6 +1,7 @@
 -- Many into the line at once, {handle, place, streams, turn if it stays in one, position} each: without a position behind all
 -- that came so far, `true` is ahead of all.
 --- @include lib/places
+--- @include lib/parts
 local turns_in = {}
 local function turns_of_hand(hand)
   if turns_in[hand] then return turns_in[hand] end
@@ -9,6 +10,7 @@ local function turns_of_hand(hand)
     local is_there = #number < #most or #number == #most and number < most
     turns[#turns + 1] = is_there and number or tostring(number % streams)
   end
+  if #turns == 0 then turns[1] = '0' end -- something else wrote it: any stream will do, and its length is looked up, too
   turns_in[hand] = turns
   return turns
 end
@@ -26,11 +28,10 @@ local function lengths_of(items)
       for _, turn in ipairs(turns_of_hand(item[3])) do note(turn) end
     end
   end
-  for from = 1, #missing, 4000 do
-    local upto = math.min(#missing, from + 3999)
+  in_parts(missing, function(from, upto)
     local found_lengths = redis.call('HMGET', lens, unpack(missing, from, upto))
     for at = from, upto do lengths[missing[at]] = tonumber(found_lengths[at - from + 1] or '0') end
-  end
+  end)
   return lengths
 end
 local function line_up_all(items)
@@ -40,13 +41,13 @@ local function line_up_all(items)
     local turn = item[4] or item[2]
     if turn == 'd' then
       local turns = turns_of_hand(item[3])
-      turn = turns[1] or '0'
+      turn = turns[1]
       for at = 2, #turns do
         if lengths[turns[at]] < lengths[turn] then turn = turns[at] end
       end
     end
-    if (lengths[turn] or 0) == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
-    lengths[turn] = (lengths[turn] or 0) + 1
+    if lengths[turn] == 0 then woken[#woken + 1], woken[#woken + 2] = turn, turn end
+    lengths[turn] = lengths[turn] + 1
     changed[turn] = true
     scores[#scores + 1], scores[#scores + 2] = turn * PLACES + (item[5] == true and 0 or item[5] or next_place()), item[1]
     notify(turn)
@@ -59,7 +60,7 @@ local function line_up_all(items)
       totals[#totals + 1], totals[#totals + 2] = turn, lengths[turn]
     end
   end
-  for from = 1, #scores, 4000 do redis.call('ZADD', returned, unpack(scores, from, math.min(#scores, from + 3999))) end
-  if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
-  if #woken > 0 then redis.call('ZADD', ready, unpack(woken)) end
+  in_parts(scores, function(from, upto) redis.call('ZADD', returned, unpack(scores, from, upto)) end)
+  in_parts(totals, function(from, upto) redis.call('HSET', lens, unpack(totals, from, upto)) end)
+  in_parts(woken, function(from, upto) redis.call('ZADD', ready, unpack(woken, from, upto)) end)
 end

@@ -1,4 +1,4 @@
--- The counterpart of `attempts_of`, kept as "count|streams|last error".
+-- The counterpart of `told_by`, kept as "count|streams|last error".
 local function note_attempts(handle, count, hand, last_error)
   redis.call('HSET', attempts, handle, count .. '|' .. hand .. '|' .. last_error)
 end

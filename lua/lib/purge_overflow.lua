@@ -1,9 +1,7 @@
 -- What is held back, run by run.
 while removed < most do
-  local member = redis.call('ZRANGEBYLEX', overflow, '(', '(t', 'LIMIT', 0, 1)[1]
-  if not member then break end
-  local size, rest = string.match(member, '^(%d+):(.*)$')
-  local key, items = string.sub(rest, 1, size), {}
+  local key, items = next_run(FIRST_RUN), {}
+  if not key then break end
   withdraw_run(key, most - removed, items)
   save_overflow()
   local tenant = tenant_of(key)

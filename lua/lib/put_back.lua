@@ -11,12 +11,15 @@ local function end_of(item, why)
   local id = string.match(item[1], ':(.*)$')
   local body = redis.call('XRANGE', keys[item[2]], id, id)[1]
   if not body then return vanish(item) end
-  local reason = max_deliveries == 0 and why or 'max deliveries'
-  return bury(item[1], item[2], id, keys[item[2]], body[2], item[10], reason, why) and 'd' or 'o'
+  local letter = {
+    handle = item[1], place = item[2], id = id, key = keys[item[2]], fields = body[2], count = item[10], hand = item[3],
+    last_error = why, rejected = rejected,
+  }
+  return bury(letter, rejected and 'r' or 'b', limits().dead) and 'd' or 'o'
 end
 local function put_back(i, item, delay, why)
   item[11] = why == '' and item[11] or why
-  if item[10] >= max_deliveries then return end_of(item, item[11]) end
+  if rejected or item[10] >= limits().deliveries then return end_of(item, item[11]) end
   noted[#noted + 1] = item
   if log then log.settled('n', i, item[2], string.match(item[1], ':(.*)$'), item[10], delay > 0 and now + delay) end
   if delay == 0 then

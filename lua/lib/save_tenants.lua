@@ -1,4 +1,5 @@
 -- What the accounts say now, written down.
+--- @include lib/parts
 -- A number as text takes as long as ten looks into a table.
 local texts_of = {}
 local function text_of(number)
@@ -10,7 +11,7 @@ local function text_of(number)
   return text
 end
 local function save_tenants()
-  local set, unset = {'HSET', tenants}, {'HDEL', tenants}
+  local set, unset = {}, {}
   local function save(field, was, text)
     if text and text ~= was then set[#set + 1], set[#set + 2] = field, text end
     if was and not text then unset[#unset + 1] = field end
@@ -30,6 +31,6 @@ local function save_tenants()
   end
   local text = active .. ' ' .. held_back
   if sum and text ~= sum then set[#set + 1], set[#set + 2] = 'sum', text end
-  if #set > 2 then redis.call(unpack(set)) end
-  if #unset > 2 then redis.call(unpack(unset)) end
+  in_parts(set, function(from, upto) redis.call('HSET', tenants, unpack(set, from, upto)) end)
+  in_parts(unset, function(from, upto) redis.call('HDEL', tenants, unpack(unset, from, upto)) end)
 end

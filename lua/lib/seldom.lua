@@ -4,6 +4,8 @@
 --- @include lib/told_by
 --- @include lib/note_attempts
 --- @include lib/bury
+--- @include lib/limits
+local limits = limits_of(ARGV[5], ARGV[6])
 --- @include lib/check
 --- @include lib/check_all
 --- @include lib/tenants

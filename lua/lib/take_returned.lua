@@ -7,14 +7,14 @@ local function drop(key, handle, id, fields)
   gone = gone + 1
 end
 local bodies = {}
--- From the line of a turn, or straight from the overflow (then `turn` is nil). What nothing is known of goes to no
--- stream but that of its turn, should it be given back.
-local function deliver(handle, turn, known)
+-- From the line of a turn, or straight from the overflow (then `turn` is nil). Of what nothing is known, `streams_told` is
+-- where it may go should it be given back.
+local function deliver(handle, turn, known, streams_told)
   examined = examined + 1
   local place, id = split_handle(handle)
   local key = place == 'd' and later or keys[place]
   local body = place == 'd' and bodies[id] or redis.call('XRANGE', key, id, id)[1]
-  local deliveries, hand, last_error = told_by(known)
+  local deliveries, hand, last_error, rejected = told_by(known)
   local before, fields = found, body and body[2]
   if not body then
     vanished = vanished + 1
@@ -24,15 +24,16 @@ local function deliver(handle, turn, known)
     expired = expired + 1
     if log then log.body('x', place, id, fields, deliveries) end
     drop(key, handle, id, fields)
-  elseif hand == DOOMED then
-    bury(handle, place, id, key, fields, deliveries, last_error, last_error)
-  elseif deliveries >= max_deliveries then
-    bury(handle, place, id, key, fields, deliveries, 'max deliveries', last_error)
+  elseif rejected or deliveries > 0 and deliveries >= limits().deliveries then
+    bury({
+      handle = handle, place = place, id = id, key = key, fields = fields, count = deliveries, hand = hand,
+      last_error = last_error, rejected = rejected,
+    }, 'b', limits().dead)
   else
     -- Of one that counts the token says where it may go; an ack of its first delivery looks for nothing else.
     local counts = fields[1] == 'K'
     if counts and deliveries == 0 and last_error == '' and hand ~= '' then redis.call('HDEL', attempts, handle) end
-    if place == 'd' and hand == '' then hand = turn or '0' end
+    if place == 'd' and hand == '' then hand = streams_told end
     hand_out(place, id, deliveries + 1, last_error, fields, hand)
   end
   if fair and body and fields[1] == 'K' then pass(fields[2], found > before, turn) end
@@ -54,7 +55,7 @@ hand_out_line = function()
   lined_up, handles, lines, found = {}, {}, {}, found - #turns
   local known = redis.call('HMGET', attempts, unpack(found_there))
   if load_bodies then load_bodies(found_there) end
-  for at, handle in ipairs(found_there) do deliver(handle, turns[at], known[at]) end
+  for at, handle in ipairs(found_there) do deliver(handle, turns[at], known[at], turns[at]) end
 end
 -- How far the line goes before the next new message: what got in line later comes after it.
 local function head_of_line(turn)

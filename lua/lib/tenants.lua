@@ -25,7 +25,7 @@ local function open_account(name, field, text, flight, weight)
     -- What was counted under an earlier cap counts no more: nobody may have counted it down since.
     local since, count = string.match(flight or '', '^(%d+) (%d+)$')
     tenant.flight = since == rules[7] and tonumber(count) or 0
-    tenant.flew = tenant.flight
+    tenant.flew = (not since or since == rules[7]) and tenant.flight
   end
   accounts[#accounts + 1], account_of[name] = tenant, tenant
 end
@@ -43,7 +43,7 @@ local function meet(keys)
     end
   end
   if #names == 0 then return end
-  local texts, at = redis.call('HMGET', tenants, unpack(fields)), first
+  local texts, at = redis.call('HMGET', tenants, unpack(fields)), first -- at most 6,001: three for each of 2,000 keys
   if first == 1 then
     sum = texts[1] or '0 0'
     local some, all = string.match(sum, '^(%d+) (%d+)$')

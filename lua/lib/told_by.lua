@@ -1,7 +1,8 @@
 -- What the note on a message says that was given back, delayed or redriven: deliveries, the streams it may go to, the last
--- error.
+-- error, whether it was rejected.
+--- @include lib/doomed
 local function told_by(text)
-  if not text then return 0, '', '' end
-  local count, hand, last_error = string.match(text, '^(%d+)|([%d,-]*)|(.*)$')
-  return tonumber(count), hand, last_error
+  if not text then return 0, '', '', false end
+  local count, mark, hand, last_error = string.match(text, '^(%d+)|(%-?)([%d,]*)|(.*)$')
+  return tonumber(count), hand, last_error, mark == DOOMED
 end

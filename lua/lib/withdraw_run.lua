@@ -2,10 +2,11 @@
 -- more is known of it, shard key}. The overflow is changed by `save_overflow`, which must come before the same run is
 -- looked at again.
 --- @include lib/overflow
+--- @include lib/parts
 local taken_out, cut_off = {}, {}
 local function save_overflow()
-  if #taken_out > 0 then redis.call('ZREM', overflow, unpack(taken_out)) end
-  if #cut_off > 0 then redis.call('ZADD', overflow, unpack(cut_off)) end
+  in_parts(taken_out, function(from, upto) redis.call('ZREM', overflow, unpack(taken_out, from, upto)) end)
+  in_parts(cut_off, function(from, upto) redis.call('ZADD', overflow, unpack(cut_off, from, upto)) end)
   taken_out, cut_off = {}, {}
 end
 local function withdraw_run(key, most, items)

@@ -19,6 +19,7 @@ from shardq.replies import dead_letter, journal_page, pairs, stats
 from shardq.scripts import load
 
 PURGE_CHUNK = 250
+FORGET_CHUNK = 500
 MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
@@ -101,22 +102,37 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     yield from existing(state, until)
     if not changes:
         return state.config
-    target = replace(state.config, **changes)
+    before = state.config
+    target = replace(before, **changes)
     check_legacy(state, target)
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    call = Call(load("configure"), (state.keys.meta, state.keys.tenants, state.keys.journal), tuple(args))
+    keys = state.keys
+    declared = (keys.meta, keys.tenants, keys.journal, keys.notifications, keys.owners)
+    call = Call(load("configure"), declared, tuple(args))
     if (yield from persist(lambda _: call, until, state.clock)) == b"BUSY":
         raise ConfigError(
-            "parents can change only while no message waits that counts: let readers drain the queue first"
+            "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
         )
+    if bool(before.max_in_flight) != bool(target.max_in_flight) or before.parents != target.parents:
+        yield from _forget_flights(state, timeout)
     yield from reopen(state, until)
     if "ttl" in changes:
         yield from touch(state, target.ttl, until)
     return state.config
+
+
+def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
+    """Drop what was counted in flight under an earlier cap, a field for each shard key, piece by piece."""
+    cursor: Argument = 0
+    while True:
+        call = Call(load("forget"), (state.keys.meta, state.keys.tenants), (cursor, FORGET_CHUNK))
+        cursor = yield from persist(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
+        if cursor == b"0":
+            return
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:

@@ -39,7 +39,7 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
         args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
     until = state.until(timeout)
     yield from existing(state, until)
-    call = Call(load("weigh"), (state.keys.meta, state.keys.tenants), tuple(args))
+    call = Call(load("weigh"), (state.keys.meta, state.keys.tenants, state.keys.notifications), tuple(args))
     reply = yield from persist(lambda _: call, until, state.clock)
     if reply == b"FULL":
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")

@@ -130,8 +130,9 @@ class Stroll:
         self.queue.set_weights({self._rng.choice((*KEYS, "c", "d")): self._rng.choice((1, 2, 5))})
 
     def _split(self) -> None:
-        """Parents change while nothing waits that counts, and are refused else."""
-        waits = self._world.raw.hget(self.queue.state.keys.tenants, "sum") not in (None, b"0 0")
+        """Parents change while nothing waits or is delayed that counts, and are refused else."""
+        keys, raw = self.queue.state.keys, self._world.raw
+        waits = raw.hget(keys.tenants, "sum") not in (None, b"0 0") or raw.hlen(keys.owners) > 1
         wanted = 1 - self.queue.settings().parents
         try:
             assert self.queue.configure(parents=wanted).parents == wanted

@@ -158,3 +158,23 @@ def _foreign(plain: redis.Redis, stream: str, count: int = 1) -> None:
 def _server_ms(plain: redis.Redis) -> int:
     seconds, micros = plain.time()
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+def test_an_entry_of_more_values_than_a_script_can_hand_on_is_delivered_and_acked(
+    server: Server, open_client: Open, queue_name: str
+) -> None:
+    """Rejected, it is parked: whole, and again and again, rather than that a script fails when half is done."""
+    queue = open_client(server.url).queue(queue_name, streams=1)
+    with server.client() as plain:
+        queue.write("before", shard_key="t")
+        huge = {f"field {n}": str(n) for n in range(5_000)}
+        plain.xadd(queue.state.keys.stream(0), huge, id=f"{_server_ms(plain) + 1}-0")
+        plain.xadd(queue.state.keys.dead, {"i": "1-1-0", **huge})
+        first, second = queue.read_many(9)
+        second.reject("rubbish")
+        assert queue.redrive(queue.dead()) == 0
+        assert (queue.stats().delayed, queue.stats().dead) == (1, 1)
+        first.ack()
+        plain.zadd(queue.state.keys.delayed, {f"0:{second.received.token.split(':')[1]}": 1})
+        assert queue.read_many(9) == []
+        assert (queue.stats().delayed, take(plain, queue.state.keys).problems()) == (1, [])

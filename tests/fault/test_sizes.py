@@ -1,0 +1,77 @@
+"""Whatever the settings and numbers are, no script fails, and so none leaves its work half done."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardq import Queue
+from tests.conformance.accounts import problems
+from tests.conformance.census import take
+from tests.fault.conftest import Open
+from tests.servers import Server
+
+WIDEST = 1_000_000
+RULES = (
+    {"window": 0}, {"window": 1, "max_in_flight": 1}, {"max_in_flight": 0, "window": WIDEST}, {"max_in_flight": WIDEST},
+    {"max_in_flight": 0, "window": 1}, {"window": 5}, {"window": 0},
+)  # fmt: skip
+
+
+def worked(queue: Queue, batch: int) -> int:
+    """Read a batch, ack most of it and give the rest back; how many were acked."""
+    some = queue.read_many(batch)
+    kept = some[: len(some) // 10]
+    assert queue.nack_many(kept) == []
+    assert queue.ack_many(some[len(kept) :]) == []
+    return len(some) - len(kept)
+
+
+def drained(queue: Queue, server: Server) -> int:
+    """Work until nothing is left, and nothing is counted any more; how many were acked."""
+    done = 0
+    while queue.len():
+        done += worked(queue, 1000)
+    keys = queue.state.keys
+    with server.client() as raw:
+        assert (take(raw, keys).problems(), problems(raw, keys)) == ([], [])
+        assert {name for name in raw.hkeys(keys.tenants) if name[:2] in (b"t:", b"f:", b"c:")} == set()
+    assert queue.stats().held_back == 0
+    return done
+
+
+@pytest.mark.parametrize(
+    ("streams", "per_shard", "keys", "each"),
+    [(4096, 2, 6000, 3), (4096, 48, 400, 30), (8, 2, 1, 40_000)],
+)
+def test_rules_may_change_while_anything_is_held(
+    server: Server, open_client: Open, queue_name: str, streams: int, per_shard: int, keys: int, each: int
+) -> None:
+    """40,000 of one shard key or of hundreds, on as many streams as there can be, read in the largest batches."""
+    queue = open_client(server.url).queue(
+        queue_name, streams=streams, streams_per_shard=per_shard, window=1, max_deliveries=1000
+    )
+    queue.write_many([(number, f"tenant-{key}") for number in range(each) for key in range(keys)])
+    done, heavy = 0, [f"tenant-{key}" for key in range(0, min(keys, 2000), 2)]
+    for rules in RULES:
+        queue.configure(**rules)
+        done += worked(queue, 1000) + worked(queue, 1)
+        queue.set_weights(dict.fromkeys(heavy, 100 if rules.get("window") == 5 else 1))
+        done += worked(queue, 1000)
+        stats = queue.stats()
+        assert (stats.backlog, stats.in_flight) == (keys * each - done, 0)
+    assert done + drained(queue, server) == keys * each
+
+
+@pytest.mark.parametrize(("parents", "children"), [(300, 40), (1, 10_000)])
+def test_parents_may_have_any_number_of_children(
+    server: Server, open_client: Open, queue_name: str, parents: int, children: int
+) -> None:
+    """Of many parents with many children more accounts change in a call than Lua hands on at once."""
+    queue = open_client(server.url).queue(queue_name, streams=1024, streams_per_shard=4, window=1, parents=1)
+    keys = [f"acct-{parent}/{child}" for child in range(children) for parent in range(parents)]
+    queue.write_many([(0, key) for key in keys])
+    done = worked(queue, 1000)
+    for window, cap in ((WIDEST, 0), (1, WIDEST), (WIDEST, WIDEST), (0, 0)):
+        queue.configure(window=window, max_in_flight=cap)
+        done += worked(queue, 1000) + worked(queue, 1) + worked(queue, 1000)
+    assert done + drained(queue, server) == len(keys)
