@@ -117,7 +117,8 @@ def test_a_full_queue_is_told_as_full(alone: Queue) -> None:
         alone.write_many([("more", "t")] * 4)
     with pytest.raises(QueueFull, match="max_len"):
         alone.write("too many", shard_key="t")
-    alone.configure(max_len=0, max_backlog=5, window=1)
+    with pytest.raises(DurabilityUnknown, match="changed, but 0 of 1 replicas"):
+        alone.configure(max_len=0, max_backlog=5, window=1)
     with pytest.raises(PartlyWritten) as partly:
         alone.write_many([("more", "u")] * 7)
     assert [type(each) for each in partly.value.results] == [DurabilityUnknown] * 5 + [QueueFull] * 2
@@ -144,6 +145,25 @@ def test_what_is_published_by_an_old_epoch_is_told_with_its_id(alone: Queue, ser
     told = partly.value.results[alone.name]
     assert isinstance(told, DurabilityUnknown)
     assert told.result in shown(alone)
+
+
+CHANGES: dict[str, tuple[Callable[[Queue], Any], Callable[[Queue], Any]]] = {
+    "configure": (lambda queue: queue.configure(max_deliveries=9), lambda queue: queue.settings()),
+    "resize": (lambda queue: queue.resize(16), lambda queue: (len(queue.stats().streams), queue.stats().wanted)),
+    "set_weights": (lambda queue: queue.set_weights({"a": 3}), lambda queue: queue.weights()),
+    "assign": (lambda queue: queue.assign(["a"]), lambda queue: queue.assignment()),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_queue_that_no_replica_confirmed_is_told_as_done(alone: Queue, change: str) -> None:
+    act, state = CHANGES[change]
+    with pytest.raises(DurabilityUnknown, match="changed, but 0 of 1 replicas confirmed") as unknown:
+        act(alone)
+    told: list[Any] = [unknown.value.result, state(alone)]
+    if change == "assign":
+        told = [dict(each.items()) for each in told]
+    assert told[0] == told[1]
 
 
 @pytest.fixture
