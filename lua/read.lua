@@ -30,7 +30,7 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+-- Reply: {'OK' | 'MISS' | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -44,8 +44,9 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
 --- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair', 'journal')
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'hold', 'owed', 'fair', 'journal', 'void')
 if not state[1] then return {'NOQUEUE'} end
+--- @include lib/void
 local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset
@@ -58,8 +59,7 @@ local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8]
 --- @include lib/ring
 --- @include lib/line
 --- @include lib/grant
-local ended, came_due = any_due(leases), any_due(delayed)
-local any_returned = redis.call('ZCARD', returned) > 1
+local ended, came_due, any_returned = any_due(leases), any_due(delayed), redis.call('ZCARD', returned) > 1
 local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, goal, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then

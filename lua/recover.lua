@@ -43,6 +43,8 @@ waiting_until = tonumber(state[1])
 --- @include lib/admit
 --- @include lib/land
 --- @include lib/owner_of_lease
+local given_up, last_asked = ARGV[1], ARGV[5]
+--- @include lib/give_up
 local last = ARGV[5] ~= '' and ARGV[5] or now + ARGV[3]
 local page = redis.call('ZREVRANGEBYSCORE', leases, last, ARGV[2], 'WITHSCORES', 'LIMIT', 0, ARGV[4])
 local found

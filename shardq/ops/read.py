@@ -7,11 +7,11 @@ from typing import Any
 
 from shardq.keys import MAX_STREAMS
 from shardq.model import Received, whole
-from shardq.ops.look import ALL_DECLARED, look, recovered, seen
+from shardq.ops.look import ALL_DECLARED, Look, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op, Refused, Sleep, Unanswered, Wait
+from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
 from shardq.ops.waiting import Asked, Waiter, Want
 
 MAX_COUNT = 1000
@@ -66,8 +66,7 @@ def _attempt(
 ) -> Op[tuple[list[Received], int]]:
     """Look once (again at once after a miss); the messages, and ms until there is a reason to look again (-1: none)."""
     while True:
-        each = look(state, want, blocks, asked, declare=ALL_DECLARED)
-        reply = yield from _looked(state, each.call, asked, until)
+        each, reply = yield from _looked(state, want, blocks, until, asked)
         asked.holder = ""
         found = seen(state, each, reply)
         if (
@@ -80,13 +79,17 @@ def _attempt(
             return found.rows, 0  # others are always faster, or something else writes to the queue's keys
 
 
-def _looked(state: QueueState, call: Call, asked: Asked, until: float) -> Op[Any]:
-    """The reply to one look. When a reply is lost, what it had granted is given back before the next look."""
+def _looked(state: QueueState, want: Want, blocks: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
+    """A look and its reply. When a reply is lost, what it had granted is given back before the next look.
+
+    Each try is a look of its own: should the giving back come late, it takes nothing of what the next try was granted.
+    """
     tries = 0
     while True:
+        each = look(state, want, blocks, asked, declare=ALL_DECLARED)
+        each.call.until = until
         try:
-            call.until = until
-            return (yield call)
+            return each, (yield each.call)
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)
