@@ -3,17 +3,19 @@
 -- KEYS[1] meta: epoch, epoch and reach of the assignment
 -- KEYS[2] assigned: hands by shard key
 -- ARGV[1] epoch: for which the hands were chosen
--- ARGV[2] rule: "max_overlap|streams per hand", '' when no hand is left
--- ARGV[3] reach: one above the highest stream of all hands
--- ARGV[4] removed: how many shard keys lose theirs
--- ARGV[5..] rest: these shard keys, then shard key, hand, ... of those that get one
--- Reply: 'OK' | 'EPOCH'
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] rule: "max_overlap|streams per hand", '' when no hand is left
+-- ARGV[4] reach: one above the highest stream of all hands
+-- ARGV[5] removed: how many shard keys lose theirs
+-- ARGV[6..] rest: these shard keys, then shard key, hand, ... of those that get one
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 local meta, assigned = KEYS[1], KEYS[2]
-if redis.call('HGET', meta, 'epoch') ~= ARGV[1] then return 'EPOCH' end
-redis.call('HSET', assigned, '', ARGV[2])
-local first = 5 + tonumber(ARGV[4])
-for i = 5, first - 1 do redis.call('HDEL', assigned, ARGV[i]) end
+--- @include lib/fence
+local done = fenced(ARGV[1], ARGV[2])
+if done then return done end
+redis.call('HSET', assigned, '', ARGV[3])
+local first = 6 + tonumber(ARGV[5])
+for i = 6, first - 1 do redis.call('HDEL', assigned, ARGV[i]) end
 for i = first, #ARGV, 2 do redis.call('HSET', assigned, ARGV[i], ARGV[i + 1]) end
-local epoch = string.format('%.0f', redis.call('HINCRBY', meta, 'epoch', 1))
-redis.call('HSET', meta, 'assigned', epoch, 'reach', ARGV[3])
+redis.call('HSET', meta, 'epoch', ARGV[2], 'assigned', ARGV[2], 'reach', ARGV[4])
 return 'OK'

@@ -25,7 +25,8 @@
 -- KEYS[22] due: when the buckets of the timed indexes are due
 -- KEYS[23..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
--- ARGV[2..] settings: name, value, ... stored if the queue is created
+-- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same
+-- ARGV[3..] settings: name, value, ... stored if the queue is created
 -- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -66,9 +67,9 @@ end
 if not exists then
   for i = 23, 22 + wanted do ensure_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
-  redis.call('HSET', meta, 'epoch', now, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
+  redis.call('HSET', meta, 'epoch', ARGV[2], 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
     'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)
-  for at = 2, #ARGV, 2 do redis.call('HSET', meta, ARGV[at], ARGV[at + 1]) end
+  for at = 3, #ARGV, 2 do redis.call('HSET', meta, ARGV[at], ARGV[at + 1]) end
 end
 -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever happened.
 redis.call('HSETNX', meta, 'events', string.format('%.0f', redis.call('HGET', meta, 'created') * 1000))

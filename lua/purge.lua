@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- purge: remove up to `most` undelivered and delayed messages; what is in flight stays.
+-- purge: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that finds nothing left
+-- moves the epoch, so that no copy of a call that comes late removes what was written since.
 -- KEYS[1] meta: counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -13,21 +14,26 @@
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
 -- KEYS[13..] streams: the declared ones
--- ARGV[1] most: in this call
--- ARGV[2] numbers: stream numbers of the declared streams, "3,17,l"
--- ARGV[3] client: what the journal calls the caller
--- Reply: {how many were removed, 1 when there may be more}
+-- ARGV[1] epoch: for which the streams were declared
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] most: in this call
+-- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
+-- ARGV[5] client: what the journal calls the caller
+-- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE'} | {'EPOCH'}
 local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
 local tenants, owners, overflow, journal = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local most, removed, vanished = tonumber(ARGV[1]), 0, 0
+local most, removed, vanished = tonumber(ARGV[3]), 0, 0
+--- @include lib/fence
+local done = fenced(ARGV[1], ARGV[2])
+if done then return {done, 0, 0} end
 --- @include lib/stream_keys
 --- @include lib/split_handle
 --- @include lib/attributes
 --- @include lib/check
 check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {later})
 for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
-local keys = stream_keys(ARGV[2], KEYS, 13)
+local keys = stream_keys(ARGV[4], KEYS, 13)
 --- @include lib/server_ms
 local state, now = redis.call('HMGET', meta, 'fair', 'journal'), server_ms()
 local fair, kept = state[1] == '1', tonumber(state[2] or '0')
@@ -82,5 +88,7 @@ end
 redis.call('HINCRBY', meta, 'gone', removed + vanished)
 redis.call('HINCRBY', meta, 'purged', removed)
 redis.call('HINCRBY', meta, 'vanished', vanished)
-if log then log.write(ARGV[3]) end
-return {removed, (more or removed > 0) and 1 or 0}
+if log then log.write(ARGV[5]) end
+if removed > 0 then more = true end
+if not more then redis.call('HSET', meta, 'epoch', ARGV[2]) end
+return {'OK', removed, more and 1 or 0}

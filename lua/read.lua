@@ -31,7 +31,7 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+-- Reply: {'OK' | 'MISS' | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", last error, {field, value, ...}}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -44,8 +44,9 @@ local now = server_ms()
 --- @include lib/notify
 --- @include lib/legacy
 --- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal')
+local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void')
 if not state[1] then return {'NOQUEUE'} end
+--- @include lib/void
 local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
 waiting_until = tonumber(state[4])
 local keys, from = {}, offset

@@ -44,9 +44,11 @@ waiting_until = tonumber(state[1])
 --- @include lib/end_leases
 --- @include lib/note_all
 --- @include lib/granted_to
+local given_up, last_asked = ARGV[1], ARGV[5]
 local tokens, where = {}, ''
-if ARGV[1] ~= '' then
-  tokens, where = granted_to(ARGV[1], ARGV[5], tonumber(ARGV[4]), tonumber(ARGV[2]), now + ARGV[3])
+if given_up ~= '' then
+--- @include lib/give_up
+  tokens, where = granted_to(given_up, last_asked, tonumber(ARGV[4]), tonumber(ARGV[2]), now + ARGV[3])
 elseif #ARGV > 6 then
   for i = 7, #ARGV do
     if redis.call('ZSCORE', leases, ARGV[i]) then tokens[#tokens + 1] = ARGV[i] end

@@ -5,6 +5,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3..] streams: from s<wanted> up to the highest that is read
 -- ARGV[1] epoch: for which the streams were declared
+-- ARGV[2] following: the epoch after it
 -- Reply: number of streams that are read now, -1 when the epoch is another
 local meta, lens = KEYS[1], KEYS[2]
 local state = redis.call('HMGET', meta, 'epoch', 'streams', 'wanted')
@@ -22,7 +23,6 @@ while streams > wanted do
   streams = top
 end
 if streams < before then
-  redis.call('HSET', meta, 'streams', streams)
-  redis.call('HINCRBY', meta, 'epoch', 1)
+  redis.call('HSET', meta, 'streams', streams, 'epoch', ARGV[2])
 end
 return streams

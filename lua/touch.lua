@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- touch: move the expiry of all of a queue's keys together, so that none outlives another.
+-- touch: move the expiry of all of a queue's keys together, so that none outlives another. The queue says by how much: a
+-- call that comes late, after the setting was taken away, must not let the queue expire.
 -- KEYS[1] meta: where the queue begins
 -- KEYS[2..] keys: every other key of the queue
--- ARGV[1] ttl: ms from now, 0 = never expires
 -- Reply: how many keys there are
 local meta = KEYS[1]
-local ttl, found = tonumber(ARGV[1]), redis.call('EXISTS', meta)
+local ttl, found = tonumber(redis.call('HGET', meta, 'ttl') or '0'), redis.call('EXISTS', meta)
 for i = 1, #KEYS do
   if ttl > 0 then
     found = found + redis.call('PEXPIRE', KEYS[i], ttl)

@@ -19,8 +19,8 @@
 -- KEYS[16] due: when the buckets of the timed indexes are due
 -- KEYS[17..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
--- ARGV[2] lane: producer and lane, '' for none
--- ARGV[3] sequence: of this call in its lane; of a lane that counts messages, what lib/tally says
+-- ARGV[2] lane: producer and lane, '' for none: then nobody will repeat this call
+-- ARGV[3] sequence: "number of this call in its lane|ms for which to remember it"; of one that counts what lib/tally says
 -- ARGV[4] window: for how long dedup keys are remembered, ms
 -- ARGV[5] max_dedup: how many of them at most
 -- ARGV[6] keyed: how many messages of this call carry a dedup key
@@ -36,7 +36,7 @@ local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local lanes, tallies, due = KEYS[14], KEYS[15], KEYS[16]
-local epoch, lane, sequence, window = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local epoch, lane, sequence, window = ARGV[1], ARGV[2], nil, tonumber(ARGV[4])
 local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 --- @include lib/server_ms

@@ -29,6 +29,7 @@ class Proxy:
     def __init__(self, upstream: str) -> None:
         self._upstream = urlsplit(upstream)
         self._cuts: list[Cut] = []
+        self._copies: list[tuple[bytes, list[bytes]]] = []
         self._links: set[_Link] = set()
         self._seconds, self._lock = 0.0, threading.Lock()
         self._prompt, self._open = threading.Event(), threading.Event()
@@ -62,6 +63,23 @@ class Proxy:
         """The connection closes when a request with `match` in it arrives; the server never sees it."""
         return self._plan(Cut(match, skip, answered=False))
 
+    def copies(self, match: bytes) -> list[bytes]:
+        """A list to which each request with `match` in it is added as it comes, also one that is cut: see `deliver`."""
+        found: list[bytes] = []
+        self._copies.append((match, found))
+        return found
+
+    def deliver(self, request: bytes) -> object:
+        """Send a request that came before to the server once more, as a network does that holds one back; the reply."""
+        more = object()
+        reader = hiredis.Reader(notEnoughData=more)
+        with self._upstream_socket() as server:
+            server.connect(self._target())
+            server.sendall(request)
+            while (reply := reader.gets()) is more:
+                reader.feed(server.recv(65_536))
+        return reply
+
     def delay(self, seconds: float) -> None:
         """Hold every piece of a reply back for that long, until `heal`."""
         self._seconds = seconds
@@ -78,6 +96,11 @@ class Proxy:
         self._prompt.set()
         self._open.set()
 
+    def lead_to(self, upstream: str) -> None:
+        """Forward to another server from now on: what a failover does to a name. Connections that there are end."""
+        self._upstream = urlsplit(upstream)
+        self.drop()
+
     def drop(self) -> list[_Link]:
         """Close every connection now; new ones are accepted."""
         with self._lock:
@@ -90,6 +113,9 @@ class Proxy:
         """Wait while the hole is black; then the cut that strikes this request, if one does."""
         self._open.wait()
         with self._lock:
+            for match, found in self._copies:
+                if match in request:
+                    found.append(request)
             for cut in [each for each in self._cuts if each.match in request]:
                 cut.skip -= 1
                 if cut.skip < 0:
@@ -116,7 +142,7 @@ class Proxy:
                 self._link(client)
 
     def _link(self, client: socket.socket) -> None:
-        server = socket.socket(socket.AF_UNIX if self._upstream.scheme == "unix" else socket.AF_INET)
+        server = self._upstream_socket()
         try:
             server.connect(self._target())
         except OSError:  # the server is down, and so is the proxy
@@ -127,6 +153,9 @@ class Proxy:
         with self._lock:
             self._links.add(link)
         link.start()
+
+    def _upstream_socket(self) -> socket.socket:
+        return socket.socket(socket.AF_UNIX if self._upstream.scheme == "unix" else socket.AF_INET)
 
     def _target(self) -> str | tuple[str, int]:
         where = self._upstream

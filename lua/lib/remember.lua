@@ -16,8 +16,15 @@ local function remember_key(key, id)
   redis.call('HSET', dedup, 'k:' .. key, string.format('%.0f|%s', now + window, id))
   redis.call('ZADD', dedup_index, now + window, 'k:' .. key)
 end
--- Half of it, which is what remains of an old lane's memory at least, is as long as a call may keep trying.
-local lane_window, lane_ends, lane_index = math.max(window, 2 * 3600000), 0, lanes
+-- Whether one more may be remembered. What is not over yet is never forgotten to make room.
+local function is_room(index, most)
+  forget_old(index, 64)
+  return redis.call('ZCARD', index) <= most -- the sentinel is one
+end
+-- Each client has one for each of its threads. When there are so many, newcomers write without: see shardq/ops/write.py.
+local MAX_LANES = 100000
+-- Half of the window, which is what remains of an old lane's memory at least, is for how long the call may be repeated.
+local lane_window, lane_ends, lane_index = 0, 0, lanes
 local function lane_result(field, sequence)
   local text = redis.call('HGET', dedup, field)
   if not text then return nil end

@@ -9,10 +9,10 @@ local known = redis.call('HGET', dedup, lane)
 local ends, stored, at_batch, at_mark = string.match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
 local there = at_batch == batch and tonumber(stored) or 0
 local fits = tonumber(at_batch) <= tonumber(batch) and there == tonumber(from)
-if not fits or there > 0 and at_mark ~= mark_before then return {'COUNTED', at_batch, stored, at_mark} end
-if not known then
-  forget_old(tallies, 64)
-  if redis.call('ZCARD', tallies) > tonumber(most) then return {'FULL', 'max_tallies'} end -- the sentinel is one
+if not fits or there > 0 and at_mark ~= mark_before then
+  redis.call('HSET', meta, 'ms', state[3]) -- as in lib/lane
+  return {'COUNTED', at_batch, stored, at_mark}
 end
+if not known and not is_room(tallies, tonumber(most)) then return {'FULL', 'max_tallies'} end
 lane_index = tallies
 lane_ends, lane_window, sequence, tally = tonumber(ends), tonumber(keep), tonumber(upto), batch .. '|' .. mark_of_last

@@ -140,9 +140,10 @@ class AsyncDriver:
             if refused.code != "NOSCRIPT":
                 raise
             replies = await self._route(call.keys[0], whole(), until)
-        if call.replicas and replies[1] < call.replicas:
-            raise Underreplicated(replies[0], replies[1])
-        return replies[0]
+        outcome = judged(call, replies)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def _batch(self, calls: tuple[Call, ...], until: float) -> list[Any]:
         """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
@@ -202,11 +203,11 @@ class AsyncDriver:
         *,
         asking: bool = False,
     ) -> list[Any]:
-        """As `_replies`; raises the first refusal."""
+        """As `_replies`; raises a refusal of the first command. What comes after it is for the caller to judge."""
         if asking:
             commands = (("ASKING",), *commands)
         replies = await self._replies(address, commands, until, whole)
-        for reply in replies:
+        for reply in replies[: 1 + asking]:
             if isinstance(reply, Refused):
                 raise reply
         return replies[1:] if asking else replies

@@ -162,9 +162,10 @@ class Driver:
             if refused.code != "NOSCRIPT":
                 raise
             replies = self._route(call.keys[0], whole(), until)
-        if call.replicas and replies[1] < call.replicas:
-            raise Underreplicated(replies[0], replies[1])
-        return replies[0]
+        outcome = judged(call, replies)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def _batch(self, calls: tuple[Call, ...], until: float) -> list[Any]:
         """The outcome of each call: those for one node go together; those that were sent elsewhere, by themselves."""
@@ -224,11 +225,11 @@ class Driver:
         *,
         asking: bool = False,
     ) -> list[Any]:
-        """As `_replies`; raises the first refusal."""
+        """As `_replies`; raises a refusal of the first command. What comes after it is for the caller to judge."""
         if asking:
             commands = (("ASKING",), *commands)
         replies = self._replies(address, commands, until, whole)
-        for reply in replies:
+        for reply in replies[: 1 + asking]:
             if isinstance(reply, Refused):
                 raise reply
         return replies[1:] if asking else replies

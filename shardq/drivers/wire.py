@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 from hiredis import pack_command
 
 from shardq.drivers.target import Target
-from shardq.ops.steps import Armed, Call, Refused, Underreplicated
+from shardq.ops.persist import TRANSIENT
+from shardq.ops.steps import Armed, Call, Refused, Unanswered, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
@@ -22,6 +23,9 @@ COMMAND_TIMEOUT: Final = 5.0
 REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
+
+_DEMOTED: Final = TRANSIENT | {"WAIT"}
+"""What WAIT is answered by a node that is no master any more; one such answer begins "WAIT cannot be used"."""
 
 
 def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
@@ -40,13 +44,18 @@ def unknown(replies: list[Any]) -> bool:
 
 
 def judged(call: Call, replies: list[Any]) -> Any:
-    """What a call of a batch ended with, by the answers to its commands."""
-    refused = next((reply for reply in replies if isinstance(reply, Refused)), None)
-    if refused is not None:
-        return refused
-    if call.replicas and replies[1] < call.replicas:
-        return Underreplicated(replies[0], replies[1])
-    return replies[0]
+    """What a call ended with, by the answers to its commands: its reply, or what is to be raised.
+
+    The script's answer comes first. Once it acted, a refused WAIT makes nothing undone: the outcome is unknown.
+    """
+    reply, *confirmed = replies
+    if isinstance(reply, Refused) or not confirmed:
+        return reply
+    if not isinstance(confirmed[0], Refused):
+        return reply if confirmed[0] >= call.replicas else Underreplicated(reply, confirmed[0])
+    if confirmed[0].code in _DEMOTED:  # the next master may lack what the call wrote: ask that one
+        return Unanswered(f"{confirmed[0].code} instead of replicas that confirm", sent=True)
+    return Underreplicated(reply, 0, confirmed[0])
 
 
 def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:

@@ -7,11 +7,21 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shardq.delivery import DeadLetter
-from shardq.errors import ConfigError, QueueMissing
+from shardq.errors import BackendTimeout, ConfigError, QueueMissing
 from shardq.journal import JournalPage
 from shardq.model import QueueConfig, QueueStats, whole
 from shardq.ops.assigning import in_the_way
-from shardq.ops.opening import check_legacy, existing, remember, reopen, touch, upkeep
+from shardq.ops.opening import (
+    changed,
+    check_legacy,
+    existing,
+    held,
+    new_epoch,
+    remember,
+    reopen,
+    touch,
+    upkeep,
+)
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -53,22 +63,37 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Remove all undelivered and delayed messages; how many. What is in flight stays."""
-    until = state.until(timeout)
-    yield from existing(state, until)
-    keys, removed = state.keys, 0
+    """Remove all undelivered and delayed messages; how many. What is in flight stays.
+
+    Part by part; a copy of a part that comes late removes nothing, since by then the last one has moved the epoch.
+    """
+    removed, until, call = 0, state.until(timeout), None
+    while True:
+        if call is None:
+            yield from existing(state, until)
+            call = _purge(state)
+        word, count, more = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        removed += int(count)
+        if word != b"OK":  # the queue was changed, or purged by somebody else
+            call = None
+            if state.clock.monotonic() > until:
+                raise BackendTimeout(
+                    f"others kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
+                )
+        elif not more:
+            yield from reopen(state, until)
+            return removed
+        until = state.until(timeout)
+
+
+def _purge(state: QueueState) -> Call:
+    epoch, keys = state.epoch, state.keys
     numbers = [str(i) for i in range(state.streams)] + (["l"] if state.config.legacy_stream else [])
     declared = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
         keys.tenants, keys.owners, keys.overflow, keys.journal, *state.declared(numbers),
     )  # fmt: skip
-    call = Call(load("purge"), declared, (PURGE_CHUNK, ",".join(numbers), state.client))
-    more = True
-    while more:
-        count, more = yield from persist(lambda _: call, until, state.clock)
-        removed += int(count)
-        until = state.until(timeout)
-    return removed
+    return Call(load("purge"), declared, (epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client))
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
@@ -78,16 +103,18 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     """
     QueueConfig(streams=streams)
     until = state.until(timeout)
-    yield from existing(state, until)
     declared = (state.keys.meta, *map(state.keys.stream, range(streams)))
-    call = Call(load("resize"), declared, (streams,))
-    reply = yield from persist(lambda _: call, until, state.clock)
+
+    def make(epoch: str, following: str) -> Call:
+        return Call(load("resize"), declared, (epoch, following, streams))
+
+    reply, few = yield from changed(state, make, until)
     yield from reopen(state, until)
-    if reply[0] == b"ASSIGNED":
+    if reply == b"ASSIGNED":
         raise in_the_way(state, streams)
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
-    return state.streams, state.wanted
+    return held(state, few, (state.streams, state.wanted))
 
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
@@ -99,30 +126,40 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     if unknown:
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     until = state.until(timeout)
-    yield from existing(state, until)
     if not changes:
+        yield from existing(state, until)
         return state.config
     before = state.config
-    target = replace(before, **changes)
+
+    def make(epoch: str, following: str) -> Call:
+        nonlocal before
+        before, keys = state.config, state.keys
+        declared = (keys.meta, keys.tenants, keys.journal, keys.notifications, keys.owners)
+        return Call(load("configure"), declared, (epoch, following, *_settings(state, changes)))
+
+    reply, few = yield from changed(state, make, until)
+    if reply == b"BUSY":
+        raise ConfigError(
+            "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
+        )
+    yield from reopen(state, until)
+    if bool(before.max_in_flight) != bool(state.config.max_in_flight) or before.parents != state.config.parents:
+        yield from _forget_flights(state, timeout)
+    if "ttl" in changes:
+        yield from touch(state, until)
+    return held(state, few, state.config)
+
+
+def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
+    """Names and values of what is to be changed, as they are stored; ConfigError for a bad one."""
+    target = replace(state.config, **changes)
     check_legacy(state, target)
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
     for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
         args += (name, kept.get(name, ""))
-    keys = state.keys
-    declared = (keys.meta, keys.tenants, keys.journal, keys.notifications, keys.owners)
-    call = Call(load("configure"), declared, tuple(args))
-    if (yield from persist(lambda _: call, until, state.clock)) == b"BUSY":
-        raise ConfigError(
-            "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
-        )
-    if bool(before.max_in_flight) != bool(target.max_in_flight) or before.parents != target.parents:
-        yield from _forget_flights(state, timeout)
-    yield from reopen(state, until)
-    if "ttl" in changes:
-        yield from touch(state, target.ttl, until)
-    return state.config
+    return args
 
 
 def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:

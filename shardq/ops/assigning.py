@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
-from shardq.ops.opening import existing, reopen
-from shardq.ops.persist import persist
+from shardq.ops.opening import existing, held, new_epoch, reopen
+from shardq.ops.persist import confirmed
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.planner import Assignment
@@ -98,10 +98,14 @@ def _stored(
     """Store what changed; False when the queue is not any more what the hands were chosen for."""
     rule = f"{made.max_overlap}|{made.width}" if len(made) else ""
     reach = max((max(hand) + 1 for _, hand in made.items()), default=0)
-    args: list[Argument] = [epoch, rule, reach, len(gone), *gone]
+    args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]
     for name in new:
         args += (name, ",".join(map(str, made[name])))
-    call = Call(load("assign"), (state.keys.meta, state.keys.assigned), tuple(args))
-    reply = yield from persist(lambda _: call, until, state.clock)
+    keys, replicas = (state.keys.meta, state.keys.assigned), state.durability.replicas
+    call = Call(load("assign"), keys, tuple(args), replicas)
+    reply, few = yield from confirmed(lambda _: call, until, state.clock)
     yield from reopen(state, until)
-    return bool(reply == b"OK")
+    if reply != b"OK":
+        return False
+    held(state, few, made)
+    return True

@@ -8,6 +8,7 @@ of the same rows from other rows under the same name.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, QueueFull
+from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
 from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.persist import TRANSIENT, pause_after, persist, refuse
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Underreplicated
+from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.write import call_of, hands_of
 from shardq.scripts import load
 
@@ -63,7 +64,7 @@ class Tally:
     The tally of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
     before stored, so nobody needs that again but a copy of its writer that should have stopped, and that is refused.
     So a stream costs a field per partition however long it runs. Redis remembers it for `remember` seconds after its
-    last call.
+    last call; `unheard` is the local time of the first call since the last answer that may have stored rows.
     """
 
     write_id: str
@@ -72,6 +73,7 @@ class Tally:
     remember: float = 7 * 86_400
     stored: int = 0
     mark: str = ""
+    unheard: float = math.inf
 
     @property
     def lane(self) -> str:
@@ -135,12 +137,22 @@ def _round(
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
     calls = tuple(_call(state, tally, first, rows, at, to) for at, to in spans)
-    trouble = ""
+    trouble, few, asked = "", None, state.clock.monotonic()
+    _check_memory(tally, asked)
     for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
-        if isinstance(outcome, list) and outcome[0] == b"OK":
+        if isinstance(outcome, Unanswered):
+            tally.unheard = min(tally.unheard, asked) if outcome.sent else tally.unheard
+        before, reply = tally.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
+        if isinstance(reply, list) and reply[0] == b"OK":
             tally.stored, tally.mark = first + to, rows.mark(to - 1)
         else:
-            trouble = _trouble(tally, outcome) or trouble
+            trouble = _trouble(tally, reply) or trouble
+        if isinstance(reply, list):
+            tally.unheard = math.inf
+        if isinstance(outcome, Underreplicated) and tally.stored > before:
+            few = outcome
+    if few is not None:
+        raise DurabilityUnknown(f"rows were stored, but {few.of(state.durability.replicas)}", None)
     return trouble
 
 
@@ -158,9 +170,16 @@ def _trouble(tally: Tally, outcome: Any) -> str:
             return outcome.code
         case Refused():
             refuse(outcome)
-        case Underreplicated():
-            raise DurabilityUnknown(f"rows were stored, but only {outcome.confirmed} replicas confirmed in time", None)
     return str(outcome)
+
+
+def _check_memory(tally: Tally, now: float) -> None:
+    """OutcomeUnknown when rows may be stored that Redis may have forgotten: sent again they could be stored twice."""
+    if now - tally.unheard > tally.remember:
+        raise OutcomeUnknown(
+            f"rows of partition {tally.partition} of write id {tally.write_id!r} may be stored: no answer came for "
+            f"longer than the {tally.remember:,g} s for which Redis remembers them"
+        )
 
 
 def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import logging
+import secrets
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
-from shardq.errors import BackendError, BackendTimeout, ConfigError, OutcomeUnknown, QueueMissing, ServerUnfit
+from shardq.errors import (
+    BackendError,
+    BackendTimeout,
+    ConfigError,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    QueueMissing,
+    ServerUnfit,
+)
 from shardq.keys import slot
 from shardq.model import QueueConfig
-from shardq.ops.persist import UNKNOWN_USER, persist
+from shardq.ops.persist import UNKNOWN_USER, confirmed, persist
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Ask, Call, Op, Refused
+from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.replies import hands, pairs
 from shardq.scripts import load
 
+T = TypeVar("T")
 log = logging.getLogger("shardq")
 
 
@@ -31,7 +42,7 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     """Look the queue up again: its epoch moved, or it was never seen."""
     wanted = state.requested.streams if create else 0
     keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
-    call = Call(load("open"), keys, (wanted, *state.requested.settings()))
+    call = Call(load("open"), keys, (wanted, new_epoch(), *state.requested.settings()))
     asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
     reply = yield from persist(lambda _: call, until, state.clock)
     if state.seen is None:
@@ -96,24 +107,25 @@ def upkeep(state: QueueState, now: float) -> Op[None]:
 def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.ttl is not None and now >= state.touch_at:
         state.touch_at = now + state.config.ttl / 4
-        yield from touch(state, state.config.ttl, now + state.timeout)
+        yield from touch(state, now + state.timeout)
     if state.wanted < state.streams and now >= state.shrink_at:
         state.shrink_at = now + 1.0
         yield from shrink(state, now + state.timeout)
 
 
-def touch(state: QueueState, ttl: float | None, until: float) -> Op[Any]:
-    """Let all keys of the queue expire *ttl* seconds from now, or never."""
+def touch(state: QueueState, until: float) -> Op[Any]:
+    """Let all keys of the queue expire as its `ttl` says, or never."""
     streams = (state.keys.stream(i) for i in range(state.streams))
     keys = (state.keys.meta, *(key for key in state.keys.fixed if key != state.keys.meta), *streams)
-    call = Call(load("touch"), keys, (0 if ttl is None else round(ttl * 1000),))
+    call = Call(load("touch"), keys)
     yield from persist(lambda _: call, until, state.clock)
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:
     """Stop reading streams above the wanted number that are empty."""
+    epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
     surplus = tuple(state.keys.stream(i) for i in range(state.wanted, state.streams))
-    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (state.epoch,))
+    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (epoch, new_epoch()))
     left = yield from persist(lambda _: call, until, state.clock)
     if int(left) != state.streams:
         yield from reopen(state, until)
@@ -126,6 +138,37 @@ def existing(state: QueueState, until: float) -> Op[None]:
     """
     if not (yield from reopen(state, until, create=False)):
         raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+
+
+def new_epoch() -> str:
+    """An epoch that no queue ever had, also not one whose last changes a failover lost."""
+    return secrets.token_urlsafe(9)
+
+
+def changed(
+    state: QueueState, make: Callable[[str, str], Call], until: float
+) -> Op[tuple[Any, Underreplicated | None]]:
+    """Look the queue up and change it by the call that *make* makes of its epoch and the one that is to follow.
+
+    Its reply, and why too few replicas are known to have the change. All is begun again when the epoch is another by
+    then: so nothing that others did meanwhile is undone unseen, and a copy of the call that comes late does nothing.
+    """
+    while True:
+        yield from existing(state, until)
+        call = make(state.epoch, new_epoch())
+        call.replicas = state.durability.replicas
+        reply, few = yield from confirmed(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if reply not in (b"EPOCH", b"NOQUEUE"):
+            return reply, few
+        if state.clock.monotonic() > until:
+            raise BackendTimeout(f"others kept changing queue {state.keys.name!r}: nothing was changed")
+
+
+def held(state: QueueState, few: Underreplicated | None, result: T) -> T:
+    """*result* of a change; DurabilityUnknown with it if too *few* replicas are known to have that."""
+    if few is not None:
+        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", result)
+    return result
 
 
 def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:

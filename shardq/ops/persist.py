@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Any, NoReturn
@@ -9,7 +10,7 @@ from typing import Any, NoReturn
 from shardq.backoff import Exponential
 from shardq.clock import Clock
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Unanswered
+from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 
 TRANSIENT = frozenset(
     {
@@ -39,30 +40,47 @@ Maker = Callable[[bool], Call | Ask]
 """Makes the call; the argument says whether an earlier try may have happened."""
 
 
-def persist(make: Maker, until: float, clock: Clock) -> Op[Any]:
+def persist(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:
     """Yield the call of *make* until it is answered; the reply.
 
-    The call must be harmless to repeat, or find out itself that it happened before. Raises BackendTimeout when nothing
-    happened before *until* (local monotonic seconds), OutcomeUnknown when something may have, OutOfMemory, or
-    BackendError for a refusal that will not pass.
+    The call must be harmless to repeat, or find out itself that it happened before: *remembered* says for how many
+    seconds after a try it can. Raises BackendTimeout when nothing happened before *until* (local monotonic seconds),
+    OutcomeUnknown when something may have, OutOfMemory, or BackendError for a refusal that will not pass.
     """
-    tries, maybe_done, last = 0, False, "no answer"
+    tries, last = 0, "no answer"
+    maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
+        asked = clock.monotonic()
+        if maybe_done is not None and asked > maybe_done + remembered:  # this machine may have been suspended
+            give_up(tries, True, last)
         try:
-            step = make(maybe_done)
+            step = make(maybe_done is not None)
             step.until = until
             return (yield step)
         except Refused as refused:
             if refused.code not in TRANSIENT:
-                refuse(refused)
+                refuse(refused, maybe_done=maybe_done is not None)
             last = refused.code
         except Unanswered as lost:
-            maybe_done, last = maybe_done or lost.sent, str(lost)
+            last = str(lost)
+            if lost.sent and maybe_done is None:
+                maybe_done = asked
+                until = min(until, asked + remembered)
         tries += 1
         pause = pause_after(tries)
         if clock.monotonic() + pause > until:
-            give_up(tries, maybe_done, last)
+            give_up(tries, maybe_done is not None, last)
         yield Sleep(pause)
+
+
+def confirmed(
+    make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
+) -> Op[tuple[Any, Underreplicated | None]]:
+    """As `persist`, for a call that waits for replicas: its reply, and why it cannot be said that enough have it."""
+    try:
+        return (yield from persist(make, until, clock, remembered=remembered)), None
+    except Underreplicated as few:
+        return few.reply, few
 
 
 def pause_after(tries: int) -> float:
@@ -70,8 +88,12 @@ def pause_after(tries: int) -> float:
     return _PAUSE(tries, _RANDOM)
 
 
-def refuse(refused: Refused) -> NoReturn:
-    """Raise what a refusal means to the caller."""
+def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
+    """Raise what a refusal means to the caller. It says nothing of an earlier try, which may have happened."""
+    if maybe_done:
+        raise OutcomeUnknown(
+            f"an earlier try of this call got no answer and may have happened; now Redis refused it: {refused}"
+        ) from refused
     if refused.code == "OOM":
         raise OutOfMemory("Redis is at maxmemory: nothing was written; let readers drain it or add memory") from refused
     if refused.code == "WRONGTYPE":

@@ -103,9 +103,22 @@ class Unanswered(Exception):
 
 
 class Underreplicated(Exception):
-    """The call happened, but only `confirmed` replicas said so in time."""
+    """The call was answered with `reply`, but only `confirmed` replicas said in time that they have what it wrote.
 
-    def __init__(self, reply: Any, confirmed: int) -> None:
+    None of them could be asked if the server `refused` to wait. Whether the call wrote anything, the reply says.
+    """
+
+    def __init__(self, reply: Any, confirmed: int, refused: Refused | None = None) -> None:
         super().__init__(f"{confirmed} replicas confirmed")
         self.reply = reply
         self.confirmed = confirmed
+        self.refused = refused
+
+    def of(self, wanted: int) -> str:
+        """What to tell who *wanted* so many replicas to confirm."""
+        if self.refused is not None:
+            return (
+                f"Redis refused to wait for {wanted} replicas ({self.refused}), so nobody knows whether they have it; "
+                "see docs/operations.md for the ACL"
+            )
+        return f"{self.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shardq.errors import ConfigError
 from shardq.keys import shown
 from shardq.model import whole
-from shardq.ops.opening import existing
+from shardq.ops.opening import changed, existing, held
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -24,6 +24,10 @@ def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
     """The shard keys whose weight is not 1."""
     until = state.until(timeout)
     yield from existing(state, until)
+    return (yield from _known(state, until))
+
+
+def _known(state: QueueState, until: float) -> Op[Weights]:
     call = Call(load("weights"), (state.keys.tenants,))
     return weights_in((yield from persist(lambda _: call, until, state.clock)))
 
@@ -34,13 +38,16 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
     if len(changes) > MAX_WEIGHTED:
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight, not {len(changes):,}")
-    args: list[Argument] = [MAX_WEIGHTED]
+    args: list[Argument] = []
     for key, weight in changes.items():
         args += (key_bytes(key), whole(f"the weight of {shown(key)}", weight, 1, MAX_WEIGHT))
     until = state.until(timeout)
-    yield from existing(state, until)
-    call = Call(load("weigh"), (state.keys.meta, state.keys.tenants, state.keys.notifications), tuple(args))
-    reply = yield from persist(lambda _: call, until, state.clock)
+
+    def make(epoch: str, following: str) -> Call:
+        keys = (state.keys.meta, state.keys.tenants, state.keys.notifications)
+        return Call(load("weigh"), keys, (epoch, following, MAX_WEIGHTED, *args))
+
+    reply, few = yield from changed(state, make, until)
     if reply == b"FULL":
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")
-    return weights_in(reply)
+    return held(state, few, (yield from _known(state, until)))

@@ -16,7 +16,7 @@ from shardq.errors import (
 )
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.persist import persist
+from shardq.ops.persist import confirmed
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.replies import stored_ids
@@ -26,6 +26,15 @@ from shardq.sharding import CACHED_SHARDS
 Result = str | ShardqError
 BYTE_HANDS = 255
 """Up to so many declared streams, a position is one byte."""
+
+REPEATED_FOR = 3600.0
+"""For so many seconds after a try that may have happened a write is tried again, whatever its timeout."""
+
+LATE = 120.0
+"""Seconds for which a try may be under way beyond that, in the buffers of a server that stands still, say."""
+
+FORGOTTEN = Lane("")
+"""No lane: nobody finds out whether the call happened before, so it is not repeated once it may have."""
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
@@ -70,30 +79,37 @@ def _unsent(last: Result) -> ShardqError:
 
 def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:
     """One chunk, one call, in one lane, repeated until it is known how it ended; an id or an error per message."""
-    lane = state.take_lane()
+    own = lane = state.take_lane()
     try:
         while True:
-            call = _call(state, lane, chunk)
-            reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-            if reply[0] == b"OK":
-                return [*stored_ids(reply[1])]
-            if reply[0] == b"EPOCH":
-                state.epoch = ""
-                yield from reopen(state, until)
-            elif reply[0] == b"FULL" and len(reply) == 3:
-                return (yield from _without(state, chunk, reply[2], until))
-            elif reply[0] == b"FULL":
-                return [QueueFull(_full(state, reply[1].decode()))] * len(chunk)
-            else:
-                return [OutcomeUnknown("a later call of the same lane overtook this write")] * len(chunk)
-    except Underreplicated as few:
-        wanted = state.durability.replicas
-        text = f"written, but {few.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"
-        return [DurabilityUnknown(text, message_id) for message_id in stored_ids(few.reply[1])]
+            call, remembered = _call(state, lane, chunk, until), REPEATED_FOR if lane.name else 0.0
+            reply, few = yield from confirmed(lambda _, call=call: call, until, state.clock, remembered=remembered)  # type: ignore[misc]
+            match reply:
+                case [b"OK", stored]:
+                    return _stored(state, stored, few)
+                case [b"EPOCH"]:
+                    state.epoch = ""
+                    yield from reopen(state, until)
+                case [b"FULL", b"max_lanes"]:
+                    lane = FORGOTTEN
+                case [b"FULL", _, numbers]:
+                    return (yield from _without(state, chunk, numbers, until))
+                case [b"FULL", bound]:
+                    return [QueueFull(_full(state, bound.decode()))] * len(chunk)
+                case _:
+                    return [OutcomeUnknown("a later call of the same lane overtook this write")] * len(chunk)
     except BackendError as error:
         return [error] * len(chunk)
     finally:
-        state.free_lane(lane)
+        state.free_lane(own)
+
+
+def _stored(state: QueueState, raw: bytes, few: Underreplicated | None) -> list[Result]:
+    """The ids, or for each what tells it and that too *few* replicas are known to have the message."""
+    if few is None:
+        return [*stored_ids(raw)]
+    text = f"written, but {few.of(state.durability.replicas)}"
+    return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
 
 
 def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
@@ -115,7 +131,7 @@ def _full(state: QueueState, bound: str) -> str:
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
 
 
-def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
+def _call(state: QueueState, lane: Lane, chunk: list[Outgoing], until: float) -> Call:
     epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
     numbers, hands = hands_of(state, epoch, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
@@ -125,7 +141,13 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing]) -> Call:
         args += (hand, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
-    return call_of(state, epoch, lane.name, lane.sequence, numbers, len(chunk), args, keyed)
+    return call_of(state, epoch, lane.name, _sequence(state, lane, until), numbers, len(chunk), args, keyed)
+
+
+def _sequence(state: QueueState, lane: Lane, until: float) -> str:
+    """Which call of its lane this is, and for how many ms it is to be remembered at least: as long as it may come."""
+    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
+    return f"{lane.sequence}|{round(lasts * 1000)}"
 
 
 def call_of(

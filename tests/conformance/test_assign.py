@@ -261,8 +261,7 @@ def test_an_assigner_that_is_overtaken_begins_again(
         if rivals:
             hand = ",".join(map(str, shard(name, 16, 4)))
             world.raw.hset(queue.state.keys.assigned, mapping={rivals.pop(): hand, "": "1|4"})
-            epoch = world.raw.hincrby(queue.state.keys.meta, "epoch", 1)
-            world.raw.hset(queue.state.keys.meta, mapping={"assigned": epoch, "reach": 16})
+            world.raw.hset(queue.state.keys.meta, mapping={"epoch": "rival's", "assigned": "rival's", "reach": 16})
         return add(made, name)
 
     monkeypatch.setattr(Assignment, "add", overtaken)

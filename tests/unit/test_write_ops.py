@@ -48,9 +48,9 @@ class Server:
         return [b"OK", b"1700000000000|%d|%s" % (before, b",".join([b"0"] * count))]
 
     @property
-    def lanes(self) -> list[tuple[Any, Any]]:
-        """Lane and sequence of each call."""
-        return [(call.args[1], call.args[2]) for call in self.writes]
+    def lanes(self) -> list[tuple[Any, int]]:
+        """Lane and number of each call."""
+        return [(call.args[1], int(str(call.args[2]).partition("|")[0])) for call in self.writes]
 
 
 @pytest.fixture

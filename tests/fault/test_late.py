@@ -1,0 +1,213 @@
+"""Calls that reach the server late, after others of the same caller: what those did stays as it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shardq import Client, Message, Queue
+from shardq.ops.admin import purge
+from shardq.ops.look import recovered
+from shardq.ops.waiting import Asked
+from shardq.scripts import load
+from tests.conformance.census import take
+from tests.fault.conftest import Open
+from tests.proxy import Proxy
+from tests.servers import Server
+
+Act = Callable[[Queue], Any]
+
+
+@pytest.fixture
+def client(proxy: Proxy, open_client: Open) -> Client:
+    """A client whose connections go through the proxy."""
+    return open_client(proxy.url)
+
+
+@pytest.fixture
+def queue(client: Client, queue_name: str) -> Queue:
+    """A queue that exists, with a window."""
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
+    queue.read_many(1)
+    return queue
+
+
+@pytest.fixture
+def copied(proxy: Proxy) -> Callable[[str], list[bytes]]:
+    """Collects the calls of a script."""
+    return lambda script: proxy.copies(load(script).sha.encode())
+
+
+def wanted(queue: Queue) -> Any:
+    return queue.stats().wanted
+
+
+def hands(queue: Queue) -> Any:
+    return sorted(name for name, _ in queue.assignment().items())
+
+
+def waiting(queue: Queue) -> Any:
+    return queue.len(), queue.stats().delayed
+
+
+CHANGES: dict[str, tuple[str, Act, Act, Act]] = {
+    "configure": (
+        "configure", lambda q: q.configure(max_deliveries=5), lambda q: q.configure(max_deliveries=9), Queue.settings,
+    ),
+    "a bound taken away": (
+        "configure", lambda q: q.configure(max_len=1), lambda q: q.configure(max_len=0), Queue.settings,
+    ),
+    "resize": ("resize", lambda q: q.resize(8), lambda q: q.resize(6), wanted),
+    "shrink": ("shrink", lambda q: q.resize(2), lambda q: q.resize(8), lambda q: (wanted(q), len(q.stats().streams))),
+    "assign": ("assign", lambda q: q.assign(["a", "b"]), lambda q: q.unassign(["b"]), hands),
+    "unassign": ("assign", lambda q: (q.assign(["b"]), q.unassign()), lambda q: q.assign(["a", "b"]), hands),
+    "set_weights": ("weigh", lambda q: q.set_weights({"a": 3}), lambda q: q.set_weights({"a": 5}), Queue.weights),
+    "no weight": ("weigh", lambda q: q.set_weights({"a": 1}), lambda q: q.set_weights({"a": 5}), Queue.weights),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_late_change_does_not_undo_a_later_one(
+    queue: Queue, proxy: Proxy, copied: Callable[[str], list[bytes]], change: str
+) -> None:
+    script, earlier, later, state = CHANGES[change]
+    copies = copied(script)
+    earlier(queue)
+    late = list(copies)
+    assert late
+    later(queue)
+    before = state(queue)
+    for request in late:
+        proxy.deliver(request)
+    assert state(queue) == before
+    queue.write("goes on", shard_key="a")
+    assert state(queue) == before
+
+
+def test_a_late_refresh_of_the_expiry_does_not_let_a_queue_expire_that_is_to_stay(
+    queue: Queue, proxy: Proxy, server: Server, copied: Callable[[str], list[bytes]]
+) -> None:
+    copies = copied("touch")
+    queue.configure(ttl=100)
+    late = list(copies)
+    assert late
+    queue.configure(ttl=None)
+    for request in late:
+        proxy.deliver(request)
+    assert {server.run("PTTL", key) for key in server.run("KEYS", "*")} == {-1}
+
+
+def filled(queue: Queue) -> None:
+    """Messages in streams, in overflows, in the line of returned ones, and delayed ones: nine in all."""
+    queue.write_many([Message(n, "t") for n in range(3)] + [Message(n, "t", delay=1000) for n in range(2)])
+    queue.write_many([Message(n, "u") for n in range(3)])
+    queue.nack_many(queue.read_many(2))
+    [last] = queue.read_many(1)
+    last.nack(delay=1000)
+    queue.write("ninth", shard_key="v")
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 250])
+def test_a_late_purge_leaves_what_was_written_since(
+    queue: Queue,
+    proxy: Proxy,
+    server: Server,
+    copied: Callable[[str], list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    chunk: int,
+) -> None:
+    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", chunk)
+    filled(queue)
+    copies = copied("purge")
+    assert queue.purge() == 9
+    late = list(copies)
+    assert waiting(queue) == (0, 0)
+    filled(queue)
+    before = waiting(queue)
+    assert sum(before) == 9
+    for request in late:
+        proxy.deliver(request)
+    assert waiting(queue) == before
+    with server.client() as raw:
+        assert take(raw, queue.state.keys).problems() == []
+    assert queue.purge() == 9
+
+
+def test_a_queue_that_is_purged_by_two_at_once_is_empty_when_each_returns(
+    server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that ends first moves the epoch under the other."""
+    monkeypatch.setattr("shardq.ops.admin.PURGE_CHUNK", 1)
+    with Client.from_url(server.url) as one, Client.from_url(server.url) as other:
+        queue = one.queue(queue_name, streams=4, window=1)
+        filled(queue)
+        purging = purge(queue.state)
+        step = next(purging)
+        for _ in range(4):
+            step = purging.send(one._driver.perform(step))
+        other.queue(queue_name).purge()
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = purging.send(one._driver.perform(step))
+        assert waiting(queue) == (0, 0)
+
+
+def test_dead_letters_that_are_redriven_late_stay_where_they_came_to_lie(
+    queue: Queue, proxy: Proxy, copied: Callable[[str], list[bytes]]
+) -> None:
+    copies = copied("redrive")
+    queue.write("work", shard_key="t")
+    queue.read().reject("poison")
+    queue.redrive(queue.dead())
+    queue.read().reject("poison")
+    assert copies
+    for request in copies:
+        proxy.deliver(request)
+    assert (queue.len(), len(queue.dead())) == (0, 1)
+
+
+def test_a_late_recovery_takes_back_nothing_of_the_read_after_it(
+    queue: Queue, proxy: Proxy, copied: Callable[[str], list[bytes]]
+) -> None:
+    """Each try of a read has leases of its own."""
+    queue.write_many([(n, "t") for n in range(5)])
+    copies, cut = copied("recover"), proxy.cut_after_request(load("read").sha.encode())
+    deliveries = queue.read_many(5, block=15)
+    assert cut.struck.wait(30)
+    assert copies
+    for request in copies:
+        proxy.deliver(request)
+    assert queue.stats().in_flight == len(deliveries)
+    assert queue.ack_many(deliveries) == []
+
+
+def test_a_late_read_is_granted_nothing_that_nobody_would_know_of(
+    queue: Queue, proxy: Proxy, copied: Callable[[str], list[bytes]]
+) -> None:
+    """Its caller gave up on it, and gave back what it was granted: nothing, since it was still under way."""
+    queue.write_many([(n, "t") for n in range(5)])
+    copies, cut = copied("read"), proxy.cut_before_request(load("read").sha.encode())
+    deliveries = queue.read_many(2, block=15)
+    assert cut.struck.wait(30)
+    proxy.deliver(copies[0])
+    assert queue.stats().in_flight == len(deliveries)
+    deliveries += queue.read_many(5)
+    assert queue.ack_many(deliveries) == []
+    assert {each.count for each in deliveries} == {1}
+
+
+def test_little_is_noted_of_reads_that_were_given_up_on_and_not_for_long(queue: Queue, server: Server) -> None:
+    keys = queue.state.keys
+    for number in range(200):
+        queue._client.run(recovered(queue.state, Asked(f"holder-{number:015}", 0, 30_000), queue.state.until()))
+    noted = server.run("HGET", keys.meta, "void")
+    assert len(noted) < 1500
+    assert b"holder-000000000000199" in noted
+    assert queue.read_many(1) == []
+    assert server.run("HGET", keys.meta, "void") == noted
+    server.run("HSET", keys.meta, "void", b"1" + noted[13:])
+    assert queue.read_many(1) == []
+    assert server.run("HEXISTS", keys.meta, "void") == 0
