@@ -14,6 +14,8 @@ At the end it counts: a scan that goes on after a restart or a failover may miss
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +27,7 @@ from shardq.ops.steps import Call, Op
 from shardq.routing import Router
 from shardq.scripts import load
 
+log = logging.getLogger("shardq")
 MOST_NOTED = 100_000
 """Changes that a load notes before it makes them; what bounds its memory."""
 
@@ -33,8 +36,8 @@ MOST_NOTED = 100_000
 class Copy:
     """A router on its way to be what Redis holds: `version` and `stamp` say how far its changes were noted.
 
-    `bound` are the bindings in it, `foreign` the fields of the hash that are none: only others write such. `noted` are
-    changes that are not in it yet.
+    `bound` are the bindings in it, `foreign` the fields of the hash that are none that may be. `noted` are changes that
+    are not in it yet.
     """
 
     stamp: bytes
@@ -47,12 +50,11 @@ class Copy:
     def take(self, verb: bytes, member: bytes) -> None:
         """Take over that a binding is there ("+") or is not ("-")."""
         change = applied(self.router, verb, member)
-        if change is not None:
-            self.bound += change
-        elif verb == b"+":
-            self.foreign.add(member)
-        else:
+        self.bound += change or 0
+        if verb == b"-":
             self.foreign.discard(member)
+        elif change is None:
+            self.foreign.add(member)
 
     def note(self, reply: list[Any]) -> bool:
         """Note the changes in a reply of `follow.lua`; whether they are all that there are."""
@@ -126,7 +128,10 @@ def check_version(keys: RouterKeys, reply: list[Any]) -> None:
 
 
 def applied(router: Router, verb: bytes, member: bytes) -> int | None:
-    """How many bindings more there are then; None if this is no change of a binding: only others write such."""
+    """How many bindings more there are then; None if this is no change of a binding that may be.
+
+    Only others write such, and older versions, which bound any pattern.
+    """
     try:
         pattern, space, queue = member.decode().rpartition(" ")
         if not space or verb not in (b"+", b"-"):
@@ -134,3 +139,12 @@ def applied(router: Router, verb: bytes, member: bytes) -> int | None:
         return int(router.bind(pattern, queue)) if verb == b"+" else -int(router.unbind(pattern, queue))
     except (ConfigError, UnicodeDecodeError):
         return None
+
+
+def tell_ignored(keys: RouterKeys, members: Collection[bytes]) -> None:
+    """Log that these are left out."""
+    if members:
+        log.warning(
+            "router %r: %d that an older version or something else wrote are no bindings that may be, and left out, "
+            "such as %r: unbind patterns with too many wildcards", keys.name, len(members), next(iter(members))[:300],
+        )  # fmt: skip

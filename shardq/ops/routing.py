@@ -17,7 +17,7 @@ from shardq.clock import Clock
 from shardq.errors import BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
-from shardq.ops.loading import applied, check_version, follow, loaded
+from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.persist import persist
 from shardq.ops.state import MAX_TIMEOUT, QueueState
@@ -25,7 +25,7 @@ from shardq.ops.steps import Call, Op, Sleep
 from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Binding, Router
-from shardq.routing.topic import check_pattern, check_topic
+from shardq.routing.topic import check_bindable, check_pattern, check_topic
 from shardq.scripts import load
 
 MAX_BINDINGS = 2_000_000
@@ -86,6 +86,9 @@ def change_many(
 ) -> Op[list[bool]]:
     """The same for many different ones, a thousand in a round trip; for each whether that changed anything."""
     until = state.until(timeout)
+    if verb == "+":  # what an older version bound can be unbound
+        for each in bindings:
+            check_bindable(each.pattern)
     done: list[bool] = []
     for at in range(0, len(bindings), PART):
         done += yield from _change_part(state, verb, bindings[at : at + PART], until)
@@ -161,8 +164,13 @@ def _take_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list
         if (state.stamp, state.version, state.router) != basis:
             return
         changes = reply[3]
-        for verb, member in zip(changes[::2], changes[1::2], strict=True):
-            state.ignored += applied(state.router, verb, member) is None
+        none = [
+            member
+            for verb, member in zip(changes[::2], changes[1::2], strict=True)
+            if applied(state.router, verb, member) is None
+        ]
+        state.ignored += len(none)
+        tell_ignored(state.keys, none)
         state.version += len(changes) // 2
         state.stamp = reply[1]
 
@@ -191,6 +199,8 @@ def _loaded(state: RouterState, until: float) -> Op[None]:
     copy = yield from loaded(state.keys, PART, until, state.clock)
     if copy is None:
         return
+    if len(copy.foreign) != state.ignored:
+        tell_ignored(state.keys, copy.foreign)
     with state.lock:
         state.router, state.version, state.stamp = copy.router, copy.version, copy.stamp
         state.ignored = len(copy.foreign)
