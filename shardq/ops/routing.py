@@ -18,6 +18,7 @@ from shardq.errors import BackendTimeout, ConfigError, PartlyPublished, QueueFul
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
 from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
+from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.persist import persist
 from shardq.ops.state import MAX_TIMEOUT, QueueState
@@ -224,7 +225,9 @@ def matched(state: RouterState, topic: str, unmatched: str, timeout: float | Non
 
 
 def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
-    """Write each message to the queue beside it, all in one round trip to each node; the ids by queue."""
+    """Write each message to the queue beside it, all in few round trips to each node; the ids by queue."""
+    unknown = [state for state in states if not state.epoch]
+    yield from together([opened(state, state.until(timeout), create=False) for state in unknown])
     ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
     outcomes = yield from together(ops)
     results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
