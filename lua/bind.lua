@@ -6,7 +6,8 @@
 -- KEYS[2] changes: what followers read
 -- ARGV[1] verb: '+' | '-'
 -- ARGV[2] most: how many bindings there may be
--- ARGV[3] kept: about how many changes are kept for followers
+-- ARGV[3] kept: about how many changes are kept for followers; with more bindings so many, at most ten times as many:
+--   who is further behind than there are bindings is quicker by loading them
 -- ARGV[4..] members: 'pattern queue'
 -- Reply: {'OK', changed, {0 | 1, ...}} | {'FULL', bindings} | {'DAMAGED', version}
 local bindings, changes = KEYS[1], KEYS[2]
@@ -18,6 +19,7 @@ if verb == '+' and count - 2 + #ARGV - 3 > most then
   for i = 4, #ARGV do new = new + 1 - redis.call('HEXISTS', bindings, ARGV[i]) end
   if count - 2 + new > most then return {'FULL', count - 2} end
 end
+kept = math.max(kept, math.min(count, 10 * kept))
 local time = redis.call('TIME')
 local stamp = time[1] .. '.' .. time[2]
 if redis.call('HEXISTS', bindings, ' ') == 1 then

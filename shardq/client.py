@@ -131,7 +131,7 @@ class Client(Face):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, str]:
-        """Write a message to each queue that *topic* goes to, in one round trip; its ids by queue name.
+        """Write a message to each queue that *topic* goes to, in few round trips; its ids by queue name.
 
         The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With
         no queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error

@@ -3,9 +3,7 @@
 Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the last
 changes whose ids are the versions. A client asks for the changes since its version when its router was last known to be
 current more than `max_age` ago. When some of them are gone from the stream, or the stamp at its version is another
-(Redis lost its data, or its last changes), it loads all of them, one thread for all. While it loads, changes come in:
-after the load it follows from the version that was there before, which ends in the same bindings, since each change
-says what is, not what is added. Then it counts: a scan that goes on after a restart or a failover may miss some.
+(Redis lost its data, or its last changes), it loads all of them, one thread for all (`shardq.ops.loading`).
 """
 
 from __future__ import annotations
@@ -16,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardq.clock import Clock
-from shardq.errors import BackendError, BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
+from shardq.errors import BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
+from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
+from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.persist import persist
 from shardq.ops.state import MAX_TIMEOUT, QueueState
@@ -26,7 +26,7 @@ from shardq.ops.steps import Call, Op, Sleep
 from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Binding, Router
-from shardq.routing.topic import check_pattern, check_topic
+from shardq.routing.topic import check_bindable, check_pattern, check_topic
 from shardq.scripts import load
 
 MAX_BINDINGS = 2_000_000
@@ -40,8 +40,8 @@ WHILE_LOADING = 0.02
 class RouterState:
     """What a client knows of one router. Shared by threads; `lock` is held while changes are applied, never by lookups.
 
-    A load replaces `router` whole. `published` and `unrouted` count topics that went to some queue and to none;
-    `ignored` what something else wrote among the bindings, which are none.
+    A load replaces `router` whole; the last one began at the local time `began`. `published` and `unrouted` count
+    topics that went to some queue and to none; `ignored` what something else wrote among the bindings, which are none.
     """
 
     keys: RouterKeys
@@ -53,6 +53,7 @@ class RouterState:
     version: int = 0
     checked: float | None = None
     loads: int = 0
+    began: float = 0.0
     published: int = 0
     unrouted: int = 0
     ignored: int = 0
@@ -86,6 +87,9 @@ def change_many(
 ) -> Op[list[bool]]:
     """The same for many different ones, a thousand in a round trip; for each whether that changed anything."""
     until = state.until(timeout)
+    if verb == "+":  # what an older version bound can be unbound
+        for each in bindings:
+            check_bindable(each.pattern)
     done: list[bool] = []
     for at in range(0, len(bindings), PART):
         done += yield from _change_part(state, verb, bindings[at : at + PART], until)
@@ -108,7 +112,7 @@ def _change_part(state: RouterState, verb: str, bindings: Sequence[Binding], unt
         raise QueueFull(
             f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
         )
-    _check(state, reply)
+    check_version(state.keys, reply)
     return [bool(each) or asked_again for each in reply[2]]  # a repeated call finds what its first try did
 
 
@@ -124,24 +128,24 @@ def current(state: RouterState, until: float, *, max_age: float | None = None) -
         if tried and state.clock.monotonic() > until:
             raise BackendTimeout(f"the bindings of router {state.keys.name!r} could not be loaded in time")
         yield from _loaded_by_one(state, loads, until)
+        if state.loads != loads and state.began >= asked:  # others may change more than can be followed meanwhile
+            state.checked = state.began
+            return state.router
         tried, loads = True, state.loads
     state.checked = asked
     return state.router
 
 
-def _follow(state: RouterState, stamp: bytes, version: int, count: int, until: float) -> Op[list[Any]]:
-    call = Call(load("follow"), (state.keys.bindings, state.keys.changes), (stamp, version, count))
-    reply: list[Any] = yield from persist(lambda _: call, until, state.clock)
-    _check(state, reply)
-    return reply
-
-
 def _followed(state: RouterState, until: float) -> Op[bool]:
-    """Take over the changes since our version; False when all must be loaded."""
+    """Take over the changes since our version, to what is the newest as this begins; False when all must be loaded.
+
+    Not to the newest: others may change bindings as fast as they are followed.
+    """
+    goal: int | None = None
     while True:
         with state.lock:
             basis = state.stamp, state.version, state.router
-        reply = yield from _follow(state, *basis[:2], PART, until)
+        reply = yield from follow(state.keys, *basis[:2], PART, until, state.clock)
         if reply[0] == b"NONE":
             with state.lock:
                 if state.stamp or state.version:  # there were bindings: Redis lost its data, or they were deleted
@@ -149,21 +153,27 @@ def _followed(state: RouterState, until: float) -> Op[bool]:
             return True
         if reply[0] == b"RELOAD":
             return False
-        if _taken_over(state, basis, reply) and state.version >= int(reply[2]):
+        goal = int(reply[2]) if goal is None else goal
+        _take_over(state, basis, reply)
+        if state.router is basis[2] and state.version >= goal:  # by this thread, or by one that was faster
             return True
 
 
-def _taken_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list[Any]) -> bool:
-    """Apply changes to what they are changes of; False when another thread was faster."""
+def _take_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list[Any]) -> None:
+    """Apply changes to what they are changes of; nothing when another thread was faster."""
     with state.lock:
         if (state.stamp, state.version, state.router) != basis:
-            return False
+            return
         changes = reply[3]
-        for verb, member in zip(changes[::2], changes[1::2], strict=True):
-            state.ignored += _applied(state.router, verb, member) is None
+        none = [
+            member
+            for verb, member in zip(changes[::2], changes[1::2], strict=True)
+            if applied(state.router, verb, member) is None
+        ]
+        state.ignored += len(none)
+        tell_ignored(state.keys, none)
         state.version += len(changes) // 2
         state.stamp = reply[1]
-        return True
 
 
 def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
@@ -186,55 +196,16 @@ def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
 
 def _loaded(state: RouterState, until: float) -> Op[None]:
     """Load all bindings into a new router, and take it when nothing is missing."""
-    reply = yield from _follow(state, b"", 0, 1, until)
-    if reply[0] == b"NONE":
+    began = state.clock.monotonic()
+    copy = yield from loaded(state.keys, PART, until, state.clock)
+    if copy is None:
         return
-    stamp, version = reply[1], int(reply[2])
-    router, foreign, bound, cursor = Router(), set[bytes](), 0, b"0"
-    while True:
-        part = Call(load("bindings"), (state.keys.bindings,), (cursor, PART))
-        cursor, members = yield from persist(lambda _, part=part: part, until, state.clock)  # type: ignore[misc]
-        for member in members:
-            change = _applied(router, b"+", member)
-            bound += change or 0
-            if change is None:
-                foreign.add(member)
-        if cursor == b"0":
-            break
-    reply = [b"OK", stamp, version + 1]
-    while version < int(reply[2]):
-        reply = yield from _follow(state, stamp, version, PART, until)
-        if reply[0] != b"OK":
-            return
-        for verb, member in zip(reply[3][::2], reply[3][1::2], strict=True):
-            bound += _applied(router, verb, member) or 0
-        stamp, version = reply[1], version + len(reply[3]) // 2
-    if bound + len(foreign) != reply[4]:
-        return
+    if len(copy.foreign) != state.ignored:
+        tell_ignored(state.keys, copy.foreign)
     with state.lock:
-        state.router, state.version, state.stamp = router, version, stamp
-        state.ignored = len(foreign)
-        state.loads += 1
-
-
-def _check(state: RouterState, reply: list[Any]) -> None:
-    if reply[0] == b"DAMAGED":
-        raise BackendError(
-            f"something else wrote to the bindings of router {state.keys.name!r}: their version is {reply[1][:40]!r}, "
-            f"not a number. Write to the field '' of the hash {state.keys.bindings!r} a number above that of any "
-            "`router_state().version`, or delete that hash and bind again"
-        )
-
-
-def _applied(router: Router, verb: bytes, member: bytes) -> int | None:
-    """How many bindings more there are then; None if this is no change of a binding: only others write such."""
-    try:
-        pattern, space, queue = member.decode().rpartition(" ")
-        if not space or verb not in (b"+", b"-"):
-            return None
-        return int(router.bind(pattern, queue)) if verb == b"+" else -int(router.unbind(pattern, queue))
-    except (ConfigError, UnicodeDecodeError):
-        return None
+        state.router, state.version, state.stamp = copy.router, copy.version, copy.stamp
+        state.ignored = len(copy.foreign)
+        state.began, state.loads = began, state.loads + 1
 
 
 def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
@@ -254,7 +225,9 @@ def matched(state: RouterState, topic: str, unmatched: str, timeout: float | Non
 
 
 def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
-    """Write each message to the queue beside it, all in one round trip to each node; the ids by queue."""
+    """Write each message to the queue beside it, all in few round trips to each node; the ids by queue."""
+    unknown = [state for state in states if not state.epoch]
+    yield from together([opened(state, state.until(timeout), create=False) for state in unknown])
     ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
     outcomes = yield from together(ops)
     results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}

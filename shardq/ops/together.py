@@ -1,4 +1,4 @@
-"""Several operations at once: what they want to say next goes out together."""
+"""Several operations at once: what they want to say next goes out together, in batches of a bounded size."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from shardq.errors import ShardqError
 from shardq.ops.steps import Batch, Call, Op, Sleep, Step
 
 T = TypeVar("T")
+MOST_KEYS = 2000
+"""How many keys the calls of one round trip declare: a server runs them without a look at other clients."""
 
 
 def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
-    """Run *ops* side by side, a round trip for what all of them say next; what each returned or raised.
+    """Run *ops* side by side, few round trips for what all of them say next; what each returned or raised.
 
     Their steps may be calls and pauses. Those that pause do it together, after the others' calls.
     """
@@ -24,14 +26,28 @@ def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
         calls = {at: step for at, step in steps.items() if isinstance(step, Call)}
         pauses = [step.seconds for step in steps.values() if isinstance(step, Sleep)]
         if calls:
-            outcomes = yield Batch(tuple(calls.values()), max(call.until for call in calls.values()))
-            for at, outcome in zip(calls, outcomes, strict=True):
-                _advance(at, ops[at], outcome, steps, results)
+            for part in _parts(calls):
+                outcomes = yield Batch(tuple([calls[at] for at in part]), max(calls[at].until for at in part))
+                for at, outcome in zip(part, outcomes, strict=True):
+                    _advance(at, ops[at], outcome, steps, results)
         else:
             yield Sleep(max(pauses))
             for at in list(steps):
                 _advance(at, ops[at], None, steps, results)
     return [results[at] for at in range(len(ops))]
+
+
+def _parts(calls: dict[int, Call]) -> list[list[int]]:
+    """The calls' places, in parts for a round trip each."""
+    parts: list[list[int]] = []
+    left = 0
+    for at, call in calls.items():
+        left -= len(call.keys)
+        if left < 0 or not parts:
+            parts.append([])
+            left = MOST_KEYS - len(call.keys)
+        parts[-1].append(at)
+    return parts
 
 
 def _advance(at: int, op: Op[T], outcome: Any, steps: dict[int, Step], results: dict[int, T | ShardqError]) -> None:

@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shardq.routing.nodes import branches, decode, deeper, is_leaf, slot, tail_of, values_of, word_in
+from shardq.routing.nodes import (
+    BITS,
+    FIRST_BITS,
+    FIRST_LAST,
+    LAST,
+    branches,
+    decode,
+    is_leaf,
+    tail_of,
+    values_of,
+    word_in,
+)
 from shardq.routing.topic import MANY, ONE
 
 
@@ -63,13 +74,14 @@ def entries(page: Any) -> Iterator[tuple[str, Any]]:
 
 def entry(page: Any, key: str) -> Any:
     """What a page holds under *key*, None for nothing."""
-    shift, bits = 0, hash(key)
+    bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     while page is not None:
         main = page.main
         if type(main) is not list:
             return main.get(key)
-        page = main[slot(bits, shift)]
-        shift = deeper(shift)
+        page = main[bits & last]
+        bits >>= used
+        used, last = BITS, LAST
     return None
 
 

@@ -1,8 +1,8 @@
 """The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
 
-The trie is walked by pairs of an I-node and how many words of the topic lead to it. A branch under `#` is entered once
-for each number of words that the `#` may have stood for; no pair is entered twice. So a lookup takes O(nodes x words)
-steps, however many `#` a pattern has; walking each way by itself would take exponentially many.
+The trie is walked by pairs of an I-node and how many words of the topic lead to it. What lies below a `#` may be led to
+by several numbers of words: it is walked by `many`, with all of them at once. So a lookup enters no node twice, however
+many `#` a pattern has; walking each way by itself would take exponentially many steps.
 
 Several nodes cannot be read at once. Each change of the trie replaces its head's `stamp` in the same instant. If that
 is the same after the walk as before, nothing changed meanwhile, and all that was read was true at the same time. Else
@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shardq.routing.match import ends, fits, same, under
+from shardq.routing.many import matching
+from shardq.routing.match import ends, fits, same, values
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
 
 T = TypeVar("T")
@@ -84,7 +85,6 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
     size = len(topic)
     at = 0
     todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
-    lowest: dict[int, int] = {}
     while True:
         run, held, star, many, words = node.main
         node = None
@@ -94,10 +94,10 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                 kind = type(many)
                 if kind is str:
                     found.append(many)
-                elif kind is not tuple:
-                    for after in under(many, topic, at, lowest):
-                        todo += (many, after)
-                elif ends(many[0], topic, under(many, topic, at, lowest)):
+                elif kind is not tuple or many[0][-2:] == ".#":
+                    for part in matching(many, topic, (2 << size) - (1 << at)):
+                        found += values(part)
+                elif ends(many[0], topic, at):
                     found += many[1:]
             if at == size:
                 if held is not None:
@@ -174,21 +174,3 @@ def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
         bits >>= used
         used, last = BITS, LAST
     return page, main, bits & last
-
-
-def values(held: Any) -> list[str]:
-    """The values of a leaf, or all in a page."""
-    kind = type(held)
-    if kind is str:
-        return [held]
-    if kind is tuple:
-        return list(held[1:])
-    found: list[str] = []
-    todo = [held]
-    for page in todo:
-        main = page.main
-        if type(main) is list:
-            todo += filter(None, main)
-        else:
-            found += main
-    return found

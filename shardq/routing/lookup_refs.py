@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from shardq.routing.lookup import NOTHING, TRIES, frozen, values
-from shardq.routing.match import ends, fits, same, under
+from shardq.routing.lookup import NOTHING, TRIES, frozen
+from shardq.routing.many import matching
+from shardq.routing.match import ends, fits, same, values
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST, TombPage
 
 T = TypeVar("T")
@@ -79,7 +80,6 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - as in `lookup`
     size = len(topic)
     at = 0
     todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
-    lowest: dict[int, int] = {}
     while True:
         main = node.ref.get()
         if type(main) is not tuple:
@@ -92,10 +92,10 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - as in `lookup`
                 kind = type(many)
                 if kind is str:
                     found.append(many)
-                elif kind is not tuple:
-                    for after in under(many, topic, at, lowest):
-                        todo += (many, after)
-                elif ends(many[0], topic, under(many, topic, at, lowest)):
+                elif kind is not tuple or many[0][-2:] == ".#":
+                    for part in matching(many, topic, (2 << size) - (1 << at)):
+                        found += values(part)
+                elif ends(many[0], topic, at):
                     found += many[1:]
             if at == size:
                 if held is not None:

@@ -1,8 +1,8 @@
-"""Whether the words that a node or a leaf stands for are those of a topic: what both walks of `lookup` share."""
+"""Whether the words that a node or a leaf stands for are those of a topic, and what it holds: for both walks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 
 def same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
@@ -33,16 +33,25 @@ def fits(tail: str, topic: list[str], at: int) -> bool:
     return True
 
 
-def under(branch: object, topic: list[str], at: int, lowest: dict[int, int]) -> Iterable[int]:
-    """Where what is under `#` goes on, after any of the words from *at* on: at most once in a lookup at each."""
-    below = lowest.get(id(branch), len(topic) + 1)
-    if at < below:
-        lowest[id(branch)] = at
-    return range(at, below)
+def ends(tail: str, topic: list[str], at: int) -> bool:
+    """Whether the tail of a leaf under `#`, itself without one, matches all words from *at* or from a later one on."""
+    start = len(topic) - tail.count(".")
+    return start >= at and fits(tail, topic, start)
 
 
-def ends(tail: str, topic: list[str], starts: Iterable[int]) -> bool:
-    """Whether the tail of a leaf under `#` matches all words from one of *starts* on."""
-    if not tail:
-        return True
-    return any(fits(tail, topic, at) for at in starts)
+def values(held: Any) -> list[str]:
+    """The values of a leaf, or all in a page."""
+    kind = type(held)
+    if kind is str:
+        return [held]
+    if kind is tuple:
+        return list(held[1:])
+    found: list[str] = []
+    todo = [held]
+    for page in todo:
+        main = page.main
+        if type(main) is list:
+            todo += filter(None, main)
+        else:
+            found += main
+    return found

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from shardq.routing.census import all_branches, entries, entry, some_branches
-from shardq.routing.lookup import values
+from shardq.routing.match import values
 from shardq.routing.nodes import RUN, VALUES, decode, is_leaf, tail_of
 from shardq.routing.topic import MANY, ONE, check_pattern, split
 

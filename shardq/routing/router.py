@@ -10,7 +10,7 @@ from shardq.keys import check_name, shown
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.relation import Covering, Overlapping
-from shardq.routing.topic import check_pattern, check_topic, wild_words
+from shardq.routing.topic import check_bindable, check_pattern, check_topic, wild_words
 
 
 class Binding(NamedTuple):
@@ -49,7 +49,7 @@ class Router:
 
     def bind(self, pattern: str, queue: str) -> bool:
         """Let messages whose topic *pattern* matches go to *queue*; False if they did. PatternError, ConfigError."""
-        check_pattern(pattern)
+        check_bindable(pattern)
         return self._write(self.trie.insert, pattern, str(check_name(queue)))
 
     def unbind(self, pattern: str, queue: str) -> bool:
@@ -59,7 +59,10 @@ class Router:
 
     def bind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
         """Bind many, one after another; those that were bound already are returned. All are checked before."""
-        return [each for each in bindings_of(bindings) if not self._write(self.trie.insert, *each)]
+        found = bindings_of(bindings)
+        for each in found:
+            check_bindable(each.pattern)
+        return [each for each in found if not self._write(self.trie.insert, *each)]
 
     def unbind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
         """Take many back, one after another; those that there were not are returned. All are checked before."""

@@ -20,6 +20,10 @@ from shardq.keys import shown
 MAX_TOPIC: Final = 255
 """The longest topic or pattern, in characters (which are bytes, since both are ASCII), as in AMQP."""
 
+MAX_WORDS: Final = 32
+MAX_WILDCARDS: Final = 16
+"""What a pattern with wildcards may have, to be bound: each match may look at all of its words."""
+
 ONE: Final = "*"
 MANY: Final = "#"
 
@@ -40,6 +44,19 @@ def check_pattern(pattern: str) -> str:
     if type(pattern) is str and len(pattern) <= MAX_TOPIC and _PATTERN.fullmatch(pattern):
         return pattern
     raise PatternError(_complaint("pattern", pattern, wild=True))
+
+
+def check_bindable(pattern: str) -> str:
+    """Return *pattern* if it is one that may be bound; else PatternError says why not."""
+    check_pattern(pattern)
+    wildcards = pattern.count(ONE) + pattern.count(MANY)
+    words = pattern.count(".") + 1
+    if wildcards > MAX_WILDCARDS or (wildcards and words > MAX_WORDS):
+        raise PatternError(
+            f"a pattern with wildcards may have at most {MAX_WORDS} words, {MAX_WILDCARDS} of them wildcards, since "
+            f"each match may look at all of them; {shown(pattern)} has {words}, {wildcards} of them wildcards"
+        )
+    return pattern
 
 
 def split(text: str) -> list[str]:

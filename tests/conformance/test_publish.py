@@ -8,7 +8,8 @@ import pytest
 
 from shardq import Client, ConfigError, PartlyPublished, PatternError, Queue, QueueFull, Unrouted
 from shardq.ops import routing
-from shardq.ops.steps import Call
+from shardq.ops.steps import Batch, Call
+from shardq.ops.together import MOST_KEYS
 from tests.conformance.world import World
 
 
@@ -180,3 +181,21 @@ def test_a_hundred_queues_get_their_copies_in_few_round_trips(
     seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 100
     assert len(seen) <= 2
+
+
+def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
+    world: World, client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.bind_many([("#", f"new{number}") for number in range(150)]) == []
+    seen = steps_of(client, monkeypatch)
+    assert len(client.publish("a", 1, shard_key="t")) == 150  # they are made
+    batches = [step.calls for step in seen if isinstance(step, Batch)]
+    assert all(sum(len(call.keys) for call in calls) <= MOST_KEYS for calls in batches)
+    assert len(seen) < 20
+    other = world.client()
+    other.router()
+    seen = steps_of(other, monkeypatch)
+    assert len(other.publish("a", 1, shard_key="t")) == 150  # they are only looked up
+    assert [call.script.name for step in seen for call in step.calls] == ["open"] * 150 + ["write"] * 150
+    assert len(seen) <= 4
+    assert client.queue("new7").len() == 2

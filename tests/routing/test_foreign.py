@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from shardq import BackendError, Client
+from shardq import BackendError, Client, PatternError
+from shardq.keys import RouterKeys
+from shardq.scripts import load
+from tests.routing.test_load import before_each
 from tests.servers import Server
 
 GARBAGE = (
@@ -32,6 +37,52 @@ def test_foreign_fields_among_the_bindings_are_ignored_and_counted(server: Serve
         assert bindings(client) == bindings(late) == {("a.*", "q")}
         assert late.router_state().ignored == len(GARBAGE)
         assert set(late.publish("a.b", 1, shard_key="t")) == {"q"}
+
+
+def bind_as_before(raw: Any, keys: RouterKeys, *patterns: str) -> None:
+    """Bind patterns as an older version does, which took any."""
+    members = [f"{pattern} q" for pattern in patterns]
+    raw.eval(load("bind").source, 2, keys.bindings, keys.changes, "+", 1000, 1000, *members)
+
+
+def test_patterns_with_too_many_wildcards_of_an_older_version_are_left_out_and_can_be_unbound(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    stars, many = ".".join("*" * 20), ".".join("a#" * 9) + ".x" * 40
+    costly = (stars, ".".join("#a" * 30), many)
+    with Client.from_url(server.url) as client, Client.from_url(server.url) as late, server.client() as raw:
+        client.bind("a.*", "q")
+        bind_as_before(raw, client.router_state().keys, *costly)
+        assert bindings(client) == bindings(late) == {("a.*", "q")}
+        assert client.router_state().ignored == late.router_state().ignored == len(costly)
+        assert [each.message.count("left out") for each in caplog.records] == [1, 1]
+        assert all(any(pattern in each.message for pattern in costly) for each in caplog.records)
+        assert set(late.publish(".".join("a" * 20), 1, shard_key="t")) == set()
+        with pytest.raises(PatternError, match="at most 32 words, 16 of them wildcards"):
+            late.bind(stars, "q")
+        with pytest.raises(PatternError, match="has 20, 20 of them"):
+            late.bind_many([("good", "q"), (stars, "q")])
+        assert late.unbind_many([(pattern, "q") for pattern in costly]) == []
+        assert bindings(late) == {("a.*", "q")}
+        with Client.from_url(server.url) as last:
+            assert bindings(last) == {("a.*", "q")}
+            assert (last.router_state().ignored, last.router_state().loads) == (0, 1)
+
+
+def test_a_load_ends_while_an_older_version_binds_and_unbinds_what_is_left_out(server: Server) -> None:
+    stars = ".".join("*" * 20)
+    with Client.from_url(server.url) as client, Client.from_url(server.url) as late, server.client() as raw:
+        client.bind("a", "q")
+        keys = client.router_state().keys
+        bind_as_before(raw, keys, f"b.{stars}")
+
+        def older(_: int) -> None:
+            bind_as_before(raw, keys, stars)
+            client.unbind(f"b.{stars}", "q")
+
+        before_each(late, "bindings", older)
+        assert bindings(late) == {("a", "q")}
+        assert (late.router_state().ignored, late.router_state().loads) == (1, 1)
 
 
 def test_foreign_entries_among_the_changes_are_ignored_or_make_all_load_again(server: Server) -> None:

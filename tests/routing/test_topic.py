@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
+
 import pytest
 
 from shardq.errors import PatternError
-from shardq.routing.ctrie import Ctrie
-from shardq.routing.topic import MAX_TOPIC, check_pattern, check_topic, naive_match
+from shardq.routing import Ctrie, Router, covers
+from shardq.routing.topic import MAX_TOPIC, check_bindable, check_pattern, check_topic, naive_match
 
 # pattern, topics that it matches, topics that it does not (RabbitMQ's word rule: the empty text is zero words)
 VECTORS = [
@@ -95,3 +99,47 @@ def test_wildcards_are_words_of_patterns(pattern: str) -> None:
 def test_a_wildcard_within_a_word_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
         check_pattern(pattern)
+
+
+@pytest.mark.parametrize("pattern", [".".join("*" * 16), ".".join("#*" * 8 + "a" * 16), ".".join("a" * 128)])
+def test_a_pattern_of_a_bounded_cost_may_be_bound(pattern: str) -> None:
+    assert check_bindable(pattern) == pattern
+    assert Router().bind(pattern, "q")
+
+
+@pytest.mark.parametrize("pattern", [".".join("*" * 17), ".".join("#*" * 8 + "#"), ".".join("#" + "a" * 32)])
+def test_a_pattern_that_may_cost_more_is_refused_but_can_be_unbound_and_compared(pattern: str) -> None:
+    router = Router()
+    with pytest.raises(PatternError, match="at most 32 words, 16 of them wildcards"):
+        check_bindable(pattern)
+    for act in (lambda: router.bind(pattern, "q"), lambda: router.bind_many([("a", "q"), (pattern, "q")])):
+        with pytest.raises(PatternError, match="of them wildcards"):
+            act()
+    assert len(router) == 0
+    assert not router.unbind(pattern, "q")
+    assert router.unbind_many([(pattern, "q")]) == [(pattern, "q")]
+    assert covers("#", pattern)
+
+
+@pytest.mark.parametrize("letters", ["a", "ab"])
+def test_a_match_takes_as_many_steps_as_patterns_have_words_whatever_their_wildcards(
+    trie: Ctrie, rng: random.Random, letters: str
+) -> None:
+    """Beside the plain matcher, which takes as many as the words of both, multiplied."""
+    words = ["#", "*", *letters]
+    patterns = [".".join(rng.choices(words, k=rng.randint(20, 60))) for _ in range(500)]
+    for number, pattern in enumerate(patterns):
+        trie.insert(pattern, f"q{number}")
+    topic = ".".join(rng.choices(letters, k=120))
+    found: list[object] = []
+    ours = min(taken(lambda: found.append(trie.lookup(topic))) for _ in range(3))
+    plain = taken(lambda: found.append({f"q{n}" for n, each in enumerate(patterns) if naive_match(each, topic)}))
+    assert found[0] == found[-1]
+    assert ours < plain / 5
+
+
+def taken(act: Callable[[], object]) -> float:
+    """Seconds of CPU that it takes."""
+    began = time.process_time()
+    act()
+    return time.process_time() - began

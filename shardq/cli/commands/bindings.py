@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     else:
         remark(f"router {args.router!r} has none" + (" of these" if len(router) else ""))
     if ignored := shell.client.router_state(args.router).ignored:
-        remark(f"{ignored:,} more that are no bindings were ignored: something else wrote to the router's hash")
+        remark(f"{ignored:,} more that are no bindings were ignored: something else or an older version wrote them")
     return OK if found else NOTHING
 
 
