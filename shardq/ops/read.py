@@ -106,8 +106,8 @@ def _attempt(
 def _looked(state: QueueState, want: Want, blocks: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
     """One look and its reply. When a reply is lost, what it had granted is given back before the next look.
 
-    Each try is a look of its own: it says what the server's clock should show now, and its leases are its own, so a giving
-    back that comes late takes nothing of what the next try was granted.
+    Each try is a look of its own: it says what the server's clock should show now, and its leases are its own, so a
+    giving back that comes late takes nothing of what the next try was granted.
     """
     tries = 0
     while True:
