@@ -47,7 +47,7 @@ MASSES = (delayed, in_flight, given_back)
 @pytest.mark.parametrize("mass", MASSES)
 @pytest.mark.parametrize("batch", [1, 100])
 def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
-    world: World, open_queue: OpenQueue, mass: Mass, batch: int
+    anywhere: None, world: World, open_queue: OpenQueue, mass: Mass, batch: int
 ) -> None:
     """Ideally it is the second: three times that is promised. A batch leaves at once, so it is to be in the first."""
     queue = open_queue(streams=64, streams_per_shard=6, window=1)
@@ -64,7 +64,7 @@ def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("mass", MASSES)
 def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
-    world: World, open_queue: OpenQueue, mass: Mass, window: int
+    anywhere: None, world: World, open_queue: OpenQueue, mass: Mass, window: int
 ) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=window)  # so few that a look misses none
     mass(queue)
@@ -79,7 +79,7 @@ def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     assert world.census(queue).problems() == []
 
 
-def test_every_bucket_has_its_turn_however_many_are_due(world: World, open_queue: OpenQueue) -> None:
+def test_every_bucket_has_its_turn_however_many_are_due(anywhere: None, world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.write_many([Message("x", f"tenant-{number % 600}", delay=50) for number in range(2400)])
     world.elapse(queue, 60)
@@ -114,10 +114,17 @@ def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
 
 @pytest.mark.parametrize("end", ["lost", "nacked", "ended", "delayed"])
 @pytest.mark.parametrize("window", [0, 1])
-@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("size", [1, 50])
 @pytest.mark.parametrize("key", ["tenant", None])
 def test_what_comes_again_comes_in_the_order_of_writing(
-    world: World, client: Client, open_queue: OpenQueue, end: str, window: int, size: int, key: str | None
+    anywhere: None,
+    world: World,
+    client: Client,
+    open_queue: OpenQueue,
+    end: str,
+    window: int,
+    size: int,
+    key: str | None,
 ) -> None:
     """The numbers in ids go from 1 to 120: as text 10 and 100 come before 2."""
     queue = open_queue(streams=1, streams_per_shard=1, window=window)
