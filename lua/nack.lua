@@ -37,7 +37,7 @@ local kept = tonumber(state[6] or '0')
 --- @include lib/journal_told
 --- @include lib/deadlines_of
 --- @include lib/stream_keys
---- @include lib/told_by
+--- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/bury
 --- @include lib/limits

@@ -29,7 +29,7 @@ local tenants, overflow, later, journal, due = KEYS[10], KEYS[11], KEYS[12], KEY
 --- @include lib/server_ms
 local now = server_ms()
 --- @include lib/notify
---- @include lib/told_by
+--- @include lib/attempts_of
 --- @include lib/check
 check({lens, attempts, moved, tenants}, {ready, returned, overflow, due}, {notifications, later})
 local any_cancelled = redis.call('SCARD', cancelled) > 1

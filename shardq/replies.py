@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from heapq import heappop, heappush
+from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -107,23 +108,37 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
 
 
 def _in_order(rows: list[Received]) -> list[Received]:
-    """The same with the first deliveries of each shard key that counts in the order of writing.
+    """The same with each stream's messages, and the first deliveries of each shard key that counts, in their order.
 
-    What lay in a stream may be older than what was handed out from the overflow beside it.
+    What lay in a stream may be older than what was handed out from the overflow beside it. A row that comes too early
+    waits for those before it; nobody else's is moved behind it.
     """
-    places: dict[str | bytes, list[int]] = {}
+    lines: dict[str | bytes | int, list[tuple[int, int]]] = {}
     for at, row in enumerate(rows):
+        place, entry, _ = row.token.split(":", 2)
+        number = int(entry.partition("-")[2])
+        if place.isdigit():
+            lines.setdefault(int(place), []).append((number, at))
         if row.count == 1 and is_owned(row.token):
-            places.setdefault(row.shard_key, []).append(at)
-    ordered = list(rows)
-    for positions in places.values():
-        for at, row in zip(positions, sorted((rows[at] for at in positions), key=_number_of), strict=True):
-            ordered[at] = row
+            lines.setdefault(row.shard_key, []).append((number, at))
+    if all(line == sorted(line) for line in lines.values()):
+        return rows
+    after: list[list[int]] = [[] for _ in rows]
+    waits_for = [0] * len(rows)
+    for line in lines.values():
+        for (_, before), (_, at) in pairwise(sorted(line)):
+            after[before].append(at)
+            waits_for[at] += 1
+    free = [at for at, count in enumerate(waits_for) if not count]
+    ordered = []
+    while free:
+        first = heappop(free)
+        ordered.append(rows[first])
+        for at in after[first]:
+            waits_for[at] -= 1
+            if not waits_for[at]:
+                heappush(free, at)
     return ordered
-
-
-def _number_of(row: Received) -> int:
-    return int(row.token.split(":", 2)[1].partition("-")[2])
 
 
 def _received(

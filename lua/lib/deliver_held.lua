@@ -22,7 +22,7 @@ local function hand_out_held(id, hand, entry)
   end
 end
 deliver_held = function(items)
-  local fresh, lining = {}, {}
+  local fresh, known, lining, handles = {}, {}, {}, {}
   groups = {}
   save_overflow()
   for _, item in ipairs(items) do
@@ -31,16 +31,17 @@ deliver_held = function(items)
       count_tenant(tenant, 1, 0)
       lining[#lining + 1] = lined(tenant, item)
     elseif item[6] then
-      deliver(item[1], nil, redis.call('HGET', attempts, item[1]), item[3])
+      known[#known + 1], handles[#handles + 1] = item, item[1]
     else
       fresh[#fresh + 1] = item
     end
   end
   line_up_all(lining)
   any_returned = any_returned or #lining > 0
-  local handles = {}
-  for at, item in ipairs(fresh) do handles[at] = item[1] end
+  local notes = #known > 0 and redis.call('HMGET', attempts, unpack(handles)) or {}
+  for _, item in ipairs(fresh) do handles[#handles + 1] = item[1] end
   load_bodies(handles)
+  for at, item in ipairs(known) do deliver(item[1], nil, notes[at], item[3]) end
   for _, item in ipairs(fresh) do
     local id = string.sub(item[1], 3)
     hand_out_held(id, item[3], bodies[id] or redis.call('XRANGE', later, id, id)[1])

@@ -1,7 +1,7 @@
 -- What a read seldom needs: the ways back into the queue, dead letters, the legacy stream, preferences, fairness.
 --- @include lib/rules
 --- @include lib/split_handle
---- @include lib/told_by
+--- @include lib/attempts_of
 --- @include lib/note_attempts
 --- @include lib/bury
 --- @include lib/limits

@@ -13,7 +13,7 @@ local function deliver(handle, turn, known, streams_told)
   examined = examined + 1
   local place, id = split_handle(handle)
   local key = place == 'd' and later or keys[place]
-  local body = place == 'd' and bodies[id] or redis.call('XRANGE', key, id, id)[1]
+  local body = bodies[place == 'd' and id or handle] or redis.call('XRANGE', key, id, id)[1]
   local deliveries, hand, last_error, rejected = told_by(known)
   local before, fields = found, body and body[2]
   if not body then

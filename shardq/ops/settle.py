@@ -21,7 +21,9 @@ from shardq.scripts import load
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
-CHUNK = 500
+CHUNK = 200
+"""So many leases are settled in one call: no script is to take longer than a few ms."""
+
 MAX_ERROR = 500
 
 

@@ -24,7 +24,7 @@ _SHA1HEX = """
 if not redis.sha1hex then
   redis.sha1hex = function(text)
     local sum = 0
-    for at = 1, #text do sum = (sum * 31 + string.byte(text, at)) % 4294967296 end
+    for at = 1, #text do sum = (sum * 65599 + string.byte(text, at)) % 4294967296 end
     return string.rep(string.format('%08x', sum), 5)
   end
 end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ class Census:
     lens: dict[int, int] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
     owners: set[str] = field(default_factory=set)  # handles whose shard key is kept apart
+    overlooked: list[str] = field(default_factory=list)  # due before its bucket is said to be
     attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
     moved: set[str] = field(default_factory=set)  # handles of redriven messages
     per_turn: dict[int, int] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Census:
 
     def _misplaced(self) -> Iterator[str]:
         yield from (f"leased or held twice: {handle}" for handle in self.doubled)
+        yield from (f"due before its bucket: {member}" for member in self.overlooked)
         places: list[Container[str]] = [self.new, self.returned, self.leased, self.delayed, self.held]
         for handle in self.messages.union(self.new, self.returned, self.leased, self.delayed, self.held):
             found = [handle in place for place in places]
@@ -98,6 +101,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     )
     seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
     seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
+    seen.overlooked = _overlooked(raw, keys)
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
     seen.owners = {handle.decode() for handle in raw.hkeys(keys.owners) if handle}
     seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
@@ -131,6 +135,17 @@ def _now(raw: Any, keys: QueueKeys) -> int:
     where = {"target_nodes": raw.get_node_from_key(keys.meta)} if hasattr(raw, "get_node_from_key") else {}
     seconds, micros = raw.time(**where)
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _overlooked(raw: Any, keys: QueueKeys) -> list[str]:
+    """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon."""
+    heads, found = _members(raw, keys.due), []
+    for kind, shift, key in (("l", 0, keys.leases), ("d", SPAN, keys.delayed)):
+        for member, score in _members(raw, key).items():
+            bucket, at = divmod(score, SPAN)
+            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) - shift > at:
+                found.append(member)
+    return found
 
 
 def _members(raw: Any, key: str) -> dict[str, float]:

@@ -75,13 +75,21 @@ def again_of(mark: bytes, head: bytes) -> Received:
     return found
 
 
-def test_first_deliveries_that_count_come_in_the_order_of_writing_for_each_shard_key() -> None:
-    """A stream's message may be older than one from the overflow; what others have stays where it is."""
+def test_streams_and_the_first_deliveries_of_each_shard_key_that_counts_keep_their_order() -> None:
+    """A stream's message may be older than one from the overflow; what comes too early waits for those before it."""
     one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
     again = [[b"d:5-9:1:3", b"", one], [b"3:5-3:2:", b"", one]]
     new = [b"3", [[b"5-4", one], [b"5-5", other]], b"d:3", [[b"5-8", one], [b"5-6", other]]]
     found = deliveries([b"OK", NOW, b"1", -1, b"", new, again], "n", 0)
-    assert [each.message_id[2] for each in found] == ["4", "3", "8", "5", "9", "6"]
+    assert [each.message_id[2] for each in found] == ["3", "4", "5", "8", "9", "6"]
+
+
+def test_messages_of_one_stream_are_not_swapped_for_the_sake_of_a_shard_key() -> None:
+    """To bring its 1 before its 5, the 5 of `one` took the place of another stream's 1: the 2 came after it."""
+    one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
+    new = [b"3", [[b"5-5", one], [b"5-6", other]], b"4", [[b"5-1", one]]]
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"d:5-9:1:3", b"", other]]], "n", 0)
+    assert [each.message_id for each in found] == ["5-1-4", "5-5-3", "5-6-3", "5-9-d"]
 
 
 def test_the_attributes_of_a_message_are_understood() -> None:
