@@ -39,9 +39,6 @@ local kept = tonumber(state[6] or '0')
 --- @include lib/split_token
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/bury
---- @include lib/limits
-local limits = limits_of(ARGV[2], ARGV[3])
 --- @include lib/forget_cancelled
 --- @include lib/check
 local streams, fair = tonumber(state[3]), state[4] == '1'
@@ -51,6 +48,9 @@ waiting_until = tonumber(state[2])
 --- @include lib/admit
 --- @include lib/owner_of_lease
 --- @include lib/land
+--- @include lib/bury
+--- @include lib/limits
+local limits = limits_of(ARGV[2], ARGV[3])
 local keys = stream_keys(ARGV[4], KEYS, 17)
 keys['d'] = later
 check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {notifications, later, dead})
@@ -75,7 +75,10 @@ local function put_back(i, token, delay, why)
   if log then log.settled('n', i, place, id, deliveries, delay > 0 and now + delay) end
   if delay > 0 then
     redis.call('ZADD', delayed, now + delay, handle)
-    if key then redis.call('HSET', owners, handle, key) end
+    if key then
+      redis.call('HSET', owners, handle, key)
+      count_delayed(key, 1)
+    end
     if delay < 5000 then notify('') end
     return 'o'
   end

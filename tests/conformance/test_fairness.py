@@ -280,6 +280,54 @@ def test_a_full_backlog_refuses_its_shard_key_only(open_queue: OpenQueue, world:
     assert sound(queue, world)
 
 
+def test_what_is_delayed_counts_in_the_backlog(open_queue: OpenQueue, world: World) -> None:
+    """It takes memory as any other: also what a nack delays, which never fails, but leaves no room for a write."""
+    queue = open_queue(streams=4, streams_per_shard=2, max_backlog=5)
+
+    def room(key: str) -> int:
+        try:
+            ids = queue.write_many([Message(number, key, delay=50 if number % 2 else None) for number in range(9)])
+        except PartlyWritten as error:
+            ids = [each for each in error.results if isinstance(each, str)]
+        assert sound(queue, world)
+        for each in ids:
+            assert queue.cancel(each) == "removed"
+        assert sound(queue, world)
+        return len(ids)
+
+    ids = queue.write_many([Message(number, "t", delay=50) for number in range(3)])
+    assert (room("t"), room("other")) == (2, 5)
+    queue.cancel(ids[0])
+    assert room("t") == 3
+    world.elapse(queue, 60)
+    assert queue.read_many(1) != []
+    assert room("t") == 4
+    held = queue.read_many(9)
+    assert room("t") == 5
+    assert queue.nack_many(held, delay=50) == []
+    assert room("t") == 4
+    with pytest.raises(PartlyWritten):
+        queue.write_many([Message(number, "t", delay=50, dedup_key="same") for number in range(9)])
+    queue.purge()
+    assert room("t") == 5
+    queue.write_many([Message(number, "t", delay=50, dedup_key="twice") for number in range(5)])
+    assert room("t") == 4
+
+
+def test_a_parked_message_counts_in_the_backlog_but_is_never_refused(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, max_backlog=4, max_dead=1)
+    flood(queue, "t", 4)
+    assert queue.reject_many(queue.read_many(4), "no") == []
+    assert sound(queue, world)
+    assert (queue.stats().dead, queue.stats().delayed) == (1, 3)
+    flood(queue, "t", 1)
+    with pytest.raises(QueueFull):
+        queue.write(1, shard_key="t")
+    world.elapse(queue, 10)
+    assert len(queue.read_many(9)) == 1
+    assert sound(queue, world)
+
+
 def test_a_tenant_cannot_win_by_splitting_itself(open_queue: OpenQueue, world: World) -> None:
     """Its children count as one, and take turns in its overflow."""
     queue = open_queue(streams=16, streams_per_shard=2, window=1, parents=1)
