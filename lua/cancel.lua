@@ -41,6 +41,7 @@ waiting_until = tonumber(state[1])
 --- @include lib/room
 --- @include lib/admit
 --- @include lib/pull
+--- @include lib/owner_of
 local now_at = redis.call('HGET', moved, message_id)
 if now_at then place, id = split_handle(now_at) end
 if place == 'd' then body_key = later end
@@ -75,7 +76,7 @@ if line or is_new then
   if counts then count_tenant(tenant_of(fields[2]), -1, 0) end
 elseif is_delayed then
   redis.call('ZREM', delayed, handle)
-  redis.call('HDEL', owners, handle)
+  owner_of(handle)
 elseif not counts or not is_held(fields[2]) then
   redis.call('SADD', cancelled, handle)
   if now_at then redis.call('HSET', attempts, handle, '0|| i' .. message_id) end -- see lib/forget_cancelled

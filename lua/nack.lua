@@ -39,9 +39,6 @@ local kept = tonumber(state[6] or '0')
 --- @include lib/stream_keys
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/bury
---- @include lib/limits
-local limits = limits_of(ARGV[2], ARGV[3])
 --- @include lib/forget_cancelled
 --- @include lib/check
 local streams, fair = tonumber(state[3]), state[4] == '1'
@@ -51,6 +48,9 @@ waiting_until = tonumber(state[2])
 --- @include lib/admit
 --- @include lib/end_leases
 --- @include lib/note_all
+--- @include lib/bury
+--- @include lib/limits
+local limits = limits_of(ARGV[2], ARGV[3])
 local keys = stream_keys(ARGV[4], KEYS, 18)
 keys['d'] = later
 check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow, due}, {notifications, later, dead})

@@ -41,6 +41,7 @@ local fair, kept = state[1] == '1', tonumber(state[2] or '0')
 --- @include lib/rules
 --- @include lib/tenants
 --- @include lib/children
+--- @include lib/owner_of
 --- @include lib/withdraw_run
 --- @include lib/runs
 --- @include lib/call_walk
@@ -75,7 +76,7 @@ if removed < most then
     local place = split_handle(handle)
     if keys[place] then
       redis.call('ZREM', delayed, handle)
-      redis.call('HDEL', owners, handle)
+      owner_of(handle)
       remove(handle)
     end
   end

@@ -60,7 +60,7 @@ local legacy_done, missed, jump, kept = legacy_group == '', false, nil, tonumber
 --- @include lib/grant
 local ended = any_due(leases) or string.find(ARGV[4], 'j', 1, true)
 local came_due, others_due, any_returned = any_due(delayed), any_bucket_due(), redis.call('ZCARD', returned) > 1
-local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, goal, next_round, close, served
+local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
@@ -68,19 +68,18 @@ end
 --- @include lib/take
 local spare, more = {}, nil
 repeat
-  local upto = goal and goal() or count
-  local turns = turns_to_come(count == 1 and 1 + width or upto - found)
+  local turns = turns_to_come(count == 1 and 1 + width or count - found)
   if count > 1 then load_lens(turns) end
-  if look_ahead then look_ahead(turns, upto - found) end
-  local share, over = math.floor((upto - found) / math.max(1, #turns)), (upto - found) % math.max(1, #turns)
+  if look_ahead then look_ahead(turns, count - found) end
+  local share, over = math.floor((count - found) / math.max(1, #turns)), (count - found) % math.max(1, #turns)
   for i, turn in ipairs(turns) do
-    if found == upto then
+    if found == count then
       spare[#spare + 1] = turn
     else
       missed = not keys[turn] or examined - found >= 500
       if missed then break end
       local before = found
-      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0), upto - found))) end
+      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))) end
       if found == before then examined = examined + 1 end -- a look in vain is work, too
       served, offset = turn, linger and linger(turn) and tonumber(turn) or (turn + 1) % (LEGACY + 1)
     end

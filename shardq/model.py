@@ -50,7 +50,8 @@ class QueueConfig:
 
     Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
     shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages
-    may be in flight, `max_backlog` how many may wait. With `parents`, "acct-7/user-9" counts under "acct-7".
+    may be in flight, `max_backlog` how many may wait or be delayed. With `parents`, "acct-7/user-9" counts under
+    "acct-7".
 
     `journal` is how many events are kept of what happens to messages, 0 for none (docs/journal.md).
     """

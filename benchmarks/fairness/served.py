@@ -23,6 +23,7 @@ from benchmarks.settings import Place
 from shardq import Client
 
 AIMED, BATCH, SUDDEN_RATE = 20, 100, 0.2
+SIZES, CROWDS = (10, 32, 50, 100, 500), (20, 60, 100)
 COLUMNS = ("dequeues", "ms", "p99 / ideal, dequeues", "p99 / ideal, time")
 TURNS = "one writer and reader who take turns"
 
@@ -34,8 +35,8 @@ Found: TypeAlias = dict[str, Waits]
 class Rounds:
     """Runs loads on the server; each seed deals other shards, and within it the orders take turns."""
 
-    def __init__(self, client: Client, orders: Sequence[Contender], payload: int) -> None:
-        self._client, self._orders, self._payload = client, orders, payload
+    def __init__(self, client: Client, orders: Sequence[Contender], payload: int, name: str = "fair") -> None:
+        self._client, self._orders, self._payload, self._name = client, orders, payload, name
         self._numbers = count()
 
     def run(self, n: int, m: int, loads: Iterable[Workload], keep: Callable[[int], bool] = lambda _: True) -> Found:
@@ -46,7 +47,7 @@ class Rounds:
             for each in self._orders:
                 queue = Real(
                     self._client,
-                    f"fair-{next(self._numbers)}",
+                    f"{self._name}-{next(self._numbers)}",
                     each.on_server(n, m),
                     salt=f"{load.seed}/",
                     payload=self._payload,
@@ -55,9 +56,8 @@ class Rounds:
                 found[each.name].add(wait for at, wait in waits.items() if keep(at))
                 plain = queue if each.name == PLAIN else plain
                 queue.drop()
-            assert plain
             ideal = {at: wait for at, (wait, _) in simulate(Ring(), load).items() if keep(at)}
-            found[IDEAL].add((wait, _seconds(plain, at, wait)) for at, wait in ideal.items())
+            found[IDEAL].add((wait, _seconds(plain, at, wait) if plain else math.inf) for at, wait in ideal.items())
         return found
 
 
@@ -69,6 +69,7 @@ def tables(place: Place, client: Client, messages: int, seeds: range) -> Iterato
     for (n, m), found in steady.items():
         yield _shape(place, n, m, found, messages)
     yield _batches(place, rounds, messages * 4 // BATCH * BATCH)
+    yield _sizes(place, client, messages * 2)
     yield _moment(place, rounds, messages, seeds)
 
 
@@ -139,6 +140,47 @@ def _batches(place: Place, rounds: Rounds, dequeues: int) -> Table:
             for name, waits, ms, times, _ in _rows(at, by)
         ],
         data={at: _kept(by) for at, by in named.items()},
+    )
+
+
+def _sizes(place: Place, client: Client, dequeues: int) -> Table:
+    """The window alone, in batches of every size; at least twelve of each."""
+    (window,) = (each for each in SERVED if each.name == WINDOW)
+    rounds = Rounds(client, (window,), place.settings.payload, "sizes")
+    found = {
+        (n, m, flooders, size): rounds.run(n, m, [_batched(flooders, size, dequeues)])
+        for n, m in SHAPES
+        for flooders in CROWDS
+        for size in SIZES
+    }
+    ratios = {at: times(by[WINDOW].dequeues, by[IDEAL].dequeues) for at, by in found.items()}
+    return Table(
+        "fairness-sizes",
+        f"The real queue, {WINDOW}: p99 of quiet tenants' waits, in dequeues of ideal fair queueing's, by batch",
+        place.described(f"{TURNS}, {dequeues:,} dequeues or 12 batches"),
+        ("streams, per shard, flooding", *(f"batches of {size}" for size in SIZES)),
+        [
+            (f"{n}, {m}, {flooders}", *(f"{ratios[n, m, flooders, size]:.2f} x" for size in SIZES))
+            for n, m in SHAPES
+            for flooders in CROWDS
+        ],
+        [
+            Target(
+                f"{WINDOW}, any batch: p99 against ideal fair queueing's, in dequeues",
+                max(ratios.values()),
+                BOUND,
+                True,
+            )
+        ],
+        {", ".join(map(str, at)): _kept(by) for at, by in found.items()},
+    )
+
+
+def _batched(flooders: int, size: int, dequeues: int) -> Workload:
+    """Floods that a batch does not exhaust."""
+    most = max(dequeues, 12 * size)
+    return replace(
+        _load(flooders, most // size * size, 1), backlog=max(10, dequeues // 60, 3 * size // flooders), batch=size
     )
 
 

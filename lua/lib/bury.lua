@@ -3,13 +3,17 @@
 --- @include lib/attributes
 --- @include lib/most_fields
 --- @include lib/timed
+--- @include lib/count_delayed
 -- Full means that the move waits: the message is parked and tried again. What it may do then stays as it was: where it
 -- may go, and that it was rejected.
 local function park(letter)
   note_attempts(letter.handle, letter.count, (letter.rejected and DOOMED or '') .. letter.hand, letter.last_error)
   redis.call('ZADD', delayed, timed('d', letter.fields[1] == 'K' and letter.fields[2], now + 5000), letter.handle)
   save_heads()
-  if letter.fields[1] == 'K' then redis.call('HSET', owners, letter.handle, letter.fields[2]) end
+  if letter.fields[1] == 'K' then
+    redis.call('HSET', owners, letter.handle, letter.fields[2])
+    count_delayed(letter.fields[2], 1)
+  end
   if log then log.body('p', letter.place, letter.id, letter.fields, letter.count, now + 5000) end
 end
 -- Move a body there. A letter: handle, place, id, key of the body, fields, deliveries so far (count), the streams that

@@ -27,7 +27,7 @@ local function account()
   end
   passed, outs, left_turns = {}, {}, {}
 end
-local straight, deliver_held, extra
+local straight, deliver_held
 if count > 1 then
 --- @include lib/straight
 end
@@ -38,9 +38,7 @@ next_round = function(nothing)
   check_types(served)
   account()
   if found == count then return false end
-  local empty = straight and #turns_to_come(1) == 0
-  local any = straight and (empty or extra) and straight(not empty and extra)
-  extra = nil
+  local any = straight and #turns_to_come(1) == 0 and straight()
   any = admit_all() or any
   while nothing and not any and walking > 0 and walked < 4 do
     walk_on()

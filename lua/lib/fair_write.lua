@@ -4,6 +4,7 @@
 --- @include lib/room
 --- @include lib/children
 --- @include lib/append_run
+--- @include lib/count_delayed
 local keys_given = {}
 for i = 1, count do keys_given[i] = ARGV[12 + declared + (i - 1) * stride] end
 meet(keys_given)
@@ -31,7 +32,14 @@ if admitted > 0 or cap > 0 or most > 0 then
     return true
   end
 end
+-- A message that was stored before has its id in place of a place.
+local function is_delayed(i)
+  return places[i] == 'd' and string.match(ARGV[16 + declared + (i - 1) * stride], '^[1-9]')
+end
 save = function()
+  for i = 1, mark == 'K' and stride == 6 and count or 0 do
+    if is_delayed(i) then count_delayed(keys_given[i], 1) end
+  end
   for at, key in ipairs(held_keys) do
     local run = runs[key]
     append_run(key, spelled(hands[at]), run)
@@ -42,10 +50,9 @@ save = function()
   save_heads()
 end
 for i = 1, most > 0 and count or 0 do
-  local at = 11 + declared + (i - 1) * stride
-  local tenant = tenant_of(ARGV[at + 1])
-  if not repeated[i] and not (stride == 6 and string.match(ARGV[at + 5], '^%d')) then
-    adding[tenant] = (adding[tenant] or tenant.shared + tenant.held) + 1
+  local tenant = tenant_of(keys_given[i])
+  if not repeated[i] then
+    adding[tenant] = (adding[tenant] or tenant.shared + tenant.held + tenant.delayed) + 1
     if adding[tenant] > most then full[#full + 1] = i end
   end
 end

@@ -27,7 +27,10 @@ local function put_back(i, item, delay, why)
     return 'o'
   end
   waits[#waits + 1], waits[#waits + 2] = timed('d', item[7], now + delay), item[1]
-  if item[7] then owned[#owned + 1], owned[#owned + 2] = item[1], item[7] end
+  if item[7] then
+    owned[#owned + 1], owned[#owned + 2] = item[1], item[7]
+    count_delayed(item[7], 1)
+  end
   if delay < 5000 then notify('') end
   return 'o'
 end

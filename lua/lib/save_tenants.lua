@@ -17,8 +17,10 @@ local function save_tenants()
     if was and not text then unset[#unset + 1] = field end
   end
   for _, tenant in ipairs(accounts) do
-    local text = tenant.shared + tenant.held > 0 and text_of(tenant.shared) .. ' ' .. text_of(tenant.held)
+    local any = tenant.shared + tenant.held + tenant.delayed > 0
+    local text = any and text_of(tenant.shared) .. ' ' .. text_of(tenant.held)
     if text and tenant.tag and (tenant.tag > 0 or tenant.due > 0) then text = text .. string.format(' %.0f %d', tenant.tag, tenant.due) end
+    if tenant.delayed > 0 then text = text .. ' +' .. text_of(tenant.delayed) end
     save(tenant.field, tenant.was, text)
     if tenant.flight ~= tenant.flew then
       save('f:' .. tenant.name, true, tenant.flight > 0 and rules[7] .. ' ' .. tenant.flight)

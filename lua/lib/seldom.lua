@@ -3,12 +3,12 @@
 --- @include lib/split_handle
 --- @include lib/attempts_of
 --- @include lib/note_attempts
---- @include lib/bury
---- @include lib/limits
-local limits = limits_of(ARGV[5], ARGV[6])
 --- @include lib/check
 --- @include lib/check_all
 --- @include lib/tenants
+--- @include lib/bury
+--- @include lib/limits
+local limits = limits_of(ARGV[5], ARGV[6])
 --- @include lib/room
 --- @include lib/next_place
 --- @include lib/children

@@ -2,6 +2,7 @@
 --- @include lib/jump
 --- @include lib/clock
 --- @include lib/take_due
+--- @include lib/count_delayed
 local due_again, any_cancelled = {}, false
 local function reap(upto)
   for _, item in ipairs(end_leases(take_all_due('l', leases, upto), any_cancelled)) do
@@ -16,6 +17,10 @@ local function promote()
   local handles = take_all_due('d', delayed, now)
   if #handles == 0 then return end
   local known, owned = redis.call('HMGET', attempts, unpack(handles)), redis.call('HMGET', owners, unpack(handles))
+  local counted = {}
+  for at = 1, fair and #handles or 0 do counted[#counted + 1] = owned[at] or nil end
+  meet(counted)
+  for _, key in ipairs(counted) do count_delayed(key, -1) end
   for at, handle in ipairs(handles) do
     local place, ms, number = string.match(handle, '^(%w+):(%d+)%-(%d+)$')
     local _, hand = told_by(known[at])

@@ -1,7 +1,7 @@
 -- The admission window. Of each shard key (of its parent, the part before the first '/', where the queue has parents)
 -- are known: undelivered messages in the shared streams, messages held in its overflow, the tag of the last child that
--- was let in, turns that it is still due; apart from these, its deliveries in flight and its weight. Loaded at most once
--- and saved once in a call. A message that counts is marked by its first field, 'K', so switching the window on or off
+-- was let in, turns that it is still due, delayed messages: "shared held[ tag due][ +delayed]"; apart from these, its
+-- deliveries in flight and its weight. Loaded at most once and saved once in a call. A message that counts is marked by its first field, 'K', so switching the window on or off
 -- never miscounts. `sum` counts the active shard keys and all that is held.
 local cap, parents, weighted = tonumber(rules[2] or '0'), rules[3] == '1', (rules[4] or '0') ~= '0'
 local accounts, account_of, active, held_back, sum = {}, {}, 0, 0, nil
@@ -10,14 +10,18 @@ local function name_of(key)
 end
 -- Of eight fields at most, unless more is needed: a ninth doubles what a table takes, and there is one for each shard key.
 local function open_account(name, field, text, flight, weight)
-  local shared, held = 0, 0
+  local shared, held, delayed = 0, 0, 0
   if text then
-    shared, held = string.match(text, '^(%d+) (%d+)')
+    local rest
+    shared, held, rest = string.match(text, '^(%d+) (%d+)(.*)$')
     shared, held = tonumber(shared), tonumber(held)
+    if rest ~= '' then delayed = tonumber(string.match(rest, '%+(%d+)$') or '0') end
   end
-  local tenant = {name = name, field = field, was = text, shared = shared, held = held, weight = 1, turn = false}
+  local tenant = {
+    name = name, field = field, was = text, shared = shared, held = held, delayed = delayed, weight = 1, turn = false,
+  }
   if parents or weighted then
-    local tag, due = string.match(text or '', '^%d+ %d+ (%d+) (%d+)$')
+    local tag, due = string.match(text or '', '^%d+ %d+ (%d+) (%d+)')
     tenant.tag, tenant.due, tenant.weight = tonumber(tag) or 0, tonumber(due) or 0, tonumber(weight) or 1
     tenant.children = parents and {}
   end

@@ -149,3 +149,21 @@ def test_beside_20_floods_window_1_keeps_the_bound_on_the_real_queue(
     assert len(ideal) > 50
     assert times(waits[1], ideal) <= BOUND
     assert times(waits[0], ideal) > (1 if streams == 256 else BOUND)
+
+
+@pytest.mark.parametrize(("streams", "per_shard"), [(16, 2), (64, 6)])
+@pytest.mark.parametrize("batch", [10, 32, 50, 100, 500])
+@pytest.mark.parametrize("flooders", [60, 100])
+def test_window_1_keeps_the_bound_in_batches_of_any_size(
+    server: Server, streams: int, per_shard: int, batch: int, flooders: int
+) -> None:
+    """More floods than a batch has messages, and fewer: in messages p99 is at most 3 x that of ideal fair queueing."""
+    dequeues = max(1_500, 4 * batch) // batch * batch
+    backlog = max(30, 3 * batch // flooders)
+    load = Workload(flooders, dequeues=dequeues, tail=dequeues // 2, backlog=backlog, rate=0.1, batch=batch, seed=5)
+    ideal = [wait for wait, _ in simulate(Ring(), load).values()]
+    settings = {"streams": streams, "streams_per_shard": per_shard, "window": 1}
+    with Client.from_url(server.url) as client:
+        waits = [wait for wait, _ in simulate(Real(client, "sizes", settings), load).values()]
+    assert len(ideal) > 50
+    assert times(waits, ideal) <= BOUND

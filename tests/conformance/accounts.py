@@ -19,14 +19,14 @@ def problems(raw: Any, keys: QueueKeys) -> list[str]:
     held: Counter[bytes] = Counter()
     for key, count in runs.items():
         held[_name(key, parents)] += count
-    told = {field[2:]: tuple(map(int, text.split())) for field, text in accounts.items() if field[:2] == b"t:"}
-    found = {name: (shared[name], held[name]) for name in shared | held}
-    told_of = {name: numbers[:2] for name, numbers in told.items()}
+    delayed = Counter(_name(key, parents) for handle, key in raw.hgetall(keys.owners).items() if handle)
+    found = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
+    told_of = {field[2:]: _told(text.split()) for field, text in accounts.items() if field[:2] == b"t:"}
     wrong = [f"{name!r} holds {found.get(name)}, its account says {told_of.get(name)}"
              for name in found.keys() | told_of.keys() if found.get(name) != told_of.get(name)]  # fmt: skip
     total = tuple(map(int, accounts.get(b"sum", b"0 0").split()))
-    if total != (len(found), held.total()):
-        wrong.append(f"active and held back are said to be {total}, not {(len(found), held.total())}")
+    if total != (len(shared | held), held.total()):
+        wrong.append(f"active and held back are said to be {total}, not {(len(shared | held), held.total())}")
     children = {field[2:]: tuple(map(int, text.split())) for field, text in accounts.items() if field[:2] == b"c:"}
     expected = {key: count for key, count in runs.items() if parents}
     if {key: count for key, (count, _) in children.items()} != expected:
@@ -34,6 +34,11 @@ def problems(raw: Any, keys: QueueKeys) -> list[str]:
     if {key: tag for key, (_, tag) in children.items()} != turns:
         wrong.append(f"the turns of children are {turns}, their accounts say {children}")
     return wrong + _flights(raw, keys, accounts, parents)
+
+
+def _told(words: list[bytes]) -> tuple[int, int, int]:
+    """What an account says: in the shared streams, held back, delayed."""
+    return int(words[0]), int(words[1]), int(words[-1][1:]) if words[-1][:1] == b"+" else 0
 
 
 def _overflow(raw: Any, keys: QueueKeys) -> tuple[Counter[bytes], dict[bytes, int]]:
