@@ -8,7 +8,7 @@ level           needs of the server                survives
 ``disk``        AOF on, ``appendfsync always``,    also power loss of the node, if its disk honours fsync; not a
                 ``no-appendfsync-on-rewrite no``   failover
 ``replica(n)``  n replicas, AOF on,                also loss of the primary, if a replica that has the write is
-                ``min-replicas-to-write n``        promoted; each call waits for n replicas and counts (``WAIT``)
+                ``min-replicas-to-write n``        promoted; each write waits for n replicas and counts (``WAIT``)
 ==============  =================================  =================================================================
 
 Redis replicates asynchronously: ``WAIT`` makes losing a write in a failover rare, never impossible, and a failover
@@ -57,7 +57,7 @@ _LEVEL: Final = re.compile(r"(none|process|disk|replica)(?:\((\d{1,9})\))?", re.
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """A level, and for ``replica`` how many replicas must confirm each write; 0 for the others."""
+    """A level, and for ``replica`` how many replicas must confirm each write or change; 0 for the others."""
 
     level: Level
     replicas: int = 0
@@ -242,7 +242,7 @@ def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
         yield _unchecked(durability, "enough replicas are connected", f"{wanted} or more replicas")
     elif facts.replicas < wanted:
         yield (
-            f'durability "{durability}" needs {wanted} connected replicas, but there are {facts.replicas}: every call '
+            f'durability "{durability}" needs {wanted} connected replicas, but there are {facts.replicas}: every write '
             "would end as DurabilityUnknown"
         )
     if facts.min_replicas is None:

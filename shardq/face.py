@@ -168,7 +168,7 @@ class Face:
         with self._lock:
             known = self._routers.get(name)
             if known is None:
-                known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout)
+                known = self._routers[name] = RouterState(RouterKeys(name), self.clock, self.timeout, self.durability)
             return known
 
     def _stop_server(self) -> None:

@@ -74,10 +74,13 @@ class Proxy:
         more = object()
         reader = hiredis.Reader(notEnoughData=more)
         with self._upstream_socket() as server:
+            server.settimeout(30)
             server.connect(self._target())
             server.sendall(request)
             while (reply := reader.gets()) is more:
-                reader.feed(server.recv(65_536))
+                data = server.recv(65_536)
+                assert data, "the server closed the connection"
+                reader.feed(data)
         return reply
 
     def delay(self, seconds: float) -> None:

@@ -11,18 +11,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from shardq.clock import Clock
-from shardq.errors import BackendTimeout, ConfigError, PartlyPublished, QueueFull, ShardqError, Unrouted
+from shardq.durability import Durability
+from shardq.errors import (
+    BackendTimeout,
+    ConfigError,
+    DurabilityUnknown,
+    PartlyPublished,
+    QueueFull,
+    ShardqError,
+    Unrouted,
+)
 from shardq.keys import RouterKeys, check_name
 from shardq.model import seconds
 from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
 from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
-from shardq.ops.persist import persist
+from shardq.ops.persist import confirmed
 from shardq.ops.state import MAX_TIMEOUT, QueueState
-from shardq.ops.steps import Call, Op, Sleep
+from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Binding, Router
@@ -47,6 +57,7 @@ class RouterState:
     keys: RouterKeys
     clock: Clock
     timeout: float
+    durability: Durability = field(default_factory=partial(Durability, "none"))
     max_age: float = 1.0
     router: Router = field(default_factory=Router)
     stamp: bytes = b""
@@ -85,35 +96,63 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
 def change_many(
     state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
 ) -> Op[list[bool]]:
-    """The same for many different ones, a thousand in a round trip; for each whether that changed anything."""
-    until = state.until(timeout)
+    """The same for many different ones, a thousand in a round trip; for each whether that changed anything.
+
+    DurabilityUnknown with these answers if too few replicas are known to have the changes.
+    """
+    if not bindings:
+        return []
     if verb == "+":  # what an older version bound can be unbound
         for each in bindings:
             check_bindable(each.pattern)
-    done: list[bool] = []
+    until, done = state.until(timeout), list[bool]()
+    seen, few = state.version, None
     for at in range(0, len(bindings), PART):
-        done += yield from _change_part(state, verb, bindings[at : at + PART], until)
-    if bindings:
-        yield from current(state, until, max_age=0)
+        change = _Change(state, verb, bindings[at : at + PART], seen)
+        done += yield from change.made(until)
+        seen, few = change.seen, change.few or few
+    yield from current(state, until, max_age=0)
+    if few is not None:
+        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", done)
     return done
 
 
-def _change_part(state: RouterState, verb: str, bindings: Sequence[Binding], until: float) -> Op[list[bool]]:
-    keys, asked_again = (state.keys.bindings, state.keys.changes), False
-    call = Call(load("bind"), keys, (verb, MAX_BINDINGS, KEPT_CHANGES, *map(" ".join, bindings)))
+@dataclass(slots=True)
+class _Change:
+    """A change of *bindings* by somebody who has *seen* that version of all.
 
-    def make(repeated: bool) -> Call:
-        nonlocal asked_again
-        asked_again = asked_again or repeated
-        return call
+    A call that comes late finds that its bindings were changed after that, and does nothing. One that finds it because
+    somebody was faster, or because this client has seen nothing for long, is made again.
+    """
 
-    reply = yield from persist(make, until, state.clock)
-    if reply[0] == b"FULL":
-        raise QueueFull(
-            f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
-        )
-    check_version(state.keys, reply)
-    return [bool(each) or asked_again for each in reply[2]]  # a repeated call finds what its first try did
+    state: RouterState
+    verb: str
+    bindings: Sequence[Binding]
+    seen: int
+    few: Underreplicated | None = None
+    asked_again: bool = False
+
+    def made(self, until: float) -> Op[list[bool]]:
+        """Make it; for each binding whether that changed anything."""
+        state = self.state
+        while True:
+            reply, self.few = yield from confirmed(self._call, until, state.clock)
+            if reply[0] == b"FULL":
+                raise QueueFull(
+                    f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
+                )
+            check_version(state.keys, reply)
+            self.seen = int(reply[1])
+            if reply[0] == b"OK":  # a repeated call finds what its first try did
+                return [bool(each) or self.asked_again for each in reply[2]]
+            if state.clock.monotonic() > until:
+                raise BackendTimeout(f"others kept changing these bindings of router {state.keys.name!r}")
+
+    def _call(self, repeated: bool) -> Call:
+        self.asked_again = self.asked_again or repeated
+        keys = (self.state.keys.bindings, self.state.keys.changes)
+        args: tuple[Argument, ...] = (self.verb, MAX_BINDINGS, KEPT_CHANGES, self.seen, *map(" ".join, self.bindings))
+        return Call(load("bind"), keys, args, replicas=self.state.durability.replicas)
 
 
 def current(state: RouterState, until: float, *, max_age: float | None = None) -> Op[Router]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -211,3 +212,46 @@ def test_little_is_noted_of_reads_that_were_given_up_on_and_not_for_long(queue: 
     server.run("HSET", keys.meta, "void", b"1" + noted[13:])
     assert queue.read_many(1) == []
     assert server.run("HEXISTS", keys.meta, "void") == 0
+
+
+@pytest.mark.parametrize("many", [1, 1500])
+def test_a_late_change_of_bindings_does_not_undo_a_later_one(
+    client: Client, proxy: Proxy, copied: Callable[[str], list[bytes]], many: int
+) -> None:
+    pairs = [(f"orders.{number}", "q") for number in range(many)]
+    copies = copied("bind")
+    client.bind_many(pairs)
+    client.bind("other", "q")
+    bound = list(copies)
+    client.unbind_many(pairs)
+    unbound = [each for each in copies if each not in bound]
+    for request in bound:
+        proxy.deliver(request)
+    assert {each.pattern for each in client.router().bindings()} == {"other"}
+    assert client.bind_many(pairs) == []
+    for request in unbound:
+        proxy.deliver(request)
+    assert len(list(client.router().bindings())) == many + 1
+
+
+@pytest.mark.parametrize("verb", ["bind", "unbind"])
+def test_a_change_of_bindings_whose_answer_is_lost_is_told_as_done(
+    client: Client, proxy: Proxy, server: Server, verb: str
+) -> None:
+    if verb == "unbind":
+        client.bind("orders", "q")
+    cut = proxy.cut_after_request(load("bind").sha.encode())
+    assert client.bind("orders", "q") if verb == "bind" else client.unbind("orders", "q")
+    assert cut.struck.wait(30)
+    with Client.from_url(server.url) as other:
+        assert len(list(other.router().bindings())) == (verb == "bind")
+
+
+def test_those_who_bind_side_by_side_do_not_wait_for_one_another(server: Server) -> None:
+    """A change of another binding makes none late; one of the same binding is made again."""
+    with ThreadPoolExecutor() as pool, Client.from_url(server.url) as client:
+        work = [pool.submit(client.bind_many, [(f"{n % 3}.{k}", "q") for k in range(300)]) for n in range(6)]
+        twice = [len(each.result()) for each in work]
+    assert sum(twice) == 900
+    with Client.from_url(server.url) as other:
+        assert len(list(other.router().bindings())) == 900

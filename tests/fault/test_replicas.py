@@ -166,6 +166,16 @@ def test_a_change_of_the_queue_that_no_replica_confirmed_is_told_as_done(alone: 
     assert told[0] == told[1]
 
 
+@pytest.mark.usefixtures("alone")
+def test_a_binding_that_no_replica_confirmed_is_told_as_done(server: Server, open_client: Open) -> None:
+    """Without it what is published goes nowhere, and nobody is told."""
+    client = open_client(server.url, durability="replica(1)")
+    for act, result in ((client.bind, [True]), (client.bind, [False]), (client.unbind, [True])):
+        with pytest.raises(DurabilityUnknown, match="changed, but 0 of 1 replicas confirmed") as unknown:
+            act("topic", "q")
+        assert unknown.value.result == result
+
+
 @pytest.fixture
 def forbidden(server: Server) -> Iterator[str]:
     """The URL of a user who may do all but wait for replicas."""
