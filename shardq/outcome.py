@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeGuard
 
 from shardq.errors import ConfigError
 
@@ -19,8 +19,7 @@ class Nack(Exception):
     """
 
     def __init__(self, delay: float | None = None, error: str = "") -> None:
-        number = isinstance(delay, (int, float)) and not isinstance(delay, bool)
-        if delay is not None and not (number and 0 <= delay <= LONGEST):
+        if delay is not None and not is_delay(delay):
             raise ConfigError(f"delay must be a number of seconds from 0 to {LONGEST:g} or None, not {delay!r}")
         super().__init__(error)
         self.delay = delay
@@ -37,6 +36,11 @@ class Reject(Exception):
 
 class HandlerFailed(Exception):
     """A handler failed in another process; the text is what `described` made of its error there."""
+
+
+def is_delay(value: object) -> TypeGuard[float]:
+    """Whether that is a number of seconds for which a message may be put off."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LONGEST
 
 
 Verb = Literal["ack", "nack", "reject"]
@@ -57,20 +61,39 @@ GIVE_BACK: Final = Outcome("nack")
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
     """What an exception of a handler means; *backoff* gives the seconds until the next try."""
-    match error:
-        case Nack():
-            return Outcome("nack", backoff() if error.delay is None else float(error.delay), error.error)
-        case Reject():
-            return Outcome("reject", 0.0, str(error.reason) or "rejected")
+    if isinstance(error, Nack):
+        delay = _of(error, "delay")
+        return Outcome("nack", float(delay) if is_delay(delay) else backoff(), text_of(_of(error, "error")))
+    if isinstance(error, Reject):
+        return Outcome("reject", 0.0, text_of(_of(error, "reason")) or "rejected")
     return Outcome("nack", backoff(), described(error))
 
 
 def described(error: BaseException) -> str:
     """The type and message of *error* in one bounded line; a message that cannot be had is left out."""
+    text = text_of(error)
     if isinstance(error, HandlerFailed):
-        return str(error)[:MAX_TEXT]
+        return text
+    name = type(error).__name__
+    return f"{name}: {text}"[:MAX_TEXT] if text else name[:MAX_TEXT]
+
+
+def text_of(value: object) -> str:
+    """*value* as one bounded line of text that can be sent and stored; '' if it has none.
+
+    What handlers raise may be anything: a lone surrogate has no bytes, and a `__str__` may fail.
+    """
     try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 (somebody else's __str__)
-        text = ""
-    return f"{type(error).__name__}: {text}"[:MAX_TEXT] if text else type(error).__name__
+        text = "" if value is None else str(value)
+    except BaseException:  # noqa: BLE001 (somebody else's __str__)
+        return ""
+    line = " ".join(text[: 8 * MAX_TEXT].split())
+    return line[:MAX_TEXT].encode(errors="replace").decode()
+
+
+def _of(error: BaseException, name: str) -> object:
+    """An attribute, None if it cannot be had: a subclass may do without."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # noqa: BLE001 (somebody else's property)
+        return None

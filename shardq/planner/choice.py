@@ -22,9 +22,6 @@ from shardq.sharding import Odds, check_width
 WIDEST: Final = 16
 """The largest M that `plan` considers; a wider shard costs each write a key per stream."""
 
-ROUNDING: Final = 1e-12
-"""By how much an isolation may fall short: 1 in 10 shards is 0.1 only nearly."""
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -129,7 +126,7 @@ def _fewest(width: int, noisy: int, isolation: float, most: int) -> int | None:
     low, high = width, most + 1
     while low < high:
         middle = (low + high) // 2
-        if 1 - clean_odds(middle, width, noisy)[0] >= isolation - ROUNDING:
+        if 1 - clean_odds(middle, width, noisy)[0] >= isolation:  # as `Plan.isolation` has it
             high = middle
         else:
             low = middle + 1

@@ -1,16 +1,17 @@
 """What is left of a shard when noisy tenants flood theirs, or when streams are lost. Exact, no simulation.
 
-`shardq.sharding.Odds` says how two shards overlap; this says how one shard fares against many. Let c of a shard's M
-streams be clean. One more noisy shard covers exactly j of them with the odds of drawing j of c when M of N are drawn
-(hypergeometric), so the number of clean streams is a Markov chain, and k noisy tenants are the k-th power of its
-matrix. All terms are positive: nothing cancels, however small the odds (`Odds.blocked` gets the same from inclusion
-and exclusion, in whole numbers).
+`shardq.sharding.Odds` says how two shards overlap; this says how one shard fares against many. That k shards all miss j
+given streams has the odds (C(N-j, M) / C(N, M)) ^ k. By inclusion and exclusion, exactly c of a shard's M streams are
+clean with C(M, c) times the (M-c)-th difference of these, from j = c on. Differences cancel, so they are taken of whole
+numbers with so many bits that the odds are right to the last digit of a float, however small they are. That takes
+M * M / 2 subtractions; powers of the Markov chain of clean streams, which give the same, would take M ^ 3 * log k steps.
 """
 
 from __future__ import annotations
 
-from math import comb, fsum
-from typing import Final, TypeAlias
+from itertools import pairwise
+from math import comb, expm1, log1p
+from typing import Final
 
 from shardq.errors import ConfigError
 from shardq.keys import shown
@@ -19,7 +20,8 @@ from shardq.sharding import check_width
 MAX_TENANTS: Final = 1_000_000_000
 """The most tenants that a plan is made for."""
 
-_Matrix: TypeAlias = list[list[float]]
+_LEAST_BITS: Final = 1150
+"""Below the binary point of odds that are to be right as a float: the least is 2^-1074, and it has 53 digits."""
 
 
 def check_count(name: str, value: int, low: int, high: int = MAX_TENANTS) -> int:
@@ -39,7 +41,13 @@ def clean_odds(streams: int, streams_per_shard: int, noisy: int) -> tuple[float,
     """
     width = check_width(streams, streams_per_shard)
     check_count("noisy", noisy, 0)
-    return tuple(_power(_one_more(streams, width), noisy)[width])
+    bits = _LEAST_BITS + 2 * width  # each difference may double an error, and is multiplied by up to 2^M
+    row = _missed(streams, width, noisy, bits)
+    odds = [0.0] * (width + 1)
+    for clean in range(width, -1, -1):  # the last one is the difference of order M - c at c
+        odds[clean] = max(0, row[-1]) * comb(width, clean) / (1 << bits)
+        row = [here - after for here, after in pairwise(row)]
+    return tuple(odds)
 
 
 def lost_odds(streams: int, streams_per_shard: int, lost: int) -> tuple[float, ...]:
@@ -57,41 +65,35 @@ def busy(streams: int, streams_per_shard: int, noisy: int) -> float:
     """How many streams `noisy` shards cover together, on average: the turns that a message waits in a clean stream."""
     width = check_width(streams, streams_per_shard)
     check_count("noisy", noisy, 0)
-    return streams * (1 - (1 - width / streams) ** noisy)
+    if width == streams:
+        return float(streams if noisy else 0)
+    return -streams * expm1(noisy * log1p(-width / streams))
 
 
 def _drawn(streams: int, width: int, marked: int, j: int) -> float:
     """The odds that `width` streams drawn of `streams` hold exactly j of `marked` ones."""
+    if j > marked:
+        return 0.0
     return comb(marked, j) * comb(streams - marked, width - j) / comb(streams, width)
 
 
-def _one_more(streams: int, width: int) -> _Matrix:
-    """Row c, column d: the odds that one more noisy shard leaves d of c clean streams."""
-    return [
-        [_drawn(streams, width, clean, clean - left) if left <= clean else 0.0 for left in range(width + 1)]
-        for clean in range(width + 1)
-    ]
+def _missed(streams: int, width: int, noisy: int, bits: int) -> list[int]:
+    """For j from 0 to the width: the odds that `noisy` shards all miss j given streams, as multiples of 2^-bits."""
+    guard = noisy.bit_length() + 8  # each of the power's multiplications loses less than a digit
+    whole = ways = comb(streams, width)
+    found = []
+    for j in range(width + 1):
+        found.append(_power((ways << bits + guard) // whole, noisy, bits + guard) >> guard)
+        ways = ways * (streams - j - width) // (streams - j) if streams - j > width else 0
+    return found
 
 
-def _power(base: _Matrix, exponent: int) -> _Matrix:
-    """By squaring."""
-    size = len(base)
-    power = [[float(row == column) for column in range(size)] for row in range(size)]
+def _power(base: int, exponent: int, bits: int) -> int:
+    """By squaring, of a multiple of 2^-bits."""
+    power = 1 << bits
     while exponent:
         if exponent & 1:
-            power = _times(power, base)
-        base = _times(base, base)
+            power = power * base >> bits
+        base = base * base >> bits
         exponent >>= 1
     return power
-
-
-def _times(left: _Matrix, right: _Matrix) -> _Matrix:
-    """The product of two lower triangular matrices."""
-    size = len(left)
-    return [
-        [
-            fsum(left[row][at] * right[at][column] for at in range(column, row + 1)) if column <= row else 0.0
-            for column in range(size)
-        ]
-        for row in range(size)
-    ]

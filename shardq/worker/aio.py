@@ -166,7 +166,7 @@ class AsyncWorker:
             else:
                 await self._handle(delivery)
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-            outcome = judged(error, delivery, self._plan.backoff)
+            outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
         job.handle = None
         self._state.ended(job, outcome)
         self._later()
@@ -255,7 +255,8 @@ class AsyncWorker:
         self._later()
 
     def _overrun(self, job: Job) -> None:
-        if self._state.decide(job, overran(job, self._plan.time_limit or 0.0, self._plan.backoff)):
+        plan, state = self._plan, self._state
+        if state.decide(job, overran(job, plan.time_limit or 0.0, plan.backoff, state.max_deliveries)):
             self._tell(job)
         self._later()
 

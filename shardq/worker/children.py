@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import multiprocessing
 import signal
 import sys
@@ -26,7 +27,7 @@ from shardq.codec import Codecs
 from shardq.delivery import DeliveryView
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import Received
-from shardq.outcome import HandlerFailed, Nack, Reject, described
+from shardq.outcome import HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker_state import Job
 
 MAX_TRACE = 4000
@@ -79,8 +80,9 @@ class Child:
 
     def ask(self, received: Received) -> Answer:
         """Have it handle one message; ProcessDied if it ends meanwhile."""
+        untold = msgspec.structs.replace(received, token="", origin="")  # the lease is ours to settle
         try:
-            self.pipe.send_bytes(msgspec.msgpack.encode(received))
+            self.pipe.send_bytes(msgspec.msgpack.encode(untold))
             return self._answer()
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
@@ -144,7 +146,7 @@ class Children:
             child.wait_ready()
             job.started = self._clock.monotonic()  # its time does not run while a process starts
             answer = child.ask(job.delivery.received)
-        except ProcessDied:
+        except BaseException:  # whatever it was: it is not known what the child does now
             self._forget(child)
             raise
         finally:
@@ -217,16 +219,20 @@ def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> Non
 def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
     try:
         handle(delivery)
-    except Nack as nack:
-        return Answer("nack", str(nack.error), nack.delay)
-    except Reject as reject:
-        return Answer("reject", str(reject.reason))
     except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure; the child lives on)
-        return Answer("error", described(error), None, _trace(error))
+        outcome = outcome_of(error, lambda: math.nan)
+        if not isinstance(error, (Nack, Reject)):
+            return Answer("error", outcome.text, None, _trace(error))
+        return Answer(
+            "nack" if outcome.verb == "nack" else "reject",
+            outcome.text,
+            None if math.isnan(outcome.delay) else outcome.delay,
+        )
     return Answer("done")
 
 
 def _trace(error: BaseException) -> str:
     into = io.StringIO()
-    traceback.print_exception(error, file=into)
-    return into.getvalue()[-MAX_TRACE:]
+    with contextlib.suppress(Exception):  # of what a handler's own class does
+        traceback.print_exception(error, file=into)
+    return into.getvalue()[-MAX_TRACE:].encode(errors="replace").decode()

@@ -249,7 +249,7 @@ class Worker:
             if result is not None and inspect.isawaitable(result):
                 raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
-            return judged(error, delivery, self._plan.backoff)
+            return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
         return ACK
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
@@ -351,7 +351,7 @@ class _Watched:
 
     def overdue(self, job: Job) -> None:
         worker = self._worker
-        outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff)
+        outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff, worker._state.max_deliveries)
         with worker._lock:
             told = worker._state.decide(job, outcome)
         if told:

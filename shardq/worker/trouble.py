@@ -55,27 +55,43 @@ def delay_of(backoff: Backoff, count: int) -> float:
         return RETRY(count, RANDOM)
 
 
-def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff) -> Outcome:
-    """What the failure of a handler comes to; logged, without the payload."""
+def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
+    """What the failure of a handler comes to, of *most* deliveries (None: not known); logged, without the payload."""
     outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
-    if not isinstance(error, (Nack, Reject)) and not delivery.lost:
+    if delivery.lost:
+        return outcome
+    if isinstance(error, Reject):
         log.warning(
-            "message %s failed, delivery %d, again in %.1f s: %s",
-            delivery.message_id, delivery.count, outcome.delay, outcome.text,
-            exc_info=None if getattr(error, "untraced", False) else error,
+            "message %s rejected, delivery %d, to the dead letters: %s",
+            delivery.message_id, delivery.count, outcome.text,
+        )  # fmt: skip
+    elif not isinstance(error, Nack) or _is_last(delivery, most):
+        log.warning(
+            "message %s failed, delivery %d, %s: %s",
+            delivery.message_id, delivery.count, _fate(delivery, most, outcome.delay), outcome.text,
+            exc_info=None if isinstance(error, Nack) or getattr(error, "untraced", False) else error,
         )  # fmt: skip
     return outcome
 
 
-def overran(job: Job, limit: float, backoff: Backoff) -> Outcome:
-    """What it comes to that a handler took too long."""
+def overran(job: Job, limit: float, backoff: Backoff, most: int | None) -> Outcome:
+    """What it comes to that a handler took too long, of *most* deliveries."""
     delivery = job.delivery
     outcome = Outcome("nack", delay_of(backoff, delivery.count), f"TimeLimit: it ran for more than {limit:g} s")
     log.warning(
-        "message %s ran for more than %g s, delivery %d, again in %.1f s",
-        delivery.message_id, limit, delivery.count, outcome.delay,
+        "message %s ran for more than %g s, delivery %d, %s",
+        delivery.message_id, limit, delivery.count, _fate(delivery, most, outcome.delay),
     )  # fmt: skip
     return outcome
+
+
+def _is_last(delivery: DeliveryView, most: int | None) -> bool:
+    return most is not None and delivery.count >= most
+
+
+def _fate(delivery: DeliveryView, most: int | None, delay: float) -> str:
+    """Where a message goes that is given back after *delay*."""
+    return "the last: to the dead letters" if _is_last(delivery, most) else f"again in {delay:.1f} s"
 
 
 def tell_lost(job: Job) -> None:

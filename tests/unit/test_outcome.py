@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq import ConfigError, Nack, Reject
-from shardq.outcome import MAX_TEXT, Outcome, described, outcome_of
+from shardq.outcome import MAX_TEXT, HandlerFailed, Outcome, described, outcome_of
 
 
 class Mute(Exception):
@@ -29,8 +29,13 @@ def backoff() -> float:
         (SystemExit(3), Outcome("nack", 7.0, "SystemExit: 3")),
         (KeyError(), Outcome("nack", 7.0, "KeyError")),
         (Mute(), Outcome("nack", 7.0, "Mute")),
+        (Reject("\udcff"), Outcome("reject", 0.0, "?")),
+        (Reject(Mute()), Outcome("reject", 0.0, "rejected")),  # type: ignore[arg-type]
+        (Nack(1, Mute()), Outcome("nack", 1.0, "")),  # type: ignore[arg-type]
+        (Nack(1, "x" * 10_000_000), Outcome("nack", 1.0, "x" * MAX_TEXT)),
+        (HandlerFailed("E: \ud800"), Outcome("nack", 7.0, "E: ?")),
     ],
-    ids=repr,
+    ids=lambda each: type(each).__name__,
 )
 def test_each_ending_has_its_outcome(error: BaseException, outcome: Outcome) -> None:
     assert outcome_of(error, backoff) == outcome

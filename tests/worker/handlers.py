@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from shardq import Nack, Reject
@@ -65,3 +66,46 @@ def varied(delivery: DeliveryView) -> Any:
             return "x" * 1_000_000  # goes nowhere
     note(delivery, "done")
     return None
+
+
+class Mute(Exception):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+
+class Bare(Nack):
+    """One that leaves out what `Nack` sets."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+
+AWKWARD: dict[str, Callable[[], BaseException]] = {
+    "reject": lambda: Reject("not \udcff text\0"),
+    "huge": lambda: Reject("x" * 20_000_000),
+    "untold": lambda: Reject(Mute()),  # type: ignore[arg-type]
+    "error": lambda: ValueError("\udcff"),
+    "mute": Mute,
+    "bare": Bare,
+    "nack": lambda: Nack(0, Mute()),  # type: ignore[arg-type]
+}
+ENDS = {
+    "reject": ("not ? text\0", "not ? text\0"),
+    "huge": ("x" * 500, "x" * 500),
+    "untold": ("rejected", "rejected"),
+    "error": ("max deliveries", "ValueError: ?"),
+    "mute": ("max deliveries", "Mute"),
+    "bare": ("max deliveries", ""),
+    "nack": ("max deliveries", ""),
+}
+"""The reason and the last error of their dead letters."""
+
+
+def awkward(delivery: DeliveryView) -> None:
+    """Raises what the payload says."""
+    note(delivery, "began")
+    if delivery.payload in AWKWARD:
+        raise AWKWARD[delivery.payload]()
+    note(delivery, "done")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Queue, Worker
+from shardq import Client, ConfigError, Queue, Worker
 from shardq.backoff import Constant
+from shardq.model import Received
+from shardq.worker.children import Answer, Child, Children
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import Forward, PassTime
@@ -30,7 +33,8 @@ def lines(log: Path, what: str) -> list[tuple[str, int, int]]:
 
 def shift(url: str, **settings: object) -> Shift:
     chosen: dict[str, object] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
-    return Shift("sync", url, "jobs", handlers.varied, **(chosen | settings))
+    handle: Any = settings.pop("handle", handlers.varied)
+    return Shift("sync", url, "jobs", handle, **(chosen | settings))
 
 
 def test_what_a_handler_says_crosses_the_pipe(jobs: Queue, url: str, log: Path) -> None:
@@ -84,3 +88,56 @@ def test_an_overdue_and_a_cancelled_handler_are_killed(
 def test_a_handler_that_no_process_can_import_is_refused(jobs: Queue) -> None:
     with pytest.raises(ConfigError, match="top of a module"):
         Worker(jobs, lambda _: None, run_in="processes").run()
+
+
+def test_a_shard_key_that_is_no_text_crosses_the_pipe_with_a_window(
+    client: Client, url: str, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = client.queue("jobs", streams=8, window=1, max_deliveries=3)
+    jobs.write_many([(f"m{n}", b"\xff\xfe%d" % (n % 2)) for n in range(20)])
+    with shift(url) as running:
+        eventually(lambda: jobs.stats().acked == 20, 30)
+        running.stop()
+    assert running.failure is None
+    assert len({pid for _, _, pid in lines(log, "began")}) <= 2
+    assert {row[1] for row in lines(log, "done")} == {1}
+
+
+def test_a_child_that_cannot_be_told_is_not_left(
+    jobs: Queue, url: str, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong between, no process is forgotten."""
+    started: list[Child] = []
+    ask, start = Child.ask, Children._start
+
+    def failing(child: Child, received: Received) -> Answer:
+        if received.count == 1:
+            raise ValueError("not to be encoded")
+        return ask(child, received)
+
+    def counted(children: Children) -> Child:
+        started.append(child := start(children))
+        return child
+
+    monkeypatch.setattr(Child, "ask", failing)
+    monkeypatch.setattr(Children, "_start", counted)
+    jobs.write_many([(f"m{n}", "t") for n in range(4)])
+    with shift(url) as running:
+        eventually(lambda: jobs.stats().acked == 4, 60)
+        assert running.worker
+        assert isinstance(running.worker, Worker)
+        assert running.worker._children
+        assert len(running.worker._children._all) <= 2
+        running.stop()
+    assert len(started) >= 5
+    assert all(child.pipe.closed for child in started)
+
+
+def test_what_has_no_bytes_or_no_text_is_said_as_well_as_it_can_be(jobs: Queue, url: str, log: Path) -> None:
+    jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
+    with shift(url, handle=handlers.awkward) as running:
+        eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, len(handlers.AWKWARD)), 60)
+        running.stop()
+    assert running.failure is None
+    assert {letter.shard_key: (letter.reason, letter.last_error) for letter in jobs.dead()} == handlers.ENDS
+    assert len({pid for _, _, pid in lines(log, "began")}) <= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from shardq.backoff import Constant
 from shardq.delivery import DeliveryView
 from tests.servers import Server
 from tests.waiting import eventually
+from tests.worker import handlers
 from tests.worker.conftest import Begin, PassTime
 from tests.worker.shift import Gate
 
@@ -73,6 +75,45 @@ def test_nack_and_reject_do_what_they_say(begin: Begin, jobs: Queue) -> None:
     assert sorted(counts) == [("nack", 1, ""), ("nack", 2, "busy"), ("reject", 1, "")]
     (letter,) = jobs.dead()
     assert (letter.reason, letter.count) == ("not for us", 1)
+
+
+def test_whatever_a_handler_raises_the_worker_goes_on(
+    begin: Begin, jobs: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARDQ_TEST_LOG", str(tmp_path / "log"))
+    jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
+    shift = begin(handlers.awkward, backoff=AT_ONCE)
+    eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, len(handlers.AWKWARD)))
+    shift.stop()
+    assert shift.failure is None
+    assert {letter.shard_key: (letter.reason, letter.last_error) for letter in jobs.dead()} == handlers.ENDS
+
+
+def test_the_log_says_what_becomes_of_a_message(begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    def handle(delivery: DeliveryView) -> None:
+        match delivery.payload:
+            case "fails":
+                raise ValueError("boom")
+            case "rejects":
+                raise Reject("not for us")
+            case "nacks":
+                raise Nack(0, "busy")
+
+    ids = {jobs.write(each, shard_key="t"): each for each in ("fails", "rejects", "nacks")}
+    shift = begin(handle, backoff=Constant(0.001))
+    eventually(lambda: jobs.stats().dead == 3)
+    shift.stop()
+    told: dict[str, list[str]] = {each: [] for each in ids.values()}
+    for record in caplog.records:
+        if record.message.startswith("message "):
+            message_id, said = record.message.removeprefix("message ").split(" ", 1)
+            told[ids[message_id]].append(said)
+    again = [f"failed, delivery {n}, again in 0.0 s: ValueError: boom" for n in (1, 2)]
+    assert told == {
+        "fails": [*again, "failed, delivery 3, the last: to the dead letters: ValueError: boom"],
+        "rejects": ["rejected, delivery 1, to the dead letters: not for us"],
+        "nacks": ["failed, delivery 3, the last: to the dead letters: busy"],
+    }
 
 
 def test_a_nack_is_delayed_as_it_says(begin: Begin, jobs: Queue) -> None:

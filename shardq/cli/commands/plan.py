@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from math import fsum
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,12 @@ def _shares(words: str, odds: tuple[float, ...]) -> str:
 
 def _blast(chosen: Plan, noisy: int) -> str:
     odds = chosen.beside(noisy)
-    return f"{1 - odds[-1]:.3%} of the tenants share a stream with them, {odds[0]:.3g} all"
+    return f"{fsum(odds[:-1]):.3%} of the tenants share a stream with them, {odds[0]:.3g} all"
 
 
 def _loss(chosen: Plan, lost: int) -> str:
     odds = chosen.lost(lost)
-    return f"{1 - odds[0]:.3%} of the tenants lose a stream, {odds[-1]:.3g} all"
+    return f"{fsum(odds[1:]):.3%} of the tenants lose a stream, {odds[-1]:.3g} all"
 
 
 def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
