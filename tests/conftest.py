@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,10 +23,6 @@ USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replic
 
 Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
-
-# A run that a shell put into the background ignores SIGINT, and so would every process that a test starts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", params=_KINDS, ids=lambda kind: kind.product if kind else "none")
