@@ -38,11 +38,16 @@ def server(running_server: Server, record_property: Record) -> Server:
     """A running, empty server on a unix socket; a test may kill, restart or suspend it, or change its settings."""
     record_property("server", running_server.name)
     running_server.start()
-    with running_server.client() as client:
+    return as_usual(running_server)
+
+
+def as_usual(server: Server) -> Server:
+    """The same server, empty and with its usual settings."""
+    with server.client() as client:
         for name, value in USUAL.items():
             client.config_set(name, value)
         client.flushall()
-    return running_server
+    return server
 
 
 @pytest.fixture

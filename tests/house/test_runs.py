@@ -144,7 +144,7 @@ def test_what_a_run_inherits_does_not_reach_its_tests_nor_what_one_test_does_the
     with run(file, *words, before=BACKGROUND) as process:
         told, _ = process.communicate(timeout=150)
     assert "test_it_meddles: the test has changed what SIGINT does" in told
-    assert "2 passed, 1 error" in told or "1 passed, 1 failed" in told, told
+    assert "2 passed, 1 error" in told, told
 
 
 @pytest.mark.parametrize(
