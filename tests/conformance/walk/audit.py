@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
 from shardq.keys import QueueKeys
-from tests.conformance.walk.ledger import NEVER, PLACES, Ledger, order
+from tests.conformance.walk.ledger import NEVER, TIMES, Ledger, order, time_of
 from tests.conformance.walk.model import DEAD, DELAYED, LEASED, WAITING, Known, Model
 from tests.conformance.walk.terms import problems_of_terms
 
@@ -30,6 +31,7 @@ def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
         _counted(found, model),
         _remembered(found, model),
         _leased(found, model),
+        _sooner(found),
         _dead(found, model),
         _deduplicated(found, model),
         _announced(found),
@@ -173,6 +175,16 @@ def _late(score: int, each: Known, found: Ledger, model: Model) -> Iterator[str]
         yield f"time: {model_text(each, model)} ends in {score - found.now} ms"
 
 
+def _sooner(found: Ledger) -> Iterator[str]:
+    """Where leases and delays are kept in buckets, `due` says of each no later a time than the first in it has."""
+    for letter, shift, index in ((b"l", 0, "leases"), (b"d", TIMES, "delayed")):
+        for member, score in found.sorted[index].items():
+            bucket = int(score) // TIMES
+            head = found.sorted.get("due", {}).get(letter + b"%d" % bucket, math.inf)
+            if member and bucket and head - shift > time_of(score):
+                yield f"due: bucket {bucket} of {index} is said to be due at {head}, {member!r} is at {score}"
+
+
 def _dead(found: Ledger, model: Model) -> Iterator[str]:
     """The dead letters, each with its reason and count."""
     told = {fields[b"i"].decode(): (fields[b"r"].decode(), int(fields[b"c"]), fields[b"e"].decode())
@@ -222,6 +234,3 @@ def model_text(each: Known, model: Model) -> str:
         f"{each.total}, error {each.error!r}{', counts' * each.counts}{', stale' * each.stale}"
         f"{', rejected' * each.rejected}{', cancelled' * each.cancelled})"
     )
-
-
-assert PLACES < NEVER

@@ -16,7 +16,7 @@ TIMES = 2**42
 """Scores of deadlines and due times are a time in ms, above which other things may be kept."""
 
 NEVER = 9e15
-SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "lanes", "tallies")
+SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "lanes", "tallies", "due")
 HASHES = ("meta", "lens", "attempts", "dedup", "moved", "tenants", "owners", "assigned")
 STREAMS = ("notifications", "later", "dead", "journal")
 
@@ -92,23 +92,23 @@ class Ledger:
 
 def look(raw: Any, keys: QueueKeys) -> Ledger:
     """Everything, in one transaction."""
-    count = int(raw.hget(keys.meta, "streams"))
+    count, indexes = int(raw.hget(keys.meta, "streams")), [name for name in SORTED if hasattr(keys, name)]
     with raw.pipeline(transaction=True) as pipe:
         pipe.time()
         pipe.keys(f"{keys.prefix}*")
         pipe.smembers(keys.cancelled)
         for name in HASHES:
             pipe.hgetall(getattr(keys, name))
-        for name in SORTED:
+        for name in indexes:
             pipe.zrange(getattr(keys, name), 0, -1, withscores=True)
         for key in [*(getattr(keys, name) for name in STREAMS), *map(keys.stream, range(count))]:
             pipe.xrange(key)
         (seconds, micros), stored, cancelled, *rest = pipe.execute()
-    hashes = dict(zip(HASHES, rest[:8], strict=True))
-    zsets = {name: dict(pairs) for name, pairs in zip(SORTED, rest[8:16], strict=True)}
+    hashes = dict(zip(HASHES, rest, strict=False))
+    zsets = {name: dict(pairs) for name, pairs in zip(indexes, rest[8:], strict=False)}
     names = [*STREAMS, *(f"s{number}" for number in range(count))]
     streams = {name: [(entry.decode(), fields) for entry, fields in rows]
-               for name, rows in zip(names, rest[16:], strict=True)}  # fmt: skip
+               for name, rows in zip(names, rest[8 + len(indexes) :], strict=True)}  # fmt: skip
     meta = {name.decode(): value.decode() for name, value in hashes["meta"].items()}
     now = int(seconds) * 1000 + int(micros) // 1000
     found = Ledger(now, meta, hashes, zsets, streams, cancelled, {key.decode() for key in stored})

@@ -125,17 +125,19 @@ class Operating(Base):
         fields = {"max_in_flight": "cap"}
         old = {name: getattr(terms, fields.get(name, name)) for name in changes}
         self.say(f"configure {old} to {changes}")
-        waits = any(each.counts for each in self.model.living()) and bool({*self.ledger.new, *self.ledger.returned,
-                                                                          *self.ledger.held})  # fmt: skip
+        busy = bool(self.ledger.shared() or self.ledger.held)
+        if not waits_for("max_backlog bounds what is delayed"):
+            busy = busy or len(self.ledger.hashes["owners"]) > 1
         settings: dict[str, Any] = dict(changes)
         if "dedup_window" in changes:
             settings["dedup_window"] = changes["dedup_window"] * SECONDS
         try:
             queue.configure(**settings)
         except ConfigError:
-            ensure("parents" in changes and waits, f"configure: {changes} was refused")
+            ensure("parents" in changes and busy, f"configure: {changes} was refused")
             self.log[-1] += ", refused"
             return
+        ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
         self.rules_changed()

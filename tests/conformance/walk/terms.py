@@ -45,13 +45,22 @@ def _fields(found: Ledger, kind: bytes) -> dict[bytes, list[bytes]]:
 
 def _accounts(found: Ledger, model: Model) -> Iterator[str]:
     shared, held = summed(found.shared(), model), summed(found.held_back(), model)
-    told = {name: (int(text[0]), int(text[1])) for name, text in _fields(found, b"t:").items()}
-    wanted = {name: (shared[name], held[name]) for name in shared | held}
+    delayed = Counter[bytes]()
+    if not waits_for("max_backlog bounds what is delayed"):
+        delayed = summed(Counter(found.bodies[handle].get(b"K", b"") for handle in found.delayed), model)
+        del delayed[model.terms.name_of(b"")]
+    told = {name: _numbers(text) for name, text in _fields(found, b"t:").items()}
+    wanted = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
     if told != wanted:
         yield f"account: {dict(told.items() - wanted.items())}, not {dict(wanted.items() - told.items())}"
     total = tuple(map(int, found.hashes["tenants"].get(b"sum", b"0 0").split()))
-    if total != (len(wanted), held.total()):
-        yield f"account: the sum is {total}, not {(len(wanted), held.total())}"
+    if total != (len(shared | held), held.total()):
+        yield f"account: the sum is {total}, not {(len(shared | held), held.total())}"
+
+
+def _numbers(text: list[bytes]) -> tuple[int, int, int]:
+    """What an account says: in the shared streams, held back, delayed."""
+    return int(text[0]), int(text[1]), int(text[-1][1:]) if text[-1].startswith(b"+") else 0
 
 
 def _window(found: Ledger, model: Model) -> Iterator[str]:
