@@ -21,7 +21,7 @@ COUNTERS = {
     "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "buried", "vanished", "redriven", "skipped",
     "events", "cap_no", "weighted", "owed", "offset",
 }  # fmt: skip
-CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "streams", "wanted", "assigned", "reach"}
+CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "void", "streams", "wanted", "assigned", "reach"}
 WRITERS = 40
 """Writes that make a queue forget what is over: it looks now and then."""
 

@@ -81,7 +81,10 @@ class Writing(Base):
         first = self.numbers
         for at, result in enumerate(self._results(queue, messages)):
             each, after, headers, _ = batch[at]
-            ensure(isinstance(result, QueueFull) == (at in refused), f"full: {each!r}, {at} of {len(batch)}, is {result!r}; {refused}")
+            ensure(
+                isinstance(result, QueueFull) == (at in refused),
+                f"full: {each!r}, {at} of {len(batch)}, is {result!r}; {refused}",
+            )
             self.numbers = first + at
             if isinstance(result, str):
                 self._add(result, each, after, headers)
