@@ -1,4 +1,6 @@
-"""OpenTelemetry: the one place where every call to a queue passes. API only; without an SDK it costs next to nothing.
+"""OpenTelemetry: the spans of write, publish, read, process and settle; other calls have none.
+
+API only; without an SDK it costs next to nothing.
 
 Names follow the messaging conventions (v1.44, Development), so they stand here and nowhere else. Messages are linked to
 what created them, not parented: a span has one parent and a batch has many. Payloads and lease tokens never enter a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,10 +24,6 @@ USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replic
 Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
-# A run that a shell put into the background ignores SIGINT, and so would every process that a test starts.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 
 @pytest.fixture(scope="session", params=_KINDS, ids=lambda kind: kind.product if kind else "none")
 def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
@@ -43,11 +38,16 @@ def server(running_server: Server, record_property: Record) -> Server:
     """A running, empty server on a unix socket; a test may kill, restart or suspend it, or change its settings."""
     record_property("server", running_server.name)
     running_server.start()
-    with running_server.client() as client:
+    return as_usual(running_server)
+
+
+def as_usual(server: Server) -> Server:
+    """The same server, empty and with its usual settings."""
+    with server.client() as client:
         for name, value in USUAL.items():
             client.config_set(name, value)
         client.flushall()
-    return running_server
+    return server
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_configure() -> None:
-    """Name the run, unless it is a part of one."""
+    """Heed signals, and name the run, unless it is a part of one."""
     global _watchdog
+    _heed_signals()
     if RUN in os.environ or sys.platform != "linux":
         return
     run = uuid.uuid4().hex
@@ -50,6 +53,28 @@ def pytest_configure() -> None:
     root = Path(__file__).parents[1]
     _watchdog = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=root, start_new_session=True)
     os.environ[RUN] = run
+
+
+def _heed_signals() -> None:
+    """What a shell put into the background ignores SIGINT, and so would every process that a test starts.
+
+    SIGHUP stays as it is: who runs the tests under nohup wants them to go on, and no test sends it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, usual)
+
+
+@pytest.fixture(autouse=True)
+def signals_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that changes what a signal does would change it for all that come after it."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+            pytest.fail(f"{request.node.name}: the test has changed what {number.name} does")
 
 
 @pytest.hookimpl(trylast=True)  # the processes that ran tests have ended

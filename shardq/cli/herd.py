@@ -17,11 +17,11 @@ from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.shell import remark
 from shardq.clock import SystemClock
+from shardq.worker.signals import heeded
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
 """Seconds after which a process that dies is taken for a new misfortune, not for one more of a row."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Herd:
@@ -42,7 +42,7 @@ class Herd:
 
     def run(self) -> int:
         """Until a signal came and all have ended; the exit code."""
-        before = {number: signal.signal(number, self._forward) for number in SIGNALS}
+        before = {number: signal.signal(number, self._forward) for number in heeded()}
         try:
             for number in range(1, self._count + 1):
                 self._start(number)

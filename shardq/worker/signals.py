@@ -9,7 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+def heeded() -> tuple[signal.Signals, ...]:
+    """The signals that stop a program: SIGTERM, and SIGINT unless it was started with that one ignored.
+
+    So a shell starts what it puts into the background: the next Ctrl-C in its terminal is for another program. SIGTERM
+    is meant for whom it is sent to.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
 
 
 @contextlib.contextmanager
@@ -33,7 +41,7 @@ def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bo
             leave()
             os._exit(128 + number)
 
-    before = {number: signal.signal(number, on_signal) for number in SIGNALS}
+    before = {number: signal.signal(number, on_signal) for number in heeded()}
     try:
         yield
     finally:

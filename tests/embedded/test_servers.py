@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests.conftest import USUAL, as_usual
 from tests.proxy import Proxy
 from tests.servers import Cluster, Replicated, Sentinels, Server, ServerKind, available
 from tests.waiting import eventually
@@ -37,9 +38,21 @@ def test_the_server_fixture_is_empty_and_reachable(server: Server, server_url: s
         assert client.set(queue_name, 1)
 
 
-def test_the_server_fixture_is_empty_again_and_has_its_settings_back(server: Server) -> None:
+def test_a_server_that_a_test_has_used_is_empty_again_and_has_its_settings_back(server: Server) -> None:
     server.run("SET", "left", "behind")
-    server.run("CONFIG", "SET", "maxmemory", "1mb")
+    other: dict[str, str | int] = {
+        "hz": 100,
+        "maxmemory": 2**30,
+        "maxmemory-policy": "allkeys-lru",
+        "min-replicas-to-write": 1,
+    }
+    assert other.keys() == USUAL.keys()
+    for name, value in other.items():
+        server.run("CONFIG", "SET", name, value)
+    as_usual(server)
+    assert server.run("DBSIZE") == 0
+    with plain(server.url) as client:
+        assert {name: client.config_get(name)[name] for name in USUAL} == {n: str(v) for n, v in USUAL.items()}
 
 
 def test_a_suspended_server_keeps_connections_and_answers_after_resume(server: Server) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import BackendError, BackendTimeout, Client, Empty, Queue, face
+from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, face
 from shardq.keys import QueueKeys
 from tests.fault.conftest import Open
 from tests.servers import Cluster, Replicated, Server, ServerKind
@@ -128,7 +128,7 @@ def test_no_lease_of_an_earlier_life_of_the_queue_is_good_in_the_next(server: Se
     old = queue.read()
     server.run("FLUSHALL")
     queue.write("new", shard_key="tenant")
-    with pytest.raises(Exception, match="lease ended"):
+    with pytest.raises(LeaseLost, match="lease ended"):
         old.ack()
     assert queue.len() == 1
 

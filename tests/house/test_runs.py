@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,12 +42,17 @@ def test_it():
 """
 
 
-def run(file: Path, *words: str) -> subprocess.Popen[str]:
+BACKGROUND = ("sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
+"""Starts a command with signals ignored, as a shell does what is put into the background, and some CI systems do."""
+
+
+def run(file: Path, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
     """pytest on `file` with the settings of these tests, as a run of its own."""
     environment = {name: value for name, value in os.environ.items() if name not in (RUN, "SHARDQ_SEED")}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
     environment["SHARDQ_TEST_GRACE"] = "0.5"
     command = [
+        *before,
         sys.executable,
         "-m",
         "pytest",
@@ -100,16 +106,45 @@ def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words:
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
-def test_nothing_outlives_a_run_that_is_cut_short(tmp_path: Path, words: tuple[str, ...], number: int) -> None:
+@pytest.mark.parametrize("before", [(), BACKGROUND], ids=["foreground", "background"])
+def test_nothing_outlives_a_run_that_is_cut_short(
+    tmp_path: Path, before: tuple[str, ...], words: tuple[str, ...], number: int
+) -> None:
     file = tmp_path / "test_hangs.py"
     file.write_text(LEAVES.format(then="import threading; threading.Event().wait(600)"))
     pid = Path(f"{file}.pid")
-    with run(file, *words) as process:
+    with run(file, *words, before=before) as process:
         child = int(eventually(lambda: pid.exists() and pid.read_text(), 30))
         assert there(child)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)  # Ctrl-C is for all in the terminal
         process.communicate(timeout=150)
     eventually(lambda: not there(child), 20)
+
+
+SIGNALLED = """
+import os, signal, subprocess, sys
+
+def test_a_child_heeds_what_a_test_sends():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        child = subprocess.Popen(["sleep", "60"])
+        child.send_signal(number)
+        assert child.wait(20) == -number
+
+def test_it_meddles():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
+def test_what_a_run_inherits_does_not_reach_its_tests_nor_what_one_test_does_the_next(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "test_signalled.py"
+    file.write_text(SIGNALLED)
+    with run(file, *words, before=BACKGROUND) as process:
+        told, _ = process.communicate(timeout=150)
+    assert "test_it_meddles: the test has changed what SIGINT does" in told
+    assert "2 passed, 1 error" in told, told
 
 
 @pytest.mark.parametrize(

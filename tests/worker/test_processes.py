@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -26,14 +26,14 @@ MANY = 6000  # messages: more than is done before a signal comes, however busy t
 class Program:
     """One `shardq worker`; what it handled is in its log."""
 
-    def __init__(self, url: str, log: Path, handler: str, *words: str) -> None:
+    def __init__(self, url: str, log: Path, handler: str, *words: str, before: Sequence[str] = ()) -> None:
         self.log = log
         self.errors = log.with_suffix(f".{handler}.{time.monotonic_ns()}.err")
         command = [sys.executable, "-W", "error", "-m", "shardq.cli", "worker", f"tests.worker.handlers:{handler}"]
         environment = os.environ | {"SHARDQ_URL": url, "SHARDQ_TEST_LOG": str(log)}
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
-                [*command, "--queue", "jobs", *words], cwd=ROOT, env=environment, stderr=errors
+                [*before, *command, "--queue", "jobs", *words], cwd=ROOT, env=environment, stderr=errors
             )
 
     def lines(self, what: str) -> list[tuple[str, int, int, float]]:
@@ -55,8 +55,8 @@ class Program:
 def begin(url: str, tmp_path: Path) -> Iterator[Begin]:
     with ExitStack() as stack:
 
-        def begin(handler: str, *words: str) -> Program:
-            program = Program(url, tmp_path / "log", handler, *words)
+        def begin(handler: str, *words: str, before: Sequence[str] = ()) -> Program:
+            program = Program(url, tmp_path / "log", handler, *words, before=before)
             stack.callback(program.process.wait, 30)
             stack.callback(program.process.kill)
             return program
@@ -77,6 +77,23 @@ def test_a_signal_drains_and_nothing_is_lost(begin: Begin, jobs: Queue, handler:
     assert len(done) < MANY
     assert now.acked == len(done) == len({row[0] for row in done})
     assert (now.in_flight, now.acked + now.backlog) == (0, MANY)
+    assert program.errors.read_text() == ""
+
+
+@pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["one", "several"])
+def test_who_was_started_in_the_background_does_not_heed_ctrl_c(
+    begin: Begin, jobs: Queue, words: tuple[str, ...]
+) -> None:
+    """A shell starts such a program with SIGINT ignored, and the next Ctrl-C in the terminal is for another one."""
+    program = begin("quick", *words, before=("sh", "-c", "trap '' INT; exec \"$@\"", "sh"))
+    for number in range(2):
+        jobs.write(number, shard_key="t")
+        eventually(lambda number=number: len(program.lines("done")) > number, 30)  # type: ignore[misc]
+        program.signal(signal.SIGINT)
+    jobs.write("last", shard_key="t")
+    eventually(lambda: len(program.lines("done")) == 3, 30)
+    program.signal(signal.SIGTERM)
+    assert program.wait() == 0
     assert program.errors.read_text() == ""
 
 

@@ -22,7 +22,7 @@ from shardq.client_async import AsyncClient
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.plan import PlanSettings
-from shardq.worker.signals import SIGNALS
+from shardq.worker.signals import heeded
 
 ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
 async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
@@ -67,7 +67,7 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Work until a signal comes."""
-    for each in SIGNALS:  # until the worker has its own handlers it holds nothing: there is nothing to drain
+    for each in heeded():  # until the worker has its own handlers it holds nothing: there is nothing to drain
         signal.signal(each, lambda *_: sys.exit(OK))
     handle = imported(args.handler)
     if args.processes > 1:

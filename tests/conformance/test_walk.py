@@ -1,0 +1,47 @@
+"""Long random walks of two clients over everything that a queue can do, counted key by key after each step.
+
+A walk is repeated by its seed, which a failure prints with the fewest steps that show it:
+SHARDQ_WALK="<seed>|<step>,<step>,..." runs these alone. SHARDQ_WALK_STEPS=50000 walks longer.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.conformance.walk.plan import Plan, shrink, walk
+from tests.conformance.world import World
+
+STEPS = 60
+WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // (8 * STEPS) or 6
+
+
+def found_broken(world: World, plan: Plan) -> str:
+    """How the walk breaks, in as few steps as can be found; '' if it does not."""
+    clients = [world.client(), world.client()]
+    log, broken = walk(plan, world, clients)
+    if broken is None:
+        return ""
+    short = shrink(plan, broken, lambda each: walk(each, world, clients)[1])
+    log, broken = walk(short, world, clients) if short != plan else (log, broken)
+    steps = "\n".join(log)
+    return f"SHARDQ_WALK='{short.seed}|{','.join(map(str, short.steps))}'\n{steps}\n{broken}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0 if "SHARDQ_WALK_STEPS" in os.environ else 180)
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_happens_the_queue_is_what_the_model_says(
+    world: World, anywhere: None, real: None, seed: int, part: int
+) -> None:
+    for number in range(WALKS):
+        problem = found_broken(world, Plan.of(f"{seed}.{number}", STEPS))
+        assert problem == "", problem
+
+
+@pytest.mark.skipif("SHARDQ_WALK" not in os.environ, reason="SHARDQ_WALK names no walk to repeat")
+def test_a_walk_is_repeated(world: World, anywhere: None, real: None) -> None:
+    seed, _, steps = os.environ["SHARDQ_WALK"].partition("|")
+    log, broken = walk(Plan(seed, tuple(map(int, steps.split(",")))), world, [world.client(), world.client()])
+    assert broken is None, "\n".join([*log, str(broken)])

@@ -1,0 +1,197 @@
+"""What all steps of a walk share: two clients of one queue, the model, and the count after each step."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from shardq import Delivery, Queue
+from shardq.ops.opening import reopen
+from tests.conformance.replay import CANCELLING, IN_FLIGHT, Replay
+from tests.conformance.replay import WAITING as TOLD_WAITING
+from tests.conformance.replay import Known as Told
+from tests.conformance.walk.audit import UNIT, model_text, problems
+from tests.conformance.walk.ledger import Ledger, look
+from tests.conformance.walk.model import ALIVE, DEAD, DELAYED, GONE, LEASED, WAITING, Known, Model, Terms
+from tests.conformance.walk.waits import waits_for
+from tests.conformance.world import World
+
+KEYS = (b"a", b"b", b"c/1", b"c/2", b"c/3", b"d/x/y", b"/e", b"\x00\xff", b"f f", b"g:1")
+NAMES = (*KEYS, b"c", b"d")
+STREAMS = (1, 2, 4, 8, 16, 40)
+SECONDS = UNIT / 1000
+"""in a unit"""
+
+
+class Broken(AssertionError):
+    """The queue is not what the model says. `kind` is the first word: shrinking looks for the same kind."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of contradiction it is."""
+        return str(self).partition(":")[0]
+
+
+def ensure(condition: object, text: str) -> None:
+    """Broken with *text* unless *condition*."""
+    if not condition:
+        raise Broken(text)
+
+
+class Base:
+    """The state of a walk. All choices come from the random numbers that a step is given."""
+
+    def __init__(self, world: World, queues: list[Queue], terms: Terms) -> None:
+        self.world, self.queues = world, queues
+        self.keys = queues[0].state.keys
+        self.model = Model(terms)
+        self.held: list[Delivery] = []
+        self.log: list[str] = []
+        self.numbers = 0
+        self.replay: Replay | None = None
+        for queue in queues:
+            queue.read_many(1)
+        self.ledger = look(world.raw, self.keys)
+        self.follow_journal()
+
+    def who(self, rng: random.Random) -> Queue:
+        """One of the clients."""
+        return rng.choice(self.queues)
+
+    def say(self, text: str) -> None:
+        """A line of the walk's log."""
+        self.log.append(text)
+
+    def look(self) -> Ledger:
+        """The keys as they are now; what was parked for its 5 s becomes due at the next unit of the model's time."""
+        self.ledger = look(self.world.raw, self.keys)
+        return self.ledger
+
+    # --- what must hold after each step
+
+    def check(self) -> None:
+        """Count everything."""
+        found = self.look()
+        self.catch_up(found)
+        wrong = [*problems(found, self.model, self.keys)]
+        ensure(not wrong, "\n".join(wrong[:6]))
+        self._check_numbers(found)
+        if self.replay is not None:
+            self._check_journal(self.replay)
+        self.model.forget()
+
+    def catch_up(self, found: Ledger) -> None:
+        """What was taken back or came due meanwhile: the product may do it at any time once it is time."""
+        handles = {found.id_of(handle): handle for handle in (*found.leased, *found.delayed)}
+        for each in [*self.model.having(LEASED, DELAYED)]:
+            if each.until > self.model.now:
+                continue
+            handle = handles.get(each.message_id, "")
+            if each.state == LEASED and (handle not in found.leased or found.leased[handle].count != each.life):
+                each.state, each.error, each.plain = (GONE if each.cancelled else WAITING), "lease ended", False
+            elif each.state == DELAYED and found.delayed.get(handle, found.now + 1) > found.now:
+                each.state = WAITING  # and if it is there again, it was parked again
+        self._drop_or_park(found)
+
+    def _drop_or_park(self, found: Ledger) -> None:
+        """Who comes upon a stale message drops it; a doomed one is buried, or parked where there is no room."""
+        dead = {fields[b"i"].decode() for _, fields in found.streams["dead"]}
+        there = {found.id_of(handle): handle for handle in found.known}
+        for each in [*self.model.having(WAITING)]:
+            handle = there.get(each.message_id)
+            if handle is None and each.stale:
+                each.state = GONE
+                self.model.count("expired")
+            elif handle is None and each.message_id in dead and self.model.is_doomed(each):
+                self.bury(each)
+            elif handle in found.delayed and self.model.is_doomed(each):
+                self.park(each, handle, found)
+
+    def bury(self, each: Known) -> None:
+        """To the dead letters."""
+        each.state, each.reason = DEAD, each.error if each.rejected else "max deliveries"
+        self.model.count("buried")
+
+    def park(self, each: Known, handle: str, found: Ledger) -> None:
+        """There is no room among the dead letters: it is tried again in 5 s, which are a unit here."""
+        ensure(len(found.streams["dead"]) >= self.model.terms.max_dead, f"parked: {model_text(each, self.model)}")
+        ensure(0 < found.delayed[handle] - found.now <= 5000, f"parked: for {found.delayed[handle] - found.now} ms")
+        self.world.raw.zadd(self.keys.delayed, {handle: UNIT - 5000}, xx=True, incr=True)
+        found.delayed[handle] += UNIT - 5000
+        each.state, each.until = DELAYED, self.model.now + 1
+
+    def _check_numbers(self, found: Ledger) -> None:
+        """`len` and `stats` are a full count; both clients say the same by turns."""
+        model, queue = self.model, self.queues[len(self.log) % 2]
+        held = sum(1 for each in model.living() if model.is_held(each))
+        delayed = sum(1 for each in model.having(DELAYED) if each.until > model.now)
+        backlog = len(model.living()) - held - delayed
+        stats = queue.stats()
+        said = (stats.backlog, stats.in_flight, stats.delayed, stats.dead, stats.held_back, queue.len())
+        wanted = (backlog, held, delayed, sum(1 for _ in model.having(DEAD)), len(found.held), backlog + held)
+        ensure(said == wanted, f"numbers: backlog, in flight, delayed, dead, held back, len are {said}, not {wanted}")
+        waiting = found.per_turn()
+        ensure(stats.streams == tuple(waiting[number] for number in range(int(found.meta["streams"]))),
+               f"numbers: the streams are {stats.streams}, not {waiting}")  # fmt: skip
+        tally = model.tally
+        told = (stats.acked, stats.expired, stats.cancelled, stats.purged, stats.buried, stats.vanished)
+        counted = (*(tally.get(name, 0) for name in ("acked", "expired", "cancelled", "purged", "buried")), 0)
+        ensure(
+            told == counted, f"numbers: acked, expired, cancelled, purged, buried, vanished are {told}, not {counted}"
+        )
+
+    # --- the journal
+
+    def follow_journal(self) -> None:
+        """From here on, where the queue has a journal."""
+        self.replay = None
+        if self.model.terms.journal:
+            self.replay = Replay(self.queues[0])
+            self.replay.position = int(self.look().meta["events"])
+            for each in self.model.messages.values():
+                told = Told(self._told(each), each.total, 0.0, _text(each.key))
+                self.replay.known[each.message_id] = told
+
+    def _check_journal(self, replay: Replay) -> None:
+        if replay.position != int(self.ledger.meta["events"]):
+            try:
+                replay.follow()
+            except AssertionError as error:
+                raise Broken(f"journal: {error}") from error
+        for each in self.model.present.values():
+            said = replay.known[each.message_id].state if each.message_id in replay.known else None
+            ensure(said == self._told(each), f"journal: {model_text(each, self.model)} is said to be {said}")
+
+    def _told(self, each: Known) -> str:
+        if each.cancelled and each.state == LEASED:
+            return CANCELLING
+        names = {WAITING: TOLD_WAITING, DELAYED: TOLD_WAITING, LEASED: IN_FLIGHT, DEAD: DEAD, GONE: GONE}
+        return names[each.state]
+
+    # --- what several steps need
+
+    def accounts(self) -> Counter[bytes]:
+        """Of each name the messages that wait and count, as `max_backlog` bounds them."""
+        states = (WAITING,) if waits_for("max_backlog bounds what is delayed") else (WAITING, DELAYED)
+        terms = self.model.terms
+        return Counter(terms.name_of(each.key) for each in self.model.having(*states) if each.counts)
+
+    def rules_changed(self) -> None:
+        """Promises of order and fairness begin anew."""
+        self.model.regime += 1
+        self.model.blurred |= {self.model.terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts}
+        for each in self.model.having(*ALIVE):
+            each.quiet_since = None
+
+    def tell_all(self) -> None:
+        """Both clients look the settings up."""
+        for queue in self.queues:
+            queue._client.run(reopen(queue.state, queue.state.until()))
+
+
+def _text(key: bytes) -> str | bytes:
+    """As the client shows a shard key."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key

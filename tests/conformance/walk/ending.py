@@ -1,0 +1,100 @@
+"""How a walk ends: all is delivered, all dies that must, and then no key holds anything but constants."""
+
+from __future__ import annotations
+
+import random
+
+from tests.conformance.walk.audit import model_text
+from tests.conformance.walk.base import ensure
+from tests.conformance.walk.ledger import Ledger
+from tests.conformance.walk.operating import Operating
+from tests.conformance.walk.reading import Reading
+from tests.conformance.walk.settling import Settling
+from tests.conformance.walk.waits import waits_for
+from tests.conformance.walk.writing import Writing
+
+SETTINGS = {
+    "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "dedup_window", "max_dedup",
+    "max_tallies", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair",
+}  # fmt: skip
+COUNTERS = {
+    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "buried", "vanished", "redriven", "skipped",
+    "events", "cap_no", "weighted", "owed", "offset",
+}  # fmt: skip
+CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "void", "streams", "wanted", "assigned", "reach"}
+WRITERS = 40
+"""Writes that make a queue forget what is over: it looks now and then."""
+
+
+class Walker(Writing, Reading, Settling, Operating):
+    """All that a queue can do."""
+
+    def finish(self) -> None:
+        """Take everything out. What the model says must come does, whatever happened before."""
+        self.elapse(100)
+        self.drain()
+        left = self.model.deliverable()
+        ensure(not left, f"stranded: {len(left)}, first {model_text(left[0], self.model) if left else ''}")
+        self._configure(random.Random(0), max_dead=100_000)
+        self.elapse(100)
+        self.drain()
+        left = self.model.living()
+        ensure(not left, f"undead: {len(left)}, first {model_text(left[0], self.model) if left else ''}")
+        for _ in range(100):
+            if not self.queues[0].dead(1):
+                break
+            self.redrive(random.Random(1))
+            self.drain()
+        self._forget()
+        self.queues[0].state.shrink_at = 0.0
+        self.queues[0].read_many(1)
+        wrong = leftovers(self.look())
+        ensure(not wrong, f"left behind: {wrong}")
+
+    def drain(self) -> None:
+        """Read until nothing comes, by both clients in turn, and ack it."""
+        empty = 0
+        while empty < 2:
+            queue = self.queues[len(self.log) % 2]
+            found = self.read_up_to(queue, 200, 3, None)
+            empty = 0 if found else empty + 1
+            self.held = []
+            ensure(queue.ack_many(found) == [], "settle: an ack of the end was lost")
+            for each in found:
+                self._settled(self.model.messages[each.message_id], "ack", 0, "")
+            self.check()
+
+    def _forget(self) -> None:
+        """Weights and hands are taken back, time passes, and writes go on."""
+        self.queues[0].unassign()
+        self.queues[0].configure(max_backlog=0)
+        self.queues[0].set_weights(dict.fromkeys(self.model.terms.weights, 1))
+        self.model.terms.hands, self.model.terms.weights = {}, {}
+        self.elapse(10_000)
+        self.model.keyed = {}
+        for number in range(WRITERS):
+            self.queues[0].write(number, shard_key="a")
+        self.queues[0].ack_many(self.queues[0].read_many(WRITERS))
+        while found := self.queues[0].read_many(WRITERS):
+            self.queues[0].ack_many(found)
+
+
+def leftovers(found: Ledger) -> list[str]:
+    """What an idle queue holds beside constants: sentinels, settings, counters, cursors, a lane of who wrote last."""
+    wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS]
+    for name, members in found.sorted.items():
+        some = {member for member in members if member}
+        wrong += [f"{name} {some}"] if some and not (name == "lanes" and len(some) == 1) else []
+    for name in ("attempts", "moved", "owners", "assigned"):
+        wrong += [f"{name} {each!r}" for each in found.hashes[name] if each]
+    wrong += [f"dedup {each!r}" for each in found.hashes["dedup"] if each and not each.startswith(b"p:")]
+    wrong += [f"tenants {each!r} {text!r}" for each, text in found.hashes["tenants"].items()
+              if each and (each, text) not in ((b"sum", b"0 0"), (b"weights", b""))
+              and not (each.startswith(b"f:") and waits_for("accounts of an earlier cap go"))]  # fmt: skip
+    wrong += [
+        f"lens {name!r} {text!r}" for name, text in found.hashes["lens"].items() if name.isdigit() and text != b"0"
+    ]
+    wrong += [f"{name}, {len(rows)} entries" for name, rows in found.streams.items() if rows and name != "journal"]
+    wrong += [f"{found.meta['streams']} streams" for _ in range(1) if found.meta["streams"] != found.meta["wanted"]]
+    wrong += [f"cancelled {each!r}" for each in found.cancelled if each]
+    return wrong

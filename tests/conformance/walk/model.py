@@ -1,0 +1,134 @@
+"""The queue in plain Python: what must be deliverable, leased, delayed, dead and gone. It knows nothing of the product.
+
+Time is counted in units; what is asked for ends at a whole unit, and passes only when a walk says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+WAITING, DELAYED, LEASED, DEAD, GONE = "waiting", "delayed", "leased", "dead", "gone"
+ALIVE = (WAITING, DELAYED, LEASED)
+
+
+@dataclass
+class Terms:
+    """The settings of the queue that the model needs, as they are now."""
+
+    streams: int
+    per_shard: int
+    window: int = 0
+    cap: int = 0
+    max_backlog: int = 0
+    parents: int = 0
+    max_deliveries: int = 4
+    max_dead: int = 1000
+    dedup_window: int = 3
+    journal: int = 0
+    weights: dict[bytes, int] = field(default_factory=dict)
+    hands: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> bool:
+        """Whether what is written now counts in the accounts of its shard key."""
+        return bool(self.window or self.cap or self.max_backlog)
+
+    def name_of(self, key: bytes) -> bytes:
+        """Under which name a shard key is accounted: its own, or its parent's."""
+        return (key.split(b"/")[0] or key) if self.parents else key
+
+    def cap_of(self, name: bytes) -> int:
+        """How many deliveries of that name may be in flight; only asked where there is a cap."""
+        return self.cap * self.weights.get(name, 1)
+
+
+@dataclass
+class Known:
+    """One message. `life` counts its deliveries since it was written or redriven, `total` all of them."""
+
+    number: int
+    message_id: str
+    key: bytes
+    counts: bool
+    headers: dict[str, str]
+    state: str = WAITING
+    until: int = 0  # due, or end of the lease
+    life: int = 0
+    total: int = 0
+    error: str = ""
+    reason: str = ""  # of the dead letter
+    stale: bool = False  # past its own deadline: whoever looks at it drops it
+    rejected: bool = False  # belongs among the dead letters, and waits for room there
+    cancelled: bool = False  # while in flight
+    cap_no: str = ""  # under which cap it was handed out
+    holder: Any = None
+    regime: int = 0  # how often the rules had changed when it was written
+    plain: bool = True  # never delayed, given back or redriven: first deliveries of such come in order
+    quiet_since: int | None = None  # how many messages had been handed out when it was written, alone of its shard key
+    bound: int = 0  # within how many more it must be handed out
+
+    @property
+    def entry(self) -> int:
+        """Its number in the queue's own count of messages."""
+        return int(self.message_id.split("-")[1])
+
+    @property
+    def place(self) -> str:
+        """Where its body was stored: a stream's number, or d."""
+        return self.message_id.split("-")[2]
+
+
+@dataclass
+class Model:
+    """All messages that there ever were, and the time."""
+
+    terms: Terms
+    now: int = 0
+    served: int = 0
+    regime: int = 0
+    messages: dict[str, Known] = field(default_factory=dict)
+    present: dict[str, Known] = field(default_factory=dict)  # those of them that are not gone since the last step
+    blurred: set[bytes] = field(default_factory=set)  # names that had deliveries in flight when a cap changed
+    keyed: dict[str, tuple[str, int]] = field(default_factory=dict)  # dedup key: message id, until when remembered
+    tally: dict[str, int] = field(default_factory=dict)  # what the queue counts of what happened
+
+    def count(self, counter: str, by: int = 1) -> None:
+        """So many more of something happened."""
+        self.tally[counter] = self.tally.get(counter, 0) + by
+
+    def having(self, *states: str) -> Iterator[Known]:
+        """The messages in one of these states, in the order of writing."""
+        return (each for each in self.present.values() if each.state in states)
+
+    def add(self, known: Known) -> None:
+        """One more message."""
+        self.messages[known.message_id] = self.present[known.message_id] = known
+
+    def forget(self) -> None:
+        """A step is over, and what is gone stays so."""
+        for message_id in [each.message_id for each in self.present.values() if each.state == GONE]:
+            del self.present[message_id]
+
+    def living(self) -> list[Known]:
+        """All that count as messages of the queue."""
+        return list(self.having(*ALIVE))
+
+    def is_held(self, each: Known) -> bool:
+        """Whether somebody has a live lease of it."""
+        return each.state == LEASED and each.until > self.now
+
+    def is_doomed(self, each: Known) -> bool:
+        """Whether whoever comes upon it buries it."""
+        return each.rejected or each.life >= self.terms.max_deliveries
+
+    def deliverable(self) -> list[Known]:
+        """What a read may hand out, lease by lease and account by account."""
+        ready = [each for each in self.having(*ALIVE) if each.state == WAITING or each.until <= self.now]
+        return [each for each in ready if not (each.stale or each.cancelled or self.is_doomed(each))]
+
+    def remembered(self, dedup: str) -> str | None:
+        """The id of the message that was written with this dedup key, while its window lasts."""
+        message_id, until = self.keyed.get(dedup, ("", 0))
+        return message_id if until > self.now else None

@@ -1,0 +1,183 @@
+"""Steps that operate the queue: purge, redrive, resize, assign, weigh, configure, and time that passes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from shardq import ConfigError
+from shardq.sharding import key_bytes
+from tests.conformance.walk.audit import UNIT
+from tests.conformance.walk.base import NAMES, SECONDS, STREAMS, Base, ensure
+from tests.conformance.walk.model import DELAYED, GONE, WAITING
+from tests.conformance.walk.waits import waits_for
+
+
+class Operating(Base):
+    """What operators and time do."""
+
+    def purge(self, rng: random.Random) -> None:
+        """Everything that waits or is delayed goes; what is in flight stays."""
+        waiting = [*self.model.having(WAITING, DELAYED)]
+        self.say(f"purge {len(waiting)}")
+        said = self.who(rng).purge()
+        ensure(said == len(waiting), f"purge: {said} of {len(waiting)}")
+        for each in waiting:
+            each.state = GONE
+        self.model.count("purged", len(waiting))
+
+    def redrive(self, rng: random.Random) -> None:
+        """Some dead letters, or all; those that are gone already change nothing."""
+        queue = self.who(rng)
+        letters = queue.dead(rng.choice((1, 3, 1000)))
+        self.say(f"redrive {len(letters)}")
+        said = queue.redrive(letters)
+        ensure(said == len(letters), f"redrive: {said} of {len(letters)}")
+        for letter in letters:
+            each = self.model.messages[letter.message_id]
+            each.state, each.life, each.stale, each.rejected, each.plain = WAITING, 0, False, False, False
+            each.error, each.reason = letter.last_error, ""
+        self.model.count("redriven", len(letters))
+        if rng.random() < 0.3:
+            ensure(queue.redrive(letters) == 0, "redrive: letters that were gone")
+
+    def resize(self, rng: random.Random) -> None:
+        """Any number; refused when a stored hand would lose a stream."""
+        wanted = rng.choice(STREAMS)
+        reach = max((stream + 1 for hand in self.model.terms.hands.values() for stream in hand), default=0)
+        self.say(f"resize {self.model.terms.streams} to {wanted}, hands reach {reach}")
+        try:
+            said = self.who(rng).resize(wanted)[1]
+        except ConfigError:
+            ensure(wanted < reach, f"resize: to {wanted} was refused, hands reach {reach}")
+            return
+        ensure(said == wanted and wanted >= reach, f"resize: to {wanted} was {said}, hands reach {reach}")
+        self.model.terms.streams = wanted
+        self.rules_changed()
+
+    def assign(self, rng: random.Random) -> None:
+        """Hands for some shard keys, all or none."""
+        names, queue, hands = rng.sample(NAMES, rng.randint(1, 4)), self.who(rng), self.model.terms.hands
+        self.say(f"assign {names}")
+        try:
+            made = queue.assign(names)
+        except ConfigError as error:
+            self.log[-1] += f": {error}"
+            return
+        said = {key_bytes(name): tuple(hand) for name, hand in made.items()}
+        ensure(said.keys() == hands.keys() | {*names}, f"assign: {said}")
+        ensure(all(said[name] == hand for name, hand in hands.items()), f"assign: hands moved: {said}, {hands}")
+        self.model.terms.hands = said
+        self.rules_changed()
+
+    def unassign(self, rng: random.Random) -> None:
+        """Some hands, or all."""
+        hands = self.model.terms.hands
+        names = None if rng.random() < 0.5 or not hands else rng.sample(sorted(hands), 1)
+        self.say(f"unassign {names}")
+        self.who(rng).unassign(names)
+        self.model.terms.hands = {key: hand for key, hand in hands.items() if names is not None and key not in names}
+        self.rules_changed()
+
+    def weigh(self, rng: random.Random) -> None:
+        """Shard keys, parents and children."""
+        changes = {name: rng.choice((1, 2, 5)) for name in rng.sample(NAMES, rng.randint(1, 3))}
+        self.say(f"weigh {changes}")
+        self.who(rng).set_weights(changes)  # type: ignore[arg-type]
+        weights = {**self.model.terms.weights, **changes}
+        self.model.terms.weights = {name: weight for name, weight in weights.items() if weight != 1}
+        self.rules_changed()
+
+    def switch_window(self, rng: random.Random) -> None:
+        """On, off, wider or narrower."""
+        self._configure(rng, window=rng.choice((0, 1, 1, 2, 5)))
+
+    def switch_cap(self, rng: random.Random) -> None:
+        """On, off, higher or lower."""
+        self._configure(rng, max_in_flight=rng.choice((0, 0, 2, 6)))
+
+    def switch_backlog(self, rng: random.Random) -> None:
+        """The bound on what a shard key may have waiting."""
+        self._configure(rng, max_backlog=rng.choice((0, 5, 50)))
+
+    def switch_parents(self, rng: random.Random) -> None:
+        """Refused while anything waits that counts."""
+        self._configure(rng, parents=1 - self.model.terms.parents)
+
+    def switch_deaths(self, rng: random.Random) -> None:
+        """More or fewer deliveries, more or fewer dead letters."""
+        self._configure(rng, max_deliveries=rng.choice((2, 3, 5)), max_dead=self.few_dead(rng))
+
+    def switch_journal(self, rng: random.Random) -> None:
+        """On and off: what it held ends with it."""
+        self._configure(rng, journal=0 if self.model.terms.journal else 100_000)
+
+    def switch_memory(self, rng: random.Random) -> None:
+        """For how long dedup keys are remembered from now on."""
+        self._configure(rng, dedup_window=rng.randint(1, 4))
+
+    def few_dead(self, rng: random.Random) -> int:
+        """A small bound on dead letters."""
+        return 1000 if waits_for("full dead letters beside a window") else rng.choice((1, 3, 1000))
+
+    def _configure(self, rng: random.Random, **changes: int) -> None:
+        terms, queue = self.model.terms, self.who(rng)
+        fields = {"max_in_flight": "cap"}
+        old = {name: getattr(terms, fields.get(name, name)) for name in changes}
+        self.say(f"configure {old} to {changes}")
+        busy = bool(self.ledger.shared() or self.ledger.held)
+        if not waits_for("max_backlog bounds what is delayed"):
+            busy = busy or len(self.ledger.hashes["owners"]) > 1
+        settings: dict[str, Any] = dict(changes)
+        if "dedup_window" in changes:
+            settings["dedup_window"] = changes["dedup_window"] * SECONDS
+        try:
+            queue.configure(**settings)
+        except ConfigError:
+            ensure("parents" in changes and busy, f"configure: {changes} was refused")
+            self.log[-1] += ", refused"
+            return
+        ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
+        for name, value in changes.items():
+            setattr(terms, fields.get(name, name), value)
+        self.rules_changed()
+        if "journal" in changes or waits_for("everybody goes by the present settings"):
+            self.tell_all()  # who does not know that there is a journal tells it less
+        if "journal" in changes:
+            self.follow_journal()
+
+    def forget_scripts(self, rng: random.Random) -> None:
+        """The server knows none of them any more."""
+        self.say("forget_scripts")
+        self.world.raw.script_flush()
+
+    def pass_time(self, rng: random.Random) -> None:
+        """Leases end, delayed messages come due, dedup keys are forgotten: all is moved back, which is the same."""
+        for queue in self.queues:
+            queue.state.shrink_at = 0.0  # clients look now and then whether a stream can go
+        self.elapse(rng.choice((1, 1, 2, 3)))
+
+    def elapse(self, units: int) -> None:
+        """So many units pass."""
+        self.say(f"{units} pass")
+        raw, keys, found = self.world.raw, self.keys, self.look()
+        with raw.pipeline(transaction=True) as pipe:
+            for key in (
+                keys.leases,
+                keys.delayed,
+                keys.dedup_index,
+                keys.lanes,
+                keys.tallies,
+                getattr(keys, "due", None),
+            ):
+                if key is None:
+                    continue
+                for member in raw.zrange(key, 0, -1):
+                    if member:
+                        pipe.zadd(key, {member: -units * UNIT}, xx=True, incr=True)
+            for field, text in found.hashes["dedup"].items():
+                if field:
+                    ends, _, rest = text.partition(b"|")
+                    pipe.hset(keys.dedup, field, b"%d|%s" % (int(ends) - units * UNIT, rest))
+            pipe.execute()
+        self.model.now += units

@@ -1,0 +1,187 @@
+"""Steps that read, and what every read must keep: who, how many, in which order, how soon."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+from shardq import Delivery, Queue
+from shardq.ops.look import ALL_DECLARED, recovered
+from shardq.ops.waiting import Asked
+from tests.conformance.walk.audit import UNIT, model_text
+from tests.conformance.walk.base import SECONDS, Base, ensure
+from tests.conformance.walk.ledger import Ledger
+from tests.conformance.walk.model import LEASED, WAITING, Known
+from tests.conformance.walk.terms import PLACES, flying, summed
+from tests.conformance.walk.waits import waits_for
+
+COUNTS = (1, 1, 1, 2, 5, 12, 32, 40, 100, 1000)
+
+
+class Reading(Base):
+    """read, read_many, prefer_stream, and reads whose reply is lost."""
+
+    def read(self, rng: random.Random) -> None:
+        """One or many."""
+        count, lease = rng.choice(COUNTS), rng.randint(1, 3)
+        prefer = rng.randrange(self.model.terms.streams) if rng.random() < 0.25 else None
+        self.read_up_to(self.who(rng), count, lease, prefer)
+
+    def read_singly(self, rng: random.Random) -> None:
+        """Several, one at a time."""
+        for _ in range(rng.choice((2, 5, 12, 30))):
+            self.read_up_to(self.who(rng), 1, rng.randint(1, 3), None)
+
+    def lose_a_read(self, rng: random.Random) -> None:
+        """What it was granted is given back, by a client that has not seen it, as if it had never been delivered."""
+        count, lease, queue = rng.choice(COUNTS), rng.randint(1, 3), self.who(rng)
+        lost = self.read_up_to(queue, count, lease, None)
+        if not lost:
+            return
+        self.say(f"... and the reply is lost: {len(lost)} come back")
+        asked = Asked(holder=lost[0].received.token.split(":", 4)[3], since=0, visibility=lease * UNIT)
+        queue._client.run(recovered(queue.state, asked, queue.state.until()))
+        self.held = [each for each in self.held if all(each is not gone for gone in lost)]
+        for delivery in lost:
+            known = self.model.messages[delivery.message_id]
+            known.life, known.total, known.state, known.holder = known.life - 1, known.total - 1, WAITING, None
+            known.plain = False
+
+    def read_up_to(self, queue: Queue, count: int, lease: int, prefer: int | None) -> list[Delivery]:
+        """Read, and hold what came against the model."""
+        before, model = self.ledger, self.model
+        expected = {each.message_id: each for each in model.deliverable()}
+        least = self._least(before, count)
+        self._nobody_waited_too_long()
+        self.say(f"read {count}{f', prefer {prefer}' if prefer is not None else ''}")
+        found = queue.read_many(count, visibility_timeout=lease * SECONDS, prefer_stream=prefer)
+        self.log[-1] += f": {len(found)} ({_shown(found)})"
+        ensure(len({each.message_id for each in found}) == len(found), f"doubled: {found}")
+        ensure(least <= len(found) <= count, f"few: {len(found)} of {count} read, {least} or more must come")
+        after = self.look()
+        self.catch_up(after)
+        for delivery in found:
+            known = expected.get(delivery.message_id)
+            ensure(known is not None and known.state == WAITING, self._wrongly(delivery))
+            assert known is not None
+            self._hand_out(known, delivery, lease, after)
+        self._keep_caps(before, found)
+        self._keep_order(before, found)
+        model.served += len(found)
+        self.catch_up(after)
+        return found
+
+    def _wrongly(self, delivery: Delivery) -> str:
+        known = self.model.messages.get(delivery.message_id)
+        return f"delivered: {delivery} is {known and model_text(known, self.model)}"
+
+    def _hand_out(self, known: Known, delivery: Delivery, lease: int, after: Ledger) -> None:
+        said = (delivery.payload, delivery.count, delivery.last_error, dict(delivery.headers), _raw(delivery.shard_key))
+        wanted = (known.number, known.total + 1, known.error, known.headers, known.key)
+        ensure(said == wanted, f"delivery: {said}, not {wanted}")
+        known.life, known.total, known.quiet_since = known.life + 1, known.total + 1, None
+        known.state, known.until, known.holder = LEASED, self.model.now + lease, delivery
+        known.cap_no = after.meta["cap_no"]
+        self.held.append(delivery)
+
+    def _least(self, before: Ledger, count: int) -> int:
+        """How many must come at least: all that waits, where a read sees all streams, else one; one of what is due."""
+        ready = self.model.deliverable()
+        sure = self._allowed(before, [each for each in ready if each.state == WAITING], Counter())
+        if not sure:
+            ended = Counter(self.model.terms.name_of(each.key) for each in self.model.having(LEASED)
+                            if each.counts and each.until <= self.model.now
+                            and each.cap_no == before.meta["cap_no"])  # fmt: skip
+            return min(1, self._allowed(before, ready, ended))
+        return min(count if int(before.meta["streams"]) <= ALL_DECLARED else 1, sure)
+
+    def _allowed(self, before: Ledger, ready: list[Known], ended: Counter[bytes]) -> int:
+        """How many of these messages the caps let out."""
+        terms, allowed, capped = self.model.terms, 0, Counter[bytes]()
+        shared, flights = summed(before.shared(), self.model), flying(before, self.model)
+        for each in ready:
+            if each.counts and (terms.cap or self._may_starve()):
+                capped[terms.name_of(each.key)] += 1
+            else:
+                allowed += 1
+        for name, waiting in capped.items():
+            room = 0 if self._may_starve() else terms.cap_of(name) - flights[name] + ended[name]
+            allowed += min(waiting, max(shared[name], room))
+        return allowed
+
+    def _may_starve(self) -> bool:
+        """Where caps, windows or weights have changed only what is in the streams is sure to come."""
+        return self.model.regime > 0 and waits_for("who has room is let in when the rules change")
+
+    def _keep_caps(self, before: Ledger, found: list[Delivery]) -> None:
+        """No shard key has more in flight than its cap, but for what was in the streams already when it was lowered."""
+        terms = self.model.terms
+        if not terms.cap:
+            return
+        flights, shared = flying(before, self.model), summed(before.shared(), self.model)
+        came = Counter(terms.name_of(_raw(each.shard_key)) for each in found
+                       if self.model.messages[each.message_id].counts)  # fmt: skip
+        for name, count in came.items():
+            if name in self.model.blurred and waits_for("a cap holds beside leases of an earlier one"):
+                continue
+            after = flights[name]  # the model has them in flight already
+            bound = max(terms.cap_of(name), after - count + shared[name])
+            ensure(after <= bound, f"cap: {name!r} has {after} in flight, {bound} are allowed")
+
+    # --- order
+
+    def _keep_order(self, before: Ledger, found: list[Delivery]) -> None:
+        self._in_order_of_each_stream(before, found)
+        if self.model.terms.per_shard == 1:
+            self._in_order_of_each_key(found)
+
+    def _in_order_of_each_stream(self, before: Ledger, found: list[Delivery]) -> None:
+        """What lay in a stream, never delivered, comes in the order of writing; nothing of it is passed over."""
+        new = {before.id_of(handle): turn for handle, turn in before.new.items()}
+        came: dict[int, list[int]] = {}
+        for each in found:
+            if each.message_id in new:
+                came.setdefault(new[each.message_id], []).append(self.model.messages[each.message_id].entry)
+        for turn, numbers in came.items():
+            if not waits_for("a batch keeps the order of each stream"):
+                ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {turn} gave {numbers}")
+            left = [each.entry for each in self.model.having(WAITING) if new.get(each.message_id) == turn]
+            ensure(not left or min(left) > max(numbers), f"order: stream {turn} gave {numbers}, and left {left}")
+
+    def _in_order_of_each_key(self, found: list[Delivery]) -> None:
+        """Where a shard key has one stream, its first deliveries come in the order of writing, held back or not."""
+        came: dict[bytes, list[int]] = {}
+        for each in found:
+            known = self.model.messages[each.message_id]
+            if known.plain and known.total == 1 and known.counts and known.regime == self.model.regime:
+                came.setdefault(known.key, []).append(known.entry)
+        for key, numbers in came.items():
+            ensure(all(a < b for a, b in pairwise(numbers)), f"order: of {key!r} came {numbers}")
+            left = [each.entry for each in self.model.having(WAITING)
+                    if each.key == key and each.plain and each.total == 0 and each.counts and not each.stale
+                    and each.regime == self.model.regime]  # fmt: skip
+            ensure(not left or min(left) > max(numbers), f"order: of {key!r} came {numbers}, and {left} were left")
+
+    # --- fairness
+
+    def _nobody_waited_too_long(self) -> None:
+        """Of a shard key that had nothing: three times ideal fair queueing at most, in messages."""
+        model = self.model
+        active = {model.terms.name_of(each.key) for each in model.having(WAITING) if each.counts}
+        share = sum(model.terms.weights.get(name, 1) for name in active)
+        for each in model.having(WAITING):
+            if each.quiet_since is not None and each.total == 0 and not each.stale:
+                waited, each.bound = model.served - each.quiet_since, max(each.bound, 3 * (max(PLACES, share) + 1))
+                ensure(
+                    waited <= each.bound,
+                    f"unfair: {model_text(each, model)} waited for {waited} messages of {each.bound}",
+                )
+
+
+def _raw(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _shown(found: list[Delivery]) -> str:
+    return ", ".join(f"{number} x {key!r}" for key, number in Counter(each.shard_key for each in found).items())

@@ -1,0 +1,140 @@
+"""Steps that settle: live leases and stale ones, singly and many at once, by either client."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from shardq import Delivery, LeaseLost, MessageCancelled, MessageNotFound
+from tests.conformance.walk.audit import model_text
+from tests.conformance.walk.base import SECONDS, Base, ensure
+from tests.conformance.walk.model import DEAD, DELAYED, GONE, LEASED, WAITING, Known
+
+ERRORS = ("", "boom", "no|good", "why not: 1,2")
+
+
+class Settling(Base):
+    """ack, nack, reject, extend, and cancel."""
+
+    def ack(self, rng: random.Random) -> None:
+        """One."""
+        self._settle_one(rng, "ack")
+
+    def nack(self, rng: random.Random) -> None:
+        """One, at once or later."""
+        self._settle_one(rng, "nack", rng.choice((0, 0, 1, 2)), rng.choice(ERRORS))
+
+    def reject(self, rng: random.Random) -> None:
+        """One."""
+        self._settle_one(rng, "reject", 0, rng.choice(ERRORS[1:]))
+
+    def extend(self, rng: random.Random) -> None:
+        """One."""
+        self._settle_one(rng, "extend", rng.randint(1, 3))
+
+    def ack_many(self, rng: random.Random) -> None:
+        """A batch, by either client; or all there is."""
+        self._settle_many(rng, "ack")
+
+    def nack_many(self, rng: random.Random) -> None:
+        """A batch."""
+        self._settle_many(rng, "nack", rng.choice((0, 0, 0, 1)), rng.choice(ERRORS))
+
+    def reject_many(self, rng: random.Random) -> None:
+        """A batch."""
+        self._settle_many(rng, "reject", 0, rng.choice(ERRORS[1:]))
+
+    def cancel(self, rng: random.Random) -> None:
+        """A message that waits, is in flight, or is gone."""
+        pool = self.model.living() if rng.random() < 0.8 else [*self.model.messages.values()]
+        if not pool:
+            return
+        known, queue = rng.choice(pool), self.who(rng)
+        self.say(f"cancel {model_text(known, self.model)}")
+        if known.state in (DEAD, GONE):
+            try:
+                queue.cancel(known.message_id)
+            except MessageNotFound:
+                return
+            ensure(False, f"cancel: {model_text(known, self.model)} was there")
+        said, wanted = queue.cancel(known.message_id), "in flight" if known.state == LEASED else "removed"
+        ensure(said == wanted, f"cancel: {model_text(known, self.model)} was {said}")
+        if known.cancelled:
+            return
+        self.model.count("cancelled")
+        known.cancelled = known.state == LEASED
+        known.state = LEASED if known.cancelled else GONE
+
+    def _settle_one(self, rng: random.Random, verb: str, units: int = 0, error: str = "") -> None:
+        if not self.held:
+            return
+        delivery = rng.choice(self.held) if rng.random() < 0.5 else self.held[-1]
+        known = self.model.messages[delivery.message_id]
+        self.say(f"{verb}{f' {units}' if units else ''} {model_text(known, self.model)}")
+        if verb != "extend":
+            self.held.remove(delivery)
+        call: dict[str, Callable[[], None]] = {
+            "ack": delivery.ack, "nack": lambda: delivery.nack(delay=units * SECONDS, error=error),
+            "reject": lambda: delivery.reject(error), "extend": lambda: delivery.extend(units * SECONDS),
+        }  # fmt: skip
+        said = "ok"
+        try:
+            call[verb]()
+        except MessageCancelled:
+            said = "cancelled"
+        except LeaseLost:
+            said = "lost"
+        wanted = "lost" if not self._is_live(delivery, known) else "cancelled" if known.cancelled else "ok"
+        ensure(said == wanted, f"settle: {verb} was {said}, not {wanted}: {model_text(known, self.model)}")
+        if said == "ok" and verb == "extend":
+            known.until = self.model.now + units
+        elif said != "lost" and verb != "extend":
+            self._settled(known, verb, units, error)
+
+    def _settle_many(self, rng: random.Random, verb: str, units: int = 0, error: str = "") -> None:
+        size = rng.choice((1, 2, 3, 6, 12, 50, 1000))
+        batch = rng.sample(self.held, min(size, len(self.held)))
+        self.held = [each for each in self.held if all(each is not taken for taken in batch)]
+        queue = self.who(rng)
+        known = [self.model.messages[each.message_id] for each in batch]
+        live = [self._is_live(each, one) and not one.cancelled for each, one in zip(batch, known, strict=True)]
+        self.say(f"{verb}_many {len(batch)}, {sum(live)} of them live{f', {units} later' if units else ''}")
+        if verb == "ack":
+            lost = queue.ack_many(batch)
+        elif verb == "nack":
+            lost = queue.nack_many(batch, delay=units * SECONDS, error=error)
+        else:
+            lost = queue.reject_many(batch, error)
+        wanted = [each for each, good in zip(batch, live, strict=True) if not good]
+        ensure([id(each) for each in lost] == [id(each) for each in wanted], f"settle: lost {lost}, not {wanted}")
+        for delivery, one in zip(batch, known, strict=True):
+            if self._is_live(delivery, one):
+                self._settled(one, verb, units, error)
+
+    def _is_live(self, delivery: Delivery, known: Known) -> bool:
+        return self.model.is_held(known) and known.holder is delivery
+
+    def _settled(self, known: Known, verb: str, units: int, error: str) -> None:
+        """What becomes of it; where the dead letters are full `check` sees that it was parked."""
+        model = self.model
+        known.holder, known.plain = None, False
+        if known.cancelled:
+            known.state = GONE
+        elif verb == "ack":
+            known.state = GONE
+            model.count("acked")
+        else:
+            known.error = error or known.error
+            known.rejected = known.rejected or verb == "reject"
+            if model.is_doomed(known):
+                self._die(known)
+            else:
+                known.state, known.until = (DELAYED if units else WAITING), model.now + units
+
+    def _die(self, known: Known) -> None:
+        """Straight to the dead letters, or parked where they are full: then it is in `delayed`."""
+        dead = sum(1 for _ in self.model.having(DEAD))
+        if dead < self.model.terms.max_dead:
+            self.bury(known)
+        else:
+            known.state = WAITING

@@ -1,0 +1,137 @@
+"""Whether the queue's accounts, weights and hands are what a full count and the model's terms say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.conformance.walk.ledger import Ledger
+from tests.conformance.walk.model import LEASED, Model
+from tests.conformance.walk.waits import waits_for
+
+PLACES = 8
+"""So many places the active shard keys have together, however small the window."""
+
+
+def problems_of_terms(found: Ledger, model: Model) -> Iterator[str]:
+    """What is wrong, each with its kind in front."""
+    yield from _accounts(found, model)
+    yield from _window(found, model)
+    yield from _children(found, model)
+    yield from _flights(found, model)
+    yield from _weights(found, model)
+    yield from _hands(found, model)
+
+
+def summed(counts: Counter[bytes], model: Model) -> Counter[bytes]:
+    """The same by the names that are accounted."""
+    total: Counter[bytes] = Counter()
+    for key, count in counts.items():
+        total[model.terms.name_of(key)] += count
+    return total
+
+
+def flying(found: Ledger, model: Model) -> Counter[bytes]:
+    """Of each name the deliveries in flight that were handed out under the present cap."""
+    names = (model.terms.name_of(each.key) for each in model.having(LEASED)
+             if each.counts and each.cap_no == found.meta["cap_no"])  # fmt: skip
+    return Counter(names)
+
+
+def _fields(found: Ledger, kind: bytes) -> dict[bytes, list[bytes]]:
+    fields = found.hashes["tenants"].items()
+    return {field[2:]: text.split() for field, text in fields if field[:2] == kind}
+
+
+def _accounts(found: Ledger, model: Model) -> Iterator[str]:
+    shared, held = summed(found.shared(), model), summed(found.held_back(), model)
+    delayed = Counter[bytes]()
+    if not waits_for("max_backlog bounds what is delayed"):
+        delayed = summed(Counter(found.bodies[handle].get(b"K", b"") for handle in found.delayed), model)
+        del delayed[model.terms.name_of(b"")]
+    told = {name: _numbers(text) for name, text in _fields(found, b"t:").items()}
+    wanted = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
+    if told != wanted:
+        yield f"account: {dict(told.items() - wanted.items())}, not {dict(wanted.items() - told.items())}"
+    total = tuple(map(int, found.hashes["tenants"].get(b"sum", b"0 0").split()))
+    if total != (len(shared | held), held.total()):
+        yield f"account: the sum is {total}, not {(len(shared | held), held.total())}"
+
+
+def _numbers(text: list[bytes]) -> tuple[int, int, int]:
+    """What an account says: in the shared streams, held back, delayed."""
+    return int(text[0]), int(text[1]), int(text[-1][1:]) if text[-1].startswith(b"+") else 0
+
+
+def _window(found: Ledger, model: Model) -> Iterator[str]:
+    """What a shard key may have in the shared streams, as long as the rules are those of the beginning."""
+    terms = model.terms
+    if model.regime or not terms.counts:
+        return
+    for name, count in summed(found.shared(), model).items():
+        if terms.window and count > max(terms.window, PLACES):
+            yield f"window: {name!r} has {count} messages in the shared streams"
+        if terms.cap and count + flying(found, model)[name] > terms.cap:
+            yield f"window: {name!r} has {count} messages there, and {flying(found, model)[name]} in flight"
+
+
+def _children(found: Ledger, model: Model) -> Iterator[str]:
+    told = {key: (int(text[0]), int(text[1])) for key, text in _fields(found, b"c:").items()}
+    held = found.held_back() if model.terms.parents else Counter[bytes]()
+    if {key: count for key, (count, _) in told.items()} != dict(held):
+        yield f"children: they hold {dict(held)}, their accounts say {told}"
+    if {key: tag for key, (_, tag) in told.items()} != found.turns:
+        yield f"children: their turns are {found.turns}, their accounts say {told}"
+
+
+def _flights(found: Ledger, model: Model) -> Iterator[str]:
+    """Exact, unless there were deliveries of an earlier cap in flight: when these end it counts fewer, never more."""
+    told = {name: (text[0].decode(), int(text[1])) for name, text in _fields(found, b"f:").items()}
+    number, terms = found.meta["cap_no"], model.terms
+    now = {name: count for name, (since, count) in told.items() if since == number}
+    wanted = flying(found, model) if terms.cap else Counter[bytes]()
+    for name in now.keys() | wanted.keys():
+        count = now.get(name, 0)
+        if count > wanted[name] or (count < wanted[name] and name not in model.blurred and terms.cap):
+            yield f"flights: {name!r} has {wanted[name]} in flight, its account says {count}"
+    if not waits_for("accounts of an earlier cap go") and len(told) != len(now):
+        yield f"flights: of an earlier cap {told.keys() - now.keys()}"
+
+
+def _weights(found: Ledger, model: Model) -> Iterator[str]:
+    told = {name: int(text[0]) for name, text in _fields(found, b"w:").items()}
+    if told != model.terms.weights:
+        yield f"weights: {told}, not {model.terms.weights}"
+    if int(found.meta.get("weighted", "0")) != len(model.terms.weights):
+        yield f"weights: {found.meta.get('weighted')} are counted"
+    parts, text = {}, found.hashes["tenants"].get(b"weights", b"")
+    while text:
+        weight, size, rest = text.split(b":", 2)
+        parts[rest[: int(size)]], text = int(weight), rest[int(size) :]
+    if parts != model.terms.weights:
+        yield f"weights: as one text {parts}"
+    known = (b"t:", b"f:", b"w:", b"c:")
+    if extra := [name for name in found.hashes["tenants"] if name[:2] not in known and name not in _SINGLE]:
+        yield f"account: of nobody {extra}"
+
+
+_SINGLE = {b"", b"sum", b"weights"}
+
+
+def _hands(found: Ledger, model: Model) -> Iterator[str]:
+    told = {name: tuple(map(int, hand.split(b","))) for name, hand in found.hashes["assigned"].items() if name}
+    if told != model.terms.hands:
+        yield f"hands: {told}, not {model.terms.hands}"
+    if int(found.meta.get("reach", "0")) != max((stream + 1 for hand in told.values() for stream in hand), default=0):
+        yield f"hands: they reach {found.meta.get('reach')}"
+    if any(int(found.meta[name]) != value for name, value in _settings(model).items() if name in found.meta):
+        yield f"settings: {found.meta}, not {_settings(model)}"
+
+
+def _settings(model: Model) -> dict[str, int]:
+    terms = model.terms
+    return {
+        "window": terms.window, "max_in_flight": terms.cap, "max_backlog": terms.max_backlog, "parents": terms.parents,
+        "max_deliveries": terms.max_deliveries, "max_dead": terms.max_dead, "journal": terms.journal,
+        "wanted": terms.streams,
+    }  # fmt: skip
