@@ -66,7 +66,7 @@ local function put_back(i, token, delay, why)
     local reason = max_deliveries == 0 and why or 'max deliveries'
     return bury(handle, place, id, keys[place], body[2], deliveries, reason, why) and 'd' or 'o'
   end
-  note_attempts(handle, deliveries, hand, why)
+  note_attempts(handle, deliveries, hand, why, now + delay)
   if log then log.settled('n', i, place, id, deliveries, delay > 0 and now + delay) end
   if delay > 0 then
     redis.call('ZADD', delayed, now + delay, handle)

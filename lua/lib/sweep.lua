@@ -6,7 +6,9 @@ local function take(index, due)
   return due
 end
 local function reap(upto)
-  for _, token in ipairs(take(leases, ended_leases(upto, jump, 200))) do
+  local tokens = ended_leases(upto, jump, 200)
+  local ends = #tokens > 0 and redis.call('ZMSCORE', leases, unpack(tokens))
+  for at, token in ipairs(take(leases, tokens)) do
     local place, id, deliveries = split_token(token)
     local handle = place .. ':' .. id
     local hand, key = owner_of_lease(token, handle)
@@ -14,7 +16,7 @@ local function reap(upto)
     if redis.call('SREM', cancelled, handle) == 1 then
       forget_cancelled(handle)
     else
-      note_attempts(handle, deliveries, hand, 'lease ended')
+      note_attempts(handle, deliveries, hand, 'lease ended', math.min(now, ends[at]))
       if log then log.lease('l', place, id, deliveries, key) end
       give_back(handle, place, hand, key)
     end
