@@ -22,6 +22,7 @@ COMMAND_TIMEOUT: Final = 5.0
 REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
+CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
 
 
 def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
