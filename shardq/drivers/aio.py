@@ -18,6 +18,7 @@ from redis.exceptions import ResponseError
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.pumping import Line, Pumping, exchange, peer_of
+from shardq.drivers.silence import HeardParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.turns import LEAST, AsyncTurns, Crowded
@@ -239,7 +240,8 @@ class AsyncDriver:
         if server is not None and peer_of(connection) != server:
             await pool.release(connection)
             raise Unanswered("another server has taken its place", sent=False)
-        return await exchange(pool, connection, commands, self._limit(until), [], self._is_closed)
+        limit = self._limit(until)
+        return await exchange(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
     async def _turn(self, address: Address | None, until: float) -> AsyncTurns:
         """Wait for one of the connections to *address*."""
@@ -263,7 +265,7 @@ class AsyncDriver:
     def _make(self, address: Address | None, blocking: bool) -> Pool:
         target = self._target
         chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout)
-        chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None}
+        chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": HeardParser}
         if target.kind == "sentinel":
             return self._sentinel_pool(chosen)
         if address is not None:

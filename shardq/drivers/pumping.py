@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 from redis.exceptions import RedisError
 
 from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.silence import postponed
 from shardq.drivers.wire import Command, packed
 from shardq.errors import ClosedError
 from shardq.ops.look import given_back, recovered
@@ -67,8 +68,8 @@ class Line:
 
     async def exchanged(self) -> list[Any]:
         """Send, and wait for all answers."""
-        sent = self._commands
-        return await exchange(self._pool, self._connection, sent, self._limit, self.answers, self._closed)
+        sent, limit = self._commands, self._limit
+        return await exchange(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
@@ -189,8 +190,11 @@ async def exchange(
     limit: float,
     answers: list[Any],
     closed: Callable[[], bool],
+    silence: float,
 ) -> list[Any]:
-    """Send *commands* on *connection* of *pool*, fill *answers*, within *limit* seconds, and give the connection back.
+    """Send *commands* on *connection* of *pool*, fill *answers*, and give the connection back.
+
+    The server may be silent for *limit* seconds, and once it has begun to answer, for *silence*.
 
     One that failed is never used again, nor one of a client that was *closed*; after word of a demotion none of the
     pool is. Raises `Unanswered`.
@@ -198,10 +202,11 @@ async def exchange(
     clean = cancelled = False
     try:
         # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit) as bound:
             await connection.send_packed_command(packed(commands))
-            while len(answers) < len(commands):
-                answers.append(await _answer(connection))
+            with postponed(bound, silence):
+                while len(answers) < len(commands):
+                    answers.append(await _answer(connection))
         clean = True
     except LOST as error:
         raise unanswered(error) from error
