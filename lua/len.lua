@@ -10,4 +10,4 @@ local now = server_ms()
 --- @include lib/not_due_in
 local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone')
 if not state[1] then return -1 end
-return state[1] + state[2] - state[3] - not_due_in(delayed, 'd')
+return state[1] + state[2] - state[3] - not_due_in(delayed, 'd', nil)

@@ -33,7 +33,7 @@
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
 -- Reply: {'OK' | 'MISS' | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
---         {{"place:id:count" or "place:id:count:streams", last error, {field, value, ...}}, ...} delivered before}
+--         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local tenants, owners, overflow, journal, due = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]

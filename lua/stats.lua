@@ -10,71 +10,35 @@
 -- KEYS[7] dead: dead letters
 -- KEYS[8] tenants: how many are held back
 -- KEYS[9] overflow: handles that wait for room
--- KEYS[10] due: when the buckets of the timed indexes are due
--- KEYS[11..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- KEYS[10] attempts: since when those wait that were delayed or given back
+-- KEYS[11] due: when the buckets of the timed indexes are due
+-- KEYS[12..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
+-- ARGV[2] most: of how many streams at most to tell their undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back} | {now} when there is no such queue
 local meta, lens, ready, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local returned, dead, tenants, overflow, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local returned, dead, tenants, overflow, attempts, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local STREAMS = 12 -- the first one's place among KEYS
 --- @include lib/places
 --- @include lib/server_ms
+--- @include lib/jump
 local now = server_ms()
 --- @include lib/not_due_in
-local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams')
+--- @include lib/oldest
+--- @include lib/lengths
+local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams', 'jump')
 if not state[1] then return {now} end
-local streams = tonumber(state[4])
-local not_due, live = not_due_in(delayed, 'd'), not_due_in(leases, 'l')
+local jump = state[5] and jump_of(state[5], now)
+local not_due, live = not_due_in(delayed, 'd', nil), not_due_in(leases, 'l', jump)
 local left = math.max(0, state[1] + state[2] - state[3] - not_due)
 
-local per_stream, cursors, oldest = {}, {}, -1
-for first = 0, streams - 1, 1000 do
-  local fields = {}
-  for i = first, math.min(first + 999, streams - 1) do fields[#fields + 1], fields[#fields + 2] = i, 'h' .. i end
-  local values = redis.call('HMGET', lens, unpack(fields))
-  for at = 1, #fields, 2 do
-    per_stream[#per_stream + 1], cursors[fields[at + 1]] = tonumber(values[at] or '0'), values[at + 1]
-  end
-end
-local function older(id)
-  local ms = tonumber(string.match(id, '(%d+)%-'))
-  if oldest < 0 or ms < oldest then oldest = ms end
-end
-local any_returned = redis.call('ZCOUNT', returned, 0, '+inf') > 0
-for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf')) do
-  local first = any_returned and redis.call('ZRANGEBYSCORE', returned, turn * PLACES, turn * PLACES + PLACES - 1, 'LIMIT', 0, 1)[1]
-  if first then older(string.match(first, ':(.*)$')) end
-  local key = KEYS[11 + turn]
-  local cursor = cursors['h' .. turn] or '0-0'
-  -- The cursor is below the stream's head: only a stream that could hold something older is looked at.
-  local floor = tonumber(string.match(cursor, '(%d+)%-'))
-  if key and (oldest < 0 or floor < oldest) then
-    local entry = redis.call('XRANGE', key, '(' .. cursor, '+', 'COUNT', 1)[1]
-    if entry then older(entry[1]) end
-  end
-end
--- What is due first in a bucket; at most 100 buckets are looked at.
-local function older_due(index, kind)
-  local first = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 1)[1]
-  if first then older(string.match(first, ':([%d-]+)')) end
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, SHIFT[kind], SHIFT[kind] + now, 'LIMIT', 0, 100)) do
-    local start = string.sub(member, 2) * SPAN
-    first = redis.call('ZRANGEBYSCORE', index, start, start + now, 'LIMIT', 0, 1)[1]
-    if first then older(string.match(first, ':([%d-]+)')) end
-  end
-end
-older_due(leases, 'l')
-older_due(delayed, 'd')
--- The first in each run is the oldest of its shard key. At most 1,000 runs are looked at.
-local from = '('
-for _ = 1, 1000 do
-  local member = redis.call('ZRANGEBYLEX', overflow, from, '(t', 'LIMIT', 0, 1)[1]
-  if not member then break end
-  local size, rest = string.match(member, '^(%d+):(.*)$')
-  older(string.match(rest, '%d+$') .. '-')
-  from = '(' .. size .. ':' .. string.sub(rest, 1, size) .. ';'
-end
+look_at_streams(redis.call('ZRANGEBYSCORE', ready, 0, '+inf'))
+look_at_lines()
+look_at_overflow()
+look_at_index(delayed, 'd', now, 0)
+look_at_index(leases, 'l', now - (jump and jump.by or 0), jump and jump.by or 0)
 local held_back = tonumber(string.match(redis.call('HGET', tenants, 'sum') or '0 0', '%d+$'))
 local legacy = ARGV[1] == '1' and redis.call('XLEN', KEYS[#KEYS]) or 0
-return {now, math.max(0, left - live), live, not_due, redis.call('XLEN', dead), oldest, per_stream, legacy,
-  redis.call('HGETALL', meta), held_back}
+return {now, math.max(0, left - live), live, not_due, redis.call('XLEN', dead), oldest,
+  lengths_of_streams(0, tonumber(state[4]) > tonumber(ARGV[2]) and 0 or tonumber(state[4])), legacy, redis.call('HGETALL', meta), held_back}

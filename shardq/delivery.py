@@ -79,7 +79,11 @@ class DeliveryView:
 
     @property
     def pickup_delay(self) -> float:
-        """Seconds from the write (or due time) to this delivery, by the server's clock alone."""
+        """For how many seconds it was deliverable before this delivery, by the server's clock alone.
+
+        A first delivery counts from the write, or from when it was due; a later one from when the message was given
+        back, after the delay of a nack, or from when its holder's lease ended. A delay that was asked for is not in it.
+        """
         return self.received.pickup_delay
 
     def __repr__(self) -> str:

@@ -100,8 +100,8 @@ class Face:
         client, `host-pid` by default. ConfigError for a bad one.
 
         A call's own `timeout` counts for all of it: waiting in line for one of `max_connections` to a server, and the
-        tries, of which the last has at least 0.1 s. No try takes more than 5 s. A thread that must make a connection to
-        a server that hangs may take as much longer.
+        tries, of which the last has at least 0.1 s. No try waits for more than 5 s for an answer, or for more of one
+        that has begun. A thread that must make a connection to a server that hangs may take as much longer.
         """
         if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
             known = ", ".join(sorted(ClientSettings.__annotations__))

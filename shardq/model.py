@@ -191,7 +191,13 @@ class Message(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue at one instant, from one atomic script. Ages are seconds by the server's clock."""
+    """One queue at one instant, from one atomic script. Ages are seconds by the server's clock.
+
+    `oldest_age`: for how long the message has been deliverable that waits longest, since it was written, came due, was
+    given back or lost its holder. Where messages wait in very many places (shard keys, streams with redeliveries) only
+    some are looked at. `streams` has the undelivered messages of each; those of more than 1,000 streams are asked for a
+    moment later.
+    """
 
     queue: str
     time: float
@@ -216,8 +222,9 @@ class QueueStats:
 class Received(msgspec.Struct, frozen=True):
     """A delivery as Redis handed it out: the body, and the proof of the lease.
 
-    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is seconds from
-    the write (or the due time) to this delivery, by the server's clock alone.
+    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is for how many
+    seconds it was deliverable, since it was written, came due, was given back or lost its holder, by the server's clock
+    alone.
     """
 
     message_id: str

@@ -96,10 +96,12 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
     """The messages in a reply of `read`: those delivered before come first, as their streams hand them out."""
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found = []
-    for head, last_error, flat in again:
+    for head, last_error, flat, since in again:
         place, entry, count, *hand = head.decode().split(":")
-        error = last_error.decode(errors="replace")
-        found.append(_received(place, entry, int(count), error, flat, holder, now_ms, deadline, *hand))
+        error, streams = last_error.decode(errors="replace"), hand[0] if hand else ""
+        found.append(
+            _received(place, entry, int(count), error, flat, holder, now_ms, deadline, streams, int(since or 0))
+        )
     for at in range(0, len(new), 2):
         place, _, streams = new[at].decode().partition(":")
         for entry, flat in new[at + 1]:
@@ -151,6 +153,7 @@ def _received(
     now_ms: int,
     deadline: float,
     streams: str = "",
+    since: int = 0,
 ) -> Received:
     ms = int(entry.partition("-")[0])
     owner = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
@@ -158,13 +161,13 @@ def _received(
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
-        delay = max(0, now_ms - ms) / 1000
+        delay = max(0, now_ms - (since or ms)) / 1000
         return Received(
             f"{entry}-{place}", key, count, deadline, flat[3], tag, {}, last_error, stream, delay, token, "", None
         )
     body = body_of(flat, foreign=place == "l")
     origin = body.attributes.get("i", "")
-    written = number_of(body.attributes, "t") or ms
+    since = since or number_of(body.attributes, "t") or ms
     return Received(
         message_id=origin or f"{entry}-{place}",
         shard_key=body.shard_key,
@@ -175,7 +178,7 @@ def _received(
         headers=body.headers,
         last_error=last_error,
         stream=stream,
-        pickup_delay=max(0, now_ms - written) / 1000,
+        pickup_delay=max(0, now_ms - since) / 1000,
         token=token,
         origin=origin,
         fields=body.fields,

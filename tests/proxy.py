@@ -33,6 +33,7 @@ class Proxy:
         self._links: set[_Link] = set()
         self._seconds, self._lock = 0.0, threading.Lock()
         self._prompt, self._open = threading.Event(), threading.Event()
+        self._rate, self._never = 0, threading.Event()
         self.accepted = 0  # connections so far
 
     def __enter__(self) -> Self:
@@ -88,6 +89,10 @@ class Proxy:
         self._seconds = seconds
         self._prompt.clear()
 
+    def throttle(self, rate: int) -> None:
+        """Pass replies on at *rate* bytes a second, a little at a time, until `heal`."""
+        self._rate = rate
+
     def blackhole(self) -> None:
         """Accept connections and keep them, but pass nothing on either way, until `heal`; then nothing is lost."""
         self._open.clear()
@@ -98,6 +103,7 @@ class Proxy:
             self._cuts.clear()
         self._prompt.set()
         self._open.set()
+        self._rate = 0
 
     def lead_to(self, upstream: str) -> None:
         """Forward to another server from now on: what a failover does to a name. Connections that there are end."""
@@ -125,6 +131,16 @@ class Proxy:
                     self._cuts.remove(cut)
                     return cut
         return None
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """*data* as it may go on to the client: each piece at its time."""
+        at = 0
+        while at < len(data):
+            size = max(1, self._rate // 20) if self._rate else len(data)
+            yield data[at : at + size]
+            at += size
+            if self._rate:
+                self._never.wait(size / self._rate)
 
     def hold(self) -> None:
         """Wait until a piece of a reply may go on to the client."""
@@ -219,7 +235,8 @@ class _Link(threading.Thread):
             replies = [reply for reply in iter(reader.gets, more) if not isinstance(reply, hiredis.PushNotification)]
             if not self._mute:
                 self._proxy.hold()
-                self._client.sendall(data)
+                for piece in self._proxy.pieces(data):
+                    self._client.sendall(piece)
             with self._changed:
                 self._unanswered -= len(replies)
                 self._changed.notify_all()

@@ -12,9 +12,12 @@ local function take_ended(index, bucket, most, found, upto)
   bucket.after, bucket.next_at, bucket.seen = bucket.after or {0, 0}, nil, true
   for at, range in ipairs({{0, before}, {jump.to, upto}}) do
     local from, last = string.format('%.0f', bucket.start + range[1]), string.format('%.0f', bucket.start + range[2])
-    local ended = taken < most and redis.call('ZRANGEBYSCORE', index, from, last, 'LIMIT', bucket.after[at], most - taken) or {}
-    for _, member in ipairs(ended) do found[#found + 1] = member end
-    bucket.after[at], taken = bucket.after[at] + #ended, taken + #ended
+    local ended = taken < most and redis.call('ZRANGEBYSCORE', index, from, last, 'WITHSCORES', 'LIMIT', bucket.after[at], most - taken) or {}
+    for nth = 1, #ended, 2 do
+      found[#found + 1] = ended[nth]
+      found.times[#found] = ended[nth + 1] - bucket.start + (at == 1 and jump.by or 0)
+    end
+    bucket.after[at], taken = bucket.after[at] + #ended / 2, taken + #ended / 2
   end
   if taken == most then
     bucket.next_at = upto

@@ -14,7 +14,7 @@ end
 local function put_later(id, at, attributes, headers, delay)
   put(later, id, at, attributes, headers)
   redis.call('ZADD', delayed, timed('d', mark == 'K' and ARGV[at + 1], now + delay), 'd:' .. id)
-  redis.call('HSET', attempts, 'd:' .. id, '0|' .. spelled(ARGV[at]) .. '|')
+  redis.call('HSET', attempts, 'd:' .. id, string.format('0@%.0f|%s|', now + delay, spelled(ARGV[at])))
   if mark == 'K' then redis.call('HSET', owners, 'd:' .. id, ARGV[at + 1]) end
   earliest = earliest or delay < 5000
   return 'd'

@@ -18,7 +18,7 @@ local function end_of(item, why)
   return bury(letter, rejected and 'r' or 'b', limits().dead) and 'd' or 'o'
 end
 local function put_back(i, item, delay, why)
-  item[11] = why == '' and item[11] or why
+  item[11], item[12] = why == '' and item[11] or why, now + delay
   if rejected or item[10] >= limits().deliveries then return end_of(item, item[11]) end
   noted[#noted + 1] = item
   if log then log.settled('n', i, item[2], string.match(item[1], ':(.*)$'), item[10], delay > 0 and now + delay) end

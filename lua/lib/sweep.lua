@@ -5,9 +5,10 @@
 --- @include lib/count_delayed
 local due_again, any_cancelled = {}, false
 local function reap(upto)
-  for _, item in ipairs(end_leases(take_all_due('l', leases, upto), any_cancelled)) do
+  local tokens = take_all_due('l', leases, upto)
+  for at, item in ipairs(end_leases(tokens, any_cancelled)) do
     if item then
-      item[11], due_again[#due_again + 1] = 'lease ended', item
+      item[11], item[12], due_again[#due_again + 1] = 'lease ended', math.min(now, tokens.times[at]), item
       if log then log.lease('l', item[2], string.match(item[1], ':(.*)$'), item[10], item[7] or nil) end
     end
   end

@@ -30,6 +30,7 @@ local function take_due(index, bucket, most, found, upto)
       return
     end
     found[#found + 1], bucket.taken = scored[at], bucket.taken + 1
+    found.times[#found] = time
   end
 end
 -- When the buckets are due next: by their own first, or behind all that are due now.
@@ -49,7 +50,7 @@ local function move_heads(kind, buckets, last)
 end
 local function take_all_due(kind, index, upto)
   local buckets, last = due_buckets(kind, index)
-  local found, full = {}, buckets
+  local found, full = {times = {}}, buckets
   local take_some = kind == 'l' and jump and take_ended or take_due
   while #full > 0 and #found < MOST do
     local again_full, share = {}, math.max(1, math.floor((MOST - #found) / #full))

@@ -27,6 +27,6 @@ take_legacy = function(most)
   for _, entry in ipairs(entries) do
     adopted = adopted + 1
     note_attempts('l:' .. entry[1], 0, '', '') -- so that `cancel` knows it for a message
-    hand_out('l', entry[1], 1, '', entry[2])
+    hand_out('l', entry[1], 1, '', entry[2], '', '')
   end
 end

@@ -14,7 +14,7 @@ local function deliver(handle, turn, known, streams_told)
   local place, id = split_handle(handle)
   local key = place == 'd' and later or keys[place]
   local body = bodies[place == 'd' and id or handle] or redis.call('XRANGE', key, id, id)[1]
-  local deliveries, hand, last_error, rejected = told_by(known)
+  local deliveries, hand, last_error, rejected, since = told_by(known)
   local before, fields = found, body and body[2]
   if not body then
     vanished = vanished + 1
@@ -34,7 +34,7 @@ local function deliver(handle, turn, known, streams_told)
     local counts = fields[1] == 'K'
     if counts and deliveries == 0 and last_error == '' and hand ~= '' then redis.call('HDEL', attempts, handle) end
     if place == 'd' and hand == '' then hand = streams_told end
-    hand_out(place, id, deliveries + 1, last_error, fields, hand)
+    hand_out(place, id, deliveries + 1, last_error, fields, hand, since)
   end
   if fair and body and fields[1] == 'K' then pass(fields[2], found > before, turn) end
 end

@@ -17,12 +17,14 @@ from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
-from shardq.drivers.pumping import Line, Pumping, exchange
+from shardq.drivers.pumping import Line, Pumping, exchange, peer_of
+from shardq.drivers.silence import HeardParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.turns import LEAST, AsyncTurns, Crowded
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
+    CLOSED_MEANWHILE,
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
@@ -33,6 +35,7 @@ from shardq.drivers.wire import (
     settings,
     unknown,
 )
+from shardq.errors import ClosedError
 from shardq.keys import slot
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
@@ -66,6 +69,7 @@ class AsyncDriver:
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._pumping = Pumping(self)
         self._may_unblock = True
+        self._closed = False
 
     async def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
@@ -85,7 +89,8 @@ class AsyncDriver:
     async def aclose(self) -> None:
         """End what reads on behalf of others, and close every connection."""
         await self._pumping.aclose()
-        for pool in self._pools.values():
+        self._closed = True
+        for pool in list(self._pools.values()):
             await pool.disconnect()
         for each in self._sentinels:
             await each.aclose()
@@ -115,20 +120,25 @@ class AsyncDriver:
             if self._topology is not None and address is not None:
                 self._topology.lost(slot(step.key), address)
             raise
-        return Line(pool, connection, armed(step), step.milliseconds / 1000 + BLOCK_MARGIN)
+        limit = step.milliseconds / 1000 + BLOCK_MARGIN
+        return Line(pool, connection, armed(step), limit, self._is_closed, address)
 
-    async def unblock(self, key: str, client_id: int) -> None:
+    async def unblock(self, line: Line) -> None:
         """As `Driver.unblock`."""
-        if not self._may_unblock:
+        if not self._may_unblock or line.number is None:
             return
         until = self._clock.monotonic() + CONNECT_TIMEOUT
-        address = None if self._topology is None else self._topology.owner(slot(key))
+        command: Command = ("CLIENT", "UNBLOCK", line.number)
         try:
-            await self._exchange(address, (("CLIENT", "UNBLOCK", client_id),), until)
-        except Refused as refused:
-            self._may_unblock = refused.code not in ("NOPERM", "ERR")
-        except Unanswered:
+            with await self._turn(line.address, until):
+                (reply,) = await self._answers(line.address, (command,), until, server=line.server)
+        except (Refused, Unanswered):
             return
+        if isinstance(reply, Refused):
+            self._may_unblock = reply.code not in ("NOPERM", "ERR")
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     async def _call(self, call: Call, until: float) -> Any:
         limit = self._limit(until) if call.replicas else self._timeout
@@ -216,18 +226,23 @@ class AsyncDriver:
         self, address: Address | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
     ) -> list[Any]:
         """As `Driver._replies`."""
-        turns = await self._turn(address, until)
-        try:
+        with await self._turn(address, until):
             replies = await self._answers(address, commands, until)
             return await self._answers(address, whole(), until) if whole and unknown(replies) else replies
-        finally:
-            turns.give()
 
-    async def _answers(self, address: Address | None, commands: tuple[Command, ...], until: float) -> list[Any]:
-        """One round trip on one connection."""
+    async def _answers(
+        self, address: Address | None, commands: tuple[Command, ...], until: float, server: Any = None
+    ) -> list[Any]:
+        """As `Driver._answers`."""
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pool(address, False)
         connection = await _connected(pool, max(LEAST, until - self._clock.monotonic()))
-        return await exchange(pool, connection, commands, self._limit(until), [])
+        if server is not None and peer_of(connection) != server:
+            await pool.release(connection)
+            raise Unanswered("another server has taken its place", sent=False)
+        limit = self._limit(until)
+        return await exchange(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
     async def _turn(self, address: Address | None, until: float) -> AsyncTurns:
         """Wait for one of the connections to *address*."""
@@ -251,7 +266,7 @@ class AsyncDriver:
     def _make(self, address: Address | None, blocking: bool) -> Pool:
         target = self._target
         chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout)
-        chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None}
+        chosen |= {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": HeardParser}
         if target.kind == "sentinel":
             return self._sentinel_pool(chosen)
         if address is not None:

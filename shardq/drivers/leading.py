@@ -7,6 +7,7 @@ next; what it had sent stays on its line, and the next one goes on waiting for t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from threading import Event, get_ident
 from typing import Any, Final, Protocol
 
@@ -22,8 +23,11 @@ from shardq.timing import Purgatory, Timer
 SOON: Final = 0.001
 LATER: Final = 0.05
 
-CLOSED: Final = (AttributeError, TypeError, ValueError)
+CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py stumbles into when another thread closes the connection meanwhile."""
+
+
+WHILE_WAITING: Final = "this client was closed while a read waited"
 
 
 class Sender(Protocol):
@@ -35,23 +39,35 @@ class Sender(Protocol):
     def arm(self, step: Armed) -> Line:
         """Send an armed look."""
 
-    def unblock(self, key: str, client_id: int) -> None:
-        """End the wait of a connection."""
+    def unblock(self, line: Line) -> None:
+        """End the wait of a line."""
 
 
 class Line:
-    """A blocking connection on which *count* answers will come, within *limit* seconds."""
+    """A blocking connection on which *count* answers will come, within *limit* seconds, to what was sent to *address*.
 
-    def __init__(self, pool: Any, connection: Any, count: int, limit: float) -> None:
-        self._pool, self._connection, self._count = pool, connection, count
-        self.limit = limit
+    `server` is where its socket leads to: by what name a server is known, may change hands.
+    """
+
+    def __init__(
+        self, pool: Any, connection: Any, count: int, limit: float, closed: Callable[[], bool], address: Any = None
+    ) -> None:
+        self._pool, self._connection, self._count, self._closed = pool, connection, count, closed
+        self.limit, self.address, self.server = limit, address, peer_of(connection)
         self.answers: list[Any] = []
         self.pause = SOON
+
+    @property
+    def number(self) -> int | None:
+        """What its server calls the connection, once it has said so."""
+        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
 
     def ready(self, seconds: float) -> bool:
         """Whether all answers are there, waiting up to *seconds* for the next."""
         try:
             while len(self.answers) < self._count:
+                if self._closed():  # redis-py would connect anew, for answers that never come
+                    raise ClosedError(WHILE_WAITING)
                 if not self._connection.can_read(seconds):
                     return False
                 self.answers.append(answer(self._connection))
@@ -61,6 +77,8 @@ class Line:
         except BaseException:
             self.drop()
             raise
+        if self._closed():
+            self._connection.disconnect()
         self._pool.release(self._connection)
         if any(isinstance(each, Refused) and each.code in DEMOTED for each in self.answers):
             self._pool.disconnect(inuse_connections=False)
@@ -101,7 +119,7 @@ class Leading:
         """Return when *waiter* is done."""
         waiting, clock = waiter.state.waiting, waiter.state.clock
         if self.closed:
-            raise ClosedError("this client was closed while a read waited")
+            raise ClosedError(WHILE_WAITING)
         event = Event()
         waiter.wake = event.set
         waiting.join(waiter, self._purgatory, None)
@@ -133,8 +151,8 @@ class Leading:
         waiter.wake()
         turn: Turn | None = waiting.turn
         line = turn.line if turn else None
-        if waiting.led_by(waiter) and line is not None and line.answers and isinstance(line.answers[0], int):
-            self._driver.unblock(waiter.state.keys.notifications, line.answers[0])
+        if waiting.led_by(waiter) and line is not None:
+            self._driver.unblock(line)
 
     def _lead(self, waiting: Waiting, waiter: Waiter) -> None:
         try:
@@ -189,8 +207,7 @@ class Leading:
             return line.ready(min(until, turn.ends) - now)
         if line.ready(0):
             return True
-        if line.answers and isinstance(line.answers[0], int):
-            self._driver.unblock(step.key, line.answers[0])
+        self._driver.unblock(line)
         pause, line.pause = line.pause, min(2 * line.pause, LATER)
         return line.ready(pause)
 
@@ -199,6 +216,14 @@ def _end(waiting: Waiting) -> None:
     turn, waiting.turn = waiting.turn, None
     if turn is not None:
         turn.drop()
+
+
+def peer_of(connection: Any) -> Any:
+    """Where the socket of *connection* leads to; None if it has none."""
+    try:
+        return connection._sock.getpeername()
+    except CLOSED:
+        return None
 
 
 def answer(connection: Any) -> Any:

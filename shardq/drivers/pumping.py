@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from redis.exceptions import RedisError
 
 from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.silence import postponed
 from shardq.drivers.wire import Command, packed
 from shardq.errors import ClosedError
 from shardq.ops.look import given_back, recovered
@@ -37,20 +38,38 @@ class Sender(Protocol):
     async def arm(self, step: Armed) -> Line:
         """A line for an armed look."""
 
-    async def unblock(self, key: str, client_id: int) -> None:
-        """End the wait of a connection."""
+    async def unblock(self, line: Line) -> None:
+        """End the wait of a line."""
 
 
 class Line:
-    """A blocking connection for *commands*, whose answers come within *limit* seconds."""
+    """A blocking connection for *commands*, which go to *address*, and whose answers come within *limit* seconds.
 
-    def __init__(self, pool: Any, connection: Any, commands: tuple[Command, ...], limit: float) -> None:
+    `server` is as `leading.Line.server`.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        connection: Any,
+        commands: tuple[Command, ...],
+        limit: float,
+        closed: Callable[[], bool],
+        address: Any = None,
+    ) -> None:
         self._pool, self._connection, self._commands, self._limit = pool, connection, commands, limit
+        self._closed, self.address, self.server = closed, address, peer_of(connection)
         self.answers: list[Any] = []
+
+    @property
+    def number(self) -> int | None:
+        """What its server calls the connection, once it has said so."""
+        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
 
     async def exchanged(self) -> list[Any]:
         """Send, and wait for all answers."""
-        return await exchange(self._pool, self._connection, self._commands, self._limit, self.answers)
+        sent, limit = self._commands, self._limit
+        return await exchange(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
@@ -90,8 +109,8 @@ class Pumping:
         async def unblock() -> None:
             pause = SOON
             while not answered:
-                if line is not None and line.answers and isinstance(line.answers[0], int):
-                    await self._driver.unblock(step.key, line.answers[0])
+                if line is not None:
+                    await self._driver.unblock(line)
                 if not answered:  # it did not wait yet, or the answers are on their way
                     await asyncio.sleep(pause)
                 pause = min(2 * pause, LATER)
@@ -165,19 +184,29 @@ def _resolve(woken: asyncio.Future[None]) -> None:
 
 
 async def exchange(
-    pool: Any, connection: Any, commands: tuple[Command, ...], limit: float, answers: list[Any]
+    pool: Any,
+    connection: Any,
+    commands: tuple[Command, ...],
+    limit: float,
+    answers: list[Any],
+    closed: Callable[[], bool],
+    silence: float,
 ) -> list[Any]:
-    """Send *commands* on *connection* of *pool*, fill *answers*, within *limit* seconds, and give the connection back.
+    """Send *commands* on *connection* of *pool*, fill *answers*, and give the connection back.
 
-    One that failed is never used again; after word of a demotion none of the pool is. Raises `Unanswered`.
+    The server may be silent for *limit* seconds, and once it has begun to answer, for *silence*.
+
+    One that failed is never used again, nor one of a client that was *closed*; after word of a demotion none of the
+    pool is. Raises `Unanswered`.
     """
     clean = cancelled = False
     try:
         # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit) as bound:
             await connection.send_packed_command(packed(commands))
-            while len(answers) < len(commands):
-                answers.append(await _answer(connection))
+            with postponed(bound, silence):
+                while len(answers) < len(commands):
+                    answers.append(await _answer(connection))
         clean = True
     except LOST as error:
         raise unanswered(error) from error
@@ -185,12 +214,18 @@ async def exchange(
         cancelled = True
         raise
     finally:
-        if not clean:
+        if not clean or closed():
             await connection.disconnect(nowait=cancelled)
         await pool.release(connection)
     if any(isinstance(each, Refused) and each.code in DEMOTED for each in answers):
         await pool.disconnect(inuse_connections=False)
     return answers
+
+
+def peer_of(connection: Any) -> Any:
+    """As `leading.peer_of`."""
+    writer = connection._writer
+    return None if writer is None else writer.get_extra_info("peername")
 
 
 async def _answer(connection: Any) -> Any:

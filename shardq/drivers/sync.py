@@ -16,12 +16,13 @@ from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.failures import DEMOTED, LOST, Redirected, refusal, unanswered, unconnected
-from shardq.drivers.leading import CLOSED, Leading, Line, answer
+from shardq.drivers.leading import CLOSED, Leading, Line, answer, peer_of
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.turns import LEAST, Crowded, Turns
 from shardq.drivers.wire import (
     BLOCK_MARGIN,
+    CLOSED_MEANWHILE,
     COMMAND_TIMEOUT,
     CONNECT_TIMEOUT,
     Command,
@@ -65,6 +66,7 @@ class Driver:
         self._topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._leading = Leading(self)
         self._may_unblock = True
+        self._closed = False
 
     def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
@@ -92,7 +94,7 @@ class Driver:
 
     def close(self) -> None:
         """Close every connection."""
-        self._leading.closed = True
+        self._closed = self._leading.closed = True
         for pool in list(self._pools.values()):
             pool.disconnect()
         for sentinel in self._sentinels:
@@ -100,6 +102,13 @@ class Driver:
 
     def perform(self, step: Step) -> Any:
         """Do what *step* says; its reply."""
+        try:
+            return self._performed(step)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+
+    def _performed(self, step: Step) -> Any:
         match step:
             case Call():
                 return self._call(step, step.until)
@@ -116,6 +125,13 @@ class Driver:
 
     def arm(self, step: Armed) -> Line:
         """Send an armed look to the node that owns its queue; the line on which the answers will come."""
+        try:
+            return self._armed(step)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+
+    def _armed(self, step: Armed) -> Line:
         address = None if self._topology is None else self._topology.owner(slot(step.key))
         pool = self._pool(address, True)
         try:
@@ -124,29 +140,39 @@ class Driver:
             self._lost(step.key, address)
             raise
         commands = armed(step)
-        line = Line(pool, connection, len(commands), step.milliseconds / 1000 + BLOCK_MARGIN)
+        limit = step.milliseconds / 1000 + BLOCK_MARGIN
+        line = Line(pool, connection, len(commands), limit, self._is_closed, address)
         try:
             connection.send_packed_command(packed(commands))
         except LOST as error:
             line.drop()
             raise unanswered(error) from error
-        if self._leading.closed:  # after the connections were closed, or just before: nobody would close this one
-            line.drop()
-            raise ClosedError("this client was closed while a read waited")
         return line
 
-    def unblock(self, key: str, client_id: int) -> None:
-        """End the wait of that connection. Where the ACL denies it, the wait ends by itself."""
-        if not self._may_unblock:
+    def unblock(self, line: Line) -> None:
+        """End the wait of *line*, at the very server that it is on: on another its number is a stranger's.
+
+        Where the ACL denies it, or that server is not to be reached, the wait ends by itself.
+        """
+        if not self._may_unblock or line.number is None:
             return
         until = self._clock.monotonic() + CONNECT_TIMEOUT
-        address = None if self._topology is None else self._topology.owner(slot(key))
+        command: Command = ("CLIENT", "UNBLOCK", line.number)
         try:
-            self._exchange(address, (("CLIENT", "UNBLOCK", client_id),), until)
-        except Refused as refused:
-            self._may_unblock = refused.code not in ("NOPERM", "ERR")
-        except Unanswered:
+            with self._turn(line.address, until):
+                (reply,) = self._answers(line.address, (command,), until, server=line.server)
+        except (Refused, Unanswered):
             return
+        if isinstance(reply, Refused):
+            self._may_unblock = reply.code not in ("NOPERM", "ERR")
+
+    def _check_closed(self, error: Exception) -> None:
+        """ClosedError where *error* is what redis-py stumbled into when another thread closed this client."""
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE) from error
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def _lost(self, key: str, address: Address | None) -> None:
         if self._topology is not None and address is not None:
@@ -238,19 +264,25 @@ class Driver:
         self, address: Address | None, commands: tuple[Command, ...], until: float, whole: Whole | None = None
     ) -> list[Any]:
         """One round trip: an answer per command. Where the server lacks the script, another by *whole*, in one turn."""
-        turns = self._turn(address, until)
-        try:
+        with self._turn(address, until):
             replies = self._answers(address, commands, until)
             return self._answers(address, whole(), until) if whole and unknown(replies) else replies
-        finally:
-            turns.give()
 
-    def _answers(self, address: Address | None, commands: tuple[Command, ...], until: float) -> list[Any]:
-        """One round trip on one connection. One that failed is never used again."""
+    def _answers(
+        self, address: Address | None, commands: tuple[Command, ...], until: float, server: Any = None
+    ) -> list[Any]:
+        """One round trip on one connection, to that *server* if one is given. One that failed is never used again.
+
+        Of a closed client none is left open: closing finds those that are there, the others see that it was closed.
+        """
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pool(address, False)
         connection, limit = _connected(pool), self._limit(until)
         clean = False
         try:
+            if server is not None and peer_of(connection) != server:
+                raise Unanswered("another server has taken its place", sent=False)
             connection.send_packed_command(packed(commands))
             if limit < self._timeout:
                 _await(connection, limit)
@@ -259,7 +291,7 @@ class Driver:
         except LOST as error:
             raise unanswered(error) from error
         finally:
-            if not clean:
+            if not clean or self._closed:
                 connection.disconnect()
             pool.release(connection)
         for reply in replies:

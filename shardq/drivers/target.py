@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any, Literal, TypeAlias
-from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 from redis.connection import Connection, parse_url
 
@@ -15,6 +17,8 @@ Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
 
 
+_PLACE = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
+_HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[0-9]{1,5})?)?")
 _ESCAPES = "in a user or password write / as %2F, : as %3A, @ as %40, # as %23, ? as %3F"
 
 
@@ -58,7 +62,9 @@ class Target:
         if self.kind == "embedded":
             return "embedded"
         one = (self.settings.get("host", "localhost"), self.settings.get("port", 6379))
-        hosts = ",".join(f"{host}:{port}" for host, port in self.addresses or (one,))
+        hosts = ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses or (one,)
+        )
         return str(self.settings.get("path", f"{hosts}/{self.service}" if self.service else hosts))
 
 
@@ -94,41 +100,40 @@ def _check_database(text: str) -> None:
         raise ConfigError(f"the path of a Redis URL is the number of the database, such as /0; {_ESCAPES}")
 
 
-def _hosts(netloc: str, default_port: int) -> tuple[Address, ...]:
+def _with_hosts(base: str, url: str, default_port: int) -> tuple[tuple[Address, ...], SplitResult]:
+    """The hosts of *url*, and the rest of it as a URL of one plain host: urllib refuses several in brackets."""
+    netloc, rest = _PLACE.fullmatch(url.partition("://")[2]).groups()  # type: ignore[union-attr] # matches any text
+    credentials, at, hosts = netloc.rpartition("@")
+    return _hosts(hosts, default_port), urlsplit(f"{base}://{credentials}{at}host{rest}")
+
+
+def _hosts(text: str, default_port: int) -> tuple[Address, ...]:
     addresses = []
-    for host in netloc.rpartition("@")[2].split(","):
-        name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
-        if not name or (port and not port.isdigit()):
-            raise ConfigError("the URL must name hosts as host:port, several separated by commas")
-        addresses.append((name.strip("[]"), int(port or default_port)))
+    for each in text.split(","):
+        found = _HOST.fullmatch(each)
+        port = int(found["port"] or default_port) if found else 0
+        if not found or not 0 < port < 65536:
+            raise ConfigError("the URL must name hosts as host:port, several separated by commas, IPv6 as [::1]:port")
+        if found["v6"]:
+            IPv6Address(found["v6"])
+        addresses.append((found["v6"] or found["name"], port))
     return tuple(addresses)
 
 
 def _cluster(base: str, url: str) -> Target:
-    parts = urlsplit(url)
-    addresses = _hosts(parts.netloc, 6379)
-    credentials = parts.netloc.rpartition("@")[0]
-    at = f"{credentials}@" if credentials else ""
-    query = f"?{parts.query}" if parts.query else ""
-    settings = _settings(f"{base}://{at}{addresses[0][0]}:{addresses[0][1]}{query}")
+    addresses, parts = _with_hosts(base, url, 6379)
+    settings = _settings(parts._replace(path="").geturl())
     for name in ("host", "port", "db"):
         settings.pop(name, None)
     return Target("cluster", settings, addresses, tls=base == "rediss")
 
 
 def _sentinel(base: str, url: str) -> Target:
-    parts = urlsplit(url)
-    addresses = _hosts(parts.netloc, 26379)
+    addresses, parts = _with_hosts(base, url, 26379)
     service, _, db = parts.path.strip("/").partition("/")
     if not service:
         raise ConfigError("a sentinel URL ends with the service's name: redis+sentinel://host1,host2/mymaster/0")
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     _check_database(db)
-    query = f"?{parts.query}" if parts.query else ""
-    settings = _settings(f"{base}://sentinel/{db}{query}")
+    settings = _settings(parts._replace(path=f"/{db}").geturl())
     del settings["host"]
-    if user:
-        settings["username"] = unquote(user)
-    if password:
-        settings["password"] = unquote(password)
     return Target("sentinel", settings, addresses, service=unquote(service), tls=base == "rediss")

@@ -61,6 +61,12 @@ class Turns:
         if not taken:
             raise Crowded(self.count, seconds)
 
+    def __enter__(self) -> None:
+        """The turn was taken; it is given back at the end."""
+
+    def __exit__(self, *_: object) -> None:
+        self.give()
+
     def give(self) -> None:
         """Give a turn to who waits longest, or back."""
         with self._lock:
@@ -98,6 +104,12 @@ class AsyncTurns:
                 await self._turns.acquire()
         except TimeoutError:
             raise Crowded(self.count, seconds) from None
+
+    def __enter__(self) -> None:
+        """As `Turns.__enter__`."""
+
+    def __exit__(self, *_: object) -> None:
+        self.give()
 
     def give(self) -> None:
         """As `Turns.give`."""

@@ -23,6 +23,7 @@ COMMAND_TIMEOUT: Final = 5.0
 REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
+CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
 
 _DEMOTED: Final = TRANSIENT | {"WAIT"}
 """What WAIT is answered by a node that is no master any more; one such answer begins "WAIT cannot be used"."""

@@ -30,6 +30,7 @@ from shardq.scripts import load
 
 PURGE_CHUNK = 250
 FORGET_CHUNK = 500
+MOST_LENGTHS = 1000
 MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
@@ -42,21 +43,27 @@ def length(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """The queue's numbers at one instant; all zero when there is no such queue. Only reads: little access will do."""
+    """The queue's numbers at one instant; all zero when there is no such queue. Only reads: little access will do.
+
+    The lengths of more than a thousand streams are told a moment later.
+    """
     until = state.until(timeout)
     while True:
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (
             keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
-            keys.overflow, keys.due, *map(keys.stream, range(streams)), *legacy,
+            keys.overflow, keys.attempts, keys.due, *map(keys.stream, range(streams)), *legacy,
         )  # fmt: skip
-        call = Call(load("stats"), declared, (len(legacy),))
+        call = Call(load("stats"), declared, (len(legacy), MOST_LENGTHS))
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
-        if len(reply[6]) == streams and ("legacy_stream" in meta) == bool(legacy):
+        if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
+            for first in range(len(reply[6]), streams, MOST_LENGTHS):
+                more = Call(load("lengths"), (keys.lens,), (first, min(MOST_LENGTHS, streams - first)))
+                reply[6] += yield from persist(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, created=False, known=state.streams > 0)
         state.epoch = ""  # the next call that changes something looks it up

@@ -115,7 +115,7 @@ def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, 
     for at in range(0, len(handles), SCANNED):
         for text in (yield from _ask(state, "HMGET", state.keys.attempts, *handles[at : at + SCANNED])):
             count, _, error = (text or b"0||").split(b"|", 2)
-            found.append((int(count), error.decode(errors="replace")))
+            found.append((int(count.partition(b"@")[0]), error.decode(errors="replace")))
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardq import Client, Queue
 from shardq.model import MessageId
 from tests.conformance.conftest import OpenQueue
@@ -98,10 +100,76 @@ def test_the_oldest_age_is_that_of_the_oldest_undelivered_message(queue: Queue, 
     held = queue.read_many(3)
     left = [each for each in ids if each not in {delivery.message_id for delivery in held}]
     assert oldest() == min(MessageId.parse(each).written_ms for each in left)
-    world.elapse(queue, 60)  # the oldest ones wait again, though nobody took them back yet
-    assert oldest() == MessageId.parse(ids[0]).written_ms
+    before = queue.stats().time
+    world.elapse(queue, 60)  # the oldest ones wait again, though nobody took them back yet: since their leases ended
+    assert oldest() < before * 1000 - 20_000
     queue.ack_many(queue.read_many(9))
     assert queue.stats().oldest_age is None
+
+
+def ages(queue: Queue) -> tuple[float, float]:
+    """For how long the only message has waited: by the queue's numbers, then by its delivery."""
+    told = queue.stats().oldest_age
+    assert told is not None
+    found = queue.read_many(9)
+    assert len(found) == 1
+    return told, found[0].pickup_delay
+
+
+@pytest.mark.parametrize("settings", [{"window": 0}, {"window": 1}, {"window": 1, "max_in_flight": 1}], ids=str)
+def test_a_message_waits_from_when_it_is_due(open_queue: OpenQueue, world: World, settings: dict[str, int]) -> None:
+    queue = open_queue(**settings)
+    queue.write("ahead", shard_key="t", delay=3600)
+    world.elapse(queue, 3000)
+    assert queue.stats().oldest_age is None
+    world.elapse(queue, 610)  # due for 10 s, and nobody let it in yet
+    told, delay = ages(queue)
+    assert 10 <= told < 1000
+    assert delay < 1000
+
+
+def test_what_was_held_back_after_its_delay_waits_from_when_it_was_due(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=1, window=1, max_in_flight=1)
+    queue.write("first", shard_key="t")
+    queue.read(visibility_timeout=86_400)
+    queue.write("ahead", shard_key="t", delay=3600)
+    world.elapse(queue, 3600)
+    assert queue.read_many(9) == []  # it was due, and there is no room for it
+    assert queue.stats().backlog == 1
+    told = queue.stats().oldest_age
+    assert told is not None
+    assert told < 1000
+
+
+def test_a_message_that_was_given_back_waits_since_then(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(window=0)
+    queue.write("work", shard_key="t", delay=3600)
+    world.elapse(queue, 3601)
+    queue.read().nack()
+    assert all(age < 1000 for age in ages(queue))
+
+
+def test_a_message_that_was_given_back_with_a_delay_waits_since_that_is_over(
+    open_queue: OpenQueue, world: World
+) -> None:
+    queue = open_queue(window=0)
+    queue.write("work", shard_key="t")
+    queue.read().nack(delay=3600)
+    assert queue.stats().oldest_age is None
+    world.elapse(queue, 3610)
+    told, delay = ages(queue)
+    assert 10 <= told < 1000
+    assert delay < 1000
+
+
+def test_a_message_whose_lease_ended_waits_since_then(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(window=0)
+    queue.write("work", shard_key="t")
+    queue.read(visibility_timeout=3600)
+    world.elapse(queue, 3610)
+    told, delay = ages(queue)
+    assert 10 <= told < 1000
+    assert 10 <= delay < 1000
 
 
 def test_a_client_that_never_read_or_wrote_sees_the_same(open_queue: OpenQueue, world: World) -> None:

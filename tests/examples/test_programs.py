@@ -114,6 +114,19 @@ def test_jobs_that_are_posted_are_worked_off_and_the_autoscaler_sees_it(
     assert (now.acked, now.backlog, now.in_flight, now.dead) == (25, 0, 0, 0)
 
 
+def test_one_job_that_is_scheduled_ahead_needs_no_worker_before_and_one_then(server: Server, jobs: Queue) -> None:
+    jobs.write("ahead", shard_key="tenant", delay=3600)
+    with Program("autoscaler.py", server.url, "0.05") as scaler:
+        told = json.loads(scaler.wait_for('"delayed": 1'))
+        assert (told["length"], told["oldest_age"], told["workers"]) == (0, None, 0)
+        with server.client() as plain:
+            handle = plain.zrange(jobs.state.keys.delayed, 0, 0)[0]
+            plain.zadd(jobs.state.keys.delayed, {handle: plain.time()[0] * 1000})
+        told = json.loads(scaler.wait_for('"length": 1'))
+        assert told["oldest_age"] < 1000
+        assert told["workers"] == 1 or told["oldest_age"] > 5
+
+
 def test_an_idempotency_key_stores_a_job_once(address: str, jobs: Queue) -> None:
     answers = [post(address, b"{}", X_Tenant="t", Idempotency_Key="k") for _ in range(2)]
     assert answers[0] == answers[1]

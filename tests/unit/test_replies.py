@@ -21,13 +21,19 @@ NOW = 1_700_000_005_000
 
 
 def again(
-    place: str = "3", attributes: bytes = b"", headers: bytes = b"", count: int = 2, error: bytes = b"", now: int = NOW
+    place: str = "3",
+    attributes: bytes = b"",
+    headers: bytes = b"",
+    count: int = 2,
+    error: bytes = b"",
+    now: int = NOW,
+    since: bytes = b"",
 ) -> Received:
     """One message in a reply of `read`, delivered before."""
     fields = [b"k", b"tenant", b"m", b"\xa1x"]
     fields += [b"m", attributes] if attributes else []
     fields += [b"h", headers] if headers else []
-    row = [f"{place}:1700000000000-7:{count}".encode(), error, fields]
+    row = [f"{place}:1700000000000-7:{count}".encode(), error, fields, since]
     (found,) = deliveries([b"OK", now, b"1", -1, b"", [], [row]], "nonce", 99.0)
     return found
 
@@ -57,7 +63,7 @@ def test_a_redelivery_has_its_count_and_last_error() -> None:
 def test_redeliveries_come_first_and_streams_keep_their_order() -> None:
     body = [b"k", b"t", b"b", b"x"]
     new = [b"3", [[b"5-1", body], [b"5-2", body]], b"1", [[b"5-3", body]]]
-    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"3:4-1:2", b"", body]]], "n", 0)
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"3:4-1:2", b"", body, b""]]], "n", 0)
     assert [each.message_id for each in found] == ["4-1-3", "5-1-3", "5-2-3", "5-3-1"]
 
 
@@ -71,14 +77,14 @@ def test_the_token_of_a_message_that_counts_names_its_streams_and_shard_key() ->
 
 
 def again_of(mark: bytes, head: bytes) -> Received:
-    (found,) = deliveries([b"OK", NOW, b"1", -1, b"", [], [[head, b"", [mark, b"t", b"b", b"x"]]]], "n", 0)
+    (found,) = deliveries([b"OK", NOW, b"1", -1, b"", [], [[head, b"", [mark, b"t", b"b", b"x"], b""]]], "n", 0)
     return found
 
 
 def test_streams_and_the_first_deliveries_of_each_shard_key_that_counts_keep_their_order() -> None:
     """A stream's message may be older than one from the overflow; what comes too early waits for those before it."""
     one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
-    again = [[b"d:5-9:1:3", b"", one], [b"3:5-3:2:", b"", one]]
+    again = [[b"d:5-9:1:3", b"", one, b""], [b"3:5-3:2:", b"", one, b""]]
     new = [b"3", [[b"5-4", one], [b"5-5", other]], b"d:3", [[b"5-8", one], [b"5-6", other]]]
     found = deliveries([b"OK", NOW, b"1", -1, b"", new, again], "n", 0)
     assert [each.message_id[2] for each in found] == ["3", "4", "5", "8", "9", "6"]
@@ -123,6 +129,7 @@ def test_what_something_else_wrote_is_handed_out_as_its_fields(place: bytes, key
 
 
 def test_the_clock_never_makes_a_delay_negative() -> None:
+    assert again(since=b"%d" % (NOW - 250)).pickup_delay == 0.25
     assert again(now=1_600_000_000_000).pickup_delay == first(b"k", b"t", b"b", b"", now=5).pickup_delay == 0
 
 

@@ -66,6 +66,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "follow",
         "journal",
         "len",
+        "lengths",
         "skip",
         "stats",
         "weights",

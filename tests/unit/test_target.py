@@ -29,6 +29,27 @@ def test_a_cluster_has_several_seeds_and_one_database() -> None:
     assert Target.parse("rediss+cluster://a").tls
 
 
+@pytest.mark.parametrize("credentials", ["", f"user:{SECRET}@", f":{SECRET}@", f"us%40er:{SECRET}%2F@"])
+@pytest.mark.parametrize(("hosts", "addresses"), [
+    ("[::1]:7000", (("::1", 7000),)),
+    ("[::1]", (("::1", 6379),)),
+    ("[::1]:7000,a,[fe80::1]", (("::1", 7000), ("a", 6379), ("fe80::1", 6379))),
+    ("a,b:7001,[::1]:7002", (("a", 6379), ("b", 7001), ("::1", 7002))),
+    ("[::1]:7000,[::1]:7001", (("::1", 7000), ("::1", 7001))),
+])  # fmt: skip
+def test_seeds_and_sentinels_may_be_ipv6_addresses_in_any_place(
+    credentials: str, hosts: str, addresses: tuple[tuple[str, int], ...]
+) -> None:
+    seeds = Target.parse(f"redis+cluster://{credentials}{hosts}")
+    assert (seeds.kind, seeds.addresses, "host" in seeds.settings) == ("cluster", addresses, False)
+    assert Target.parse(f"redis+cluster://{credentials}{hosts}?socket_timeout=3").settings["socket_timeout"] == 3
+    sentinels = Target.parse(f"redis+sentinel://{credentials}{hosts}/name/2")
+    assert (sentinels.service, sentinels.settings["db"]) == ("name", 2)
+    assert sentinels.addresses == tuple((host, 26379 if port == 6379 else port) for host, port in addresses)
+    passwords = [target.settings.get("password", "") for target in (seeds, sentinels)]
+    assert passwords == ["" if not credentials else f"{SECRET}/" if "%2F" in credentials else SECRET] * 2
+
+
 def test_sentinels_name_a_service() -> None:
     target = Target.parse(f"redis+sentinel://us%40er:{SECRET}%2F@a:1,b/my%20primary/3")
     assert target.addresses == (("a", 1), ("b", 26379))
@@ -66,6 +87,12 @@ BAD = [
     f"redis+sentinel://user:{SECRET}@host/name/database",
     f"redis+sentinel://user:{SECRET}@host/name?colour=red",
     f"redis://user:{SECRET}@[::1",
+    f"redis+cluster://user:{SECRET}@a,[::1",
+    f"redis+cluster://user:{SECRET}@::1",
+    f"redis+cluster://user:{SECRET}@[a]:7000",
+    f"redis+cluster://user:{SECRET}@a,::1]:7000",
+    f"redis+cluster://user:{SECRET}@a:70000",
+    f"redis+sentinel://user:{SECRET}@a,[::1/name",
     f"shardq://user:{SECRET}@embedded",
     "shardq://embedded/jobs.d",
     "shardq://embedded?directory=",

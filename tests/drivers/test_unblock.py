@@ -1,0 +1,69 @@
+"""A wait is ended on the server that it is on: on another, the connection's number is a stranger's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from shardq import Client
+from shardq.keys import slot
+from tests.faces import FACES, opened
+from tests.servers import Cluster, Server, ServerKind
+from tests.waiting import eventually
+
+SOON = 20.0
+
+
+def unblocks(server: Server) -> int:
+    """How often a client ended the wait of a connection of *server*."""
+    told: dict[str, Any] = server.info("commandstats").get("cmdstat_client|unblock", {})
+    return int(told.get("calls", 0))
+
+
+def waits(server: Server) -> Callable[[], bool]:
+    """Whether a read waits on *server*."""
+    return lambda: bool(server.info("clients")["blocked_clients"])
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
+    cluster: Cluster, queue_name: str, face: Any
+) -> None:
+    with opened(face, cluster.url, timeout=30, wait_slice=5.0) as client, ThreadPoolExecutor(1) as pool:
+        queue = client.queue(queue_name)
+        assert queue.read_many(1) == []
+        number = slot(queue.state.keys.meta)
+        topology = client._driver._topology
+        assert topology is not None
+        address = topology.owner(number)
+        (owner,) = (node for node in cluster.members if node.address == address)
+        other = next(node for node in cluster.members if node is not owner)
+        before = unblocks(owner), unblocks(other)
+        reading = pool.submit(queue.read_many, 1, block=3.0)
+        eventually(waits(owner))
+        topology.moved(number, other.address)  # the client learnt of a new owner, while the old one has its wait
+        assert reading.result(SOON) == []
+        assert unblocks(owner) > before[0]
+        assert unblocks(other) == before[1]
+
+
+def test_a_server_that_took_the_place_of_another_is_not_asked_to_end_its_waits(
+    kind: ServerKind, queue_name: str
+) -> None:
+    with (
+        Server(kind, port=0) as first,
+        Server(kind, port=0) as second,
+        Client.from_url(first.url, wait_slice=1.0) as client,
+        Client.from_url(second.url) as stranger,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        queue = client.queue(queue_name)
+        assert queue.read_many(1) == stranger.queue(queue_name).read_many(1) == []
+        reading = pool.submit(queue.read_many, 1, block=0.8)
+        eventually(waits(first))
+        client._driver._pools[None, False] = stranger._driver._pools[None, False]  # its name leads elsewhere now
+        reading.result(SOON)
+        assert unblocks(second) == 0

@@ -1,0 +1,44 @@
+"""A slow link is no silence: what takes long to come is read to its end, by both faces."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from shardq import BackendTimeout, OutcomeUnknown
+from tests.fault.conftest import Open
+from tests.proxy import Proxy
+from tests.servers import Server
+
+SIZE, COUNT, RATE = 100_000, 20, 330_000  # six seconds: a try gives up after five without an answer
+
+
+def test_a_batch_that_takes_longer_than_a_try_may_be_silent_is_read(
+    server: Server, proxy: Proxy, open_client: Open, queue_name: str
+) -> None:
+    queue = open_client(proxy.url, timeout=30).queue(queue_name, streams=4)
+    queue.write_many([(b"x" * SIZE, f"tenant-{n}") for n in range(COUNT)])
+    before = server.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0)
+    proxy.throttle(RATE)
+    begun = time.monotonic()
+    found = queue.read_many(COUNT)
+    assert time.monotonic() - begun > 5.5
+    assert sorted(len(each.payload) for each in found) == [SIZE] * COUNT
+    assert {each.count for each in found} == {1}
+    proxy.heal()
+    assert queue.ack_many(found) == []
+    assert (
+        server.info("commandstats")["cmdstat_evalsha"]["calls"] - before == 2
+    )  # one read, one ack: no try was given up
+
+
+def test_silence_is_given_up_after_the_callers_time(proxy: Proxy, open_client: Open, queue_name: str) -> None:
+    queue = open_client(proxy.url, timeout=30).queue(queue_name, streams=4)
+    queue.write("work", shard_key="tenant")
+    proxy.blackhole()
+    begun = time.monotonic()
+    with pytest.raises((BackendTimeout, OutcomeUnknown)):
+        queue.write("lost", shard_key="tenant", timeout=0.3)
+    assert time.monotonic() - begun < 4.5
+    proxy.heal()
