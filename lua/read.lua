@@ -58,7 +58,7 @@ local legacy_done, paused_until, kept = legacy_group == '', 0, tonumber(state[8]
 --- @include lib/lapsed
 --- @include lib/ring
 --- @include lib/grant
-local ended, came_due, others_due = any_due(leases), any_due(delayed), any_bucket_due()
+local ended, came_due, others_due = any_due(leases), any_due(delayed), fair and any_due(due)
 local any_returned = redis.call('ZCARD', returned) > 1
 local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, goal, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.

@@ -57,9 +57,9 @@ end
 local function older_due(index, kind)
   local first = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 1)[1]
   if first then older(string.match(first, ':([%d-]+)')) end
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, SHIFT[kind], SHIFT[kind] + now, 'LIMIT', 0, 100)) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, 100)) do
     local start = string.sub(member, 2) * SPAN
-    first = redis.call('ZRANGEBYSCORE', index, start, start + now, 'LIMIT', 0, 1)[1]
+    first = string.sub(member, 1, 1) == kind and redis.call('ZRANGEBYSCORE', index, start, start + now, 'LIMIT', 0, 1)[1]
     if first then older(string.match(first, ':([%d-]+)')) end
   end
 end

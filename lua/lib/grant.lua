@@ -2,23 +2,13 @@
 local first_time, again, leased, found, examined = {}, {}, {}, 0, 0
 local gone, expired, vanished, adopted = 0, 0, 0, 0
 local ends, first_holder = string.format('%.0f', now + visibility), ':1:' .. holder
---- @include lib/timed
-local ends_of = {}
+local ends_of, save_ends, bucket_head
 local function lease(token, key)
-  local score = ends
-  if key then
-    score = ends_of[key] or timed('l', key, now + visibility)
-    ends_of[key] = score
-  end
-  leased[#leased + 1], leased[#leased + 2] = score, token
+  leased[#leased + 1], leased[#leased + 2] = key and ends_of and ends_of(key) or ends, token
   found = found + 1
 end
 local function any_due(index)
   return redis.call('ZCOUNT', index, '-inf', now) > 0
-end
--- Only what counts in the window is in other buckets than the first.
-local function any_bucket_due()
-  return fair and (any_due(due) or redis.call('ZCOUNT', due, SPAN, SPAN + now) > 0)
 end
 local function count_up(counter, by)
   if by ~= 0 then redis.call('HINCRBY', meta, counter, by) end
@@ -27,7 +17,7 @@ local function grant()
   -- A short lease may end before the readers that block already look again: one of them must know of it.
   if found > 0 and visibility < 5000 then notify('') end
   if found > 0 then redis.call('ZADD', leases, unpack(leased)) end
-  save_heads()
+  if save_ends then save_ends() end
   local totals, emptied = {}, {}
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left
@@ -54,13 +44,13 @@ local function clear_notifications()
   if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
   if blocks > 0 and waiting_until < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
 end
-local bucket_head
-local function head(index, kind)
+-- Of bucket 0.
+local function head(index)
   local first = tonumber(redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')[2]) or NEVER
-  return math.min(first < SPAN and first or NEVER, bucket_head and bucket_head(kind, index) or NEVER)
+  return first < SPAN and first or NEVER
 end
 -- Until the next lease ends or the next message is due; -1 when there is none.
 local function ms_to_next_event()
-  local soonest = math.min(math.max(head(leases, 'l'), paused_until), head(delayed, 'd'))
+  local soonest = math.min(math.max(head(leases), paused_until), head(delayed), bucket_head and bucket_head() or NEVER)
   return soonest < NEVER and math.max(0, soonest - now) or -1
 end
