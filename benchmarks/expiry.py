@@ -2,6 +2,8 @@
 
 One reader in a process of its own, one writer with Poisson arrivals. Lateness is from the due time by the server's
 clock to the read that returned the message, by the clock of the same machine.
+
+Then masses of leases that end at once (benchmarks/masses.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import uuid
 from multiprocessing.connection import Connection
 from typing import Final
 
+from benchmarks import masses
 from benchmarks.pickup import until_blocked
 from benchmarks.report import Table, Target, percentile
 from benchmarks.settings import Place
@@ -36,7 +39,7 @@ BODY = struct.Struct("!Bd")
 
 
 def run(place: Place) -> list[Table]:
-    return [_table(place, "idle"), _table(place, "busy")]
+    return [_table(place, "idle"), _table(place, "busy"), masses.table(place)]
 
 
 def _table(place: Place, state: str) -> Table:

@@ -2,6 +2,16 @@
 --- @include lib/admit
 --- @include lib/bucket_head
 --- @include lib/walk
+local ends_by_key = {}
+ends_of = function(key)
+  local text = ends_by_key[key]
+  if not text then
+    text = timed('l', key, now + visibility)
+    ends_by_key[key] = text
+  end
+  return text
+end
+save_ends = save_heads
 -- A message that counts leaves its turn in the shared streams, handed out (then it is in flight) or otherwise; or it was
 -- handed out straight from the overflow (without a turn). Noted when a round ends, all in one look.
 local passed, outs, left_turns = {}, {}, {}

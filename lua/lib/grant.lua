@@ -2,23 +2,13 @@
 local first_time, again, leased, found, examined = {}, {}, {}, 0, 0
 local gone, expired, vanished, adopted = 0, 0, 0, 0
 local ends, first_holder = string.format('%.0f', now + visibility), ':1:' .. holder
---- @include lib/timed
-local ends_of = {}
+local ends_of, save_ends, bucket_head
 local function lease(token, key)
-  local score = ends
-  if key then
-    score = ends_of[key] or timed('l', key, now + visibility)
-    ends_of[key] = score
-  end
-  leased[#leased + 1], leased[#leased + 2] = score, token
+  leased[#leased + 1], leased[#leased + 2] = key and ends_of and ends_of(key) or ends, token
   found = found + 1
 end
 local function any_due(index)
   return redis.call('ZCOUNT', index, '-inf', now) > 0
-end
--- Only what counts in the window is in other buckets than the first.
-local function any_bucket_due()
-  return fair and (any_due(due) or redis.call('ZCOUNT', due, SPAN, SPAN + now) > 0)
 end
 local function count_up(counter, by)
   if by ~= 0 then redis.call('HINCRBY', meta, counter, by) end
@@ -27,7 +17,7 @@ local function grant()
   -- A short lease may end before the readers that block already look again: one of them must know of it.
   if found > 0 and visibility < 5000 then notify('') end
   if found > 0 then redis.call('ZADD', leases, unpack(leased)) end
-  save_heads()
+  if save_ends then save_ends() end
   local totals, emptied = {}, {}
   for turn, left in pairs(undelivered) do
     totals[#totals + 1], totals[#totals + 2] = turn, left
@@ -54,7 +44,6 @@ local function clear_notifications()
   if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
   if blocks > 0 and waiting_until < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
 end
-local bucket_head
 -- When the first of bucket 0 comes due, from that time on.
 local function head(index, from)
   local first = redis.call('ZRANGEBYSCORE', index, from, string.format('(%.0f', SPAN), 'WITHSCORES', 'LIMIT', 0, 1)[2]
@@ -62,15 +51,11 @@ local function head(index, from)
 end
 local function next_lease_end()
   local first = head(leases, '-inf')
-  if jump and first < jump.to then first = math.min(first + jump.by, jump.ends, head(leases, jump.to)) end
-  return bucket_head and math.min(first, bucket_head('l', leases)) or first
-end
-local function next_due_time()
-  local first = head(delayed, '-inf')
-  return bucket_head and math.min(first, bucket_head('d', delayed)) or first
+  if not jump or first >= jump.to then return first end
+  return math.min(first + jump.by, jump.ends, head(leases, jump.to))
 end
 -- Until the next lease ends or the next message is due; -1 when there is none.
 local function ms_to_next_event()
-  local soonest = math.min(next_lease_end(), next_due_time())
+  local soonest = math.min(next_lease_end(), head(delayed, '-inf'), bucket_head and bucket_head() or NEVER)
   return soonest < NEVER and math.max(0, math.ceil(soonest - now)) or -1
 end

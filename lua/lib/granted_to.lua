@@ -5,9 +5,9 @@
 local LOOKS = 500
 local function buckets_until(latest)
   local there, last = {[0] = true}, 0
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, 0, string.format('%.0f', latest))) do
-    local bucket = tonumber(string.sub(member, 2))
-    there[bucket], last = true, math.max(last, bucket)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', string.format('%.0f', latest))) do
+    local bucket = tonumber(string.match(member, '^l(%d+)$'))
+    if bucket then there[bucket], last = true, math.max(last, bucket) end
   end
   return there, last
 end

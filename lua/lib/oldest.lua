@@ -14,8 +14,8 @@ local function look_at_index(index, kind, upto, later)
     if first then older(first - start + later) end
   end
   look(0)
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, SHIFT[kind], SHIFT[kind] + upto, 'LIMIT', 0, PLACES_SEEN)) do
-    look(string.sub(member, 2) * SPAN)
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', upto, 'LIMIT', 0, PLACES_SEEN)) do
+    if string.sub(member, 1, 1) == kind then look(string.sub(member, 2) * SPAN) end
   end
 end
 -- The lines of what was given back: the first ones of each stream.

@@ -1,6 +1,7 @@
 -- The turns to come: ready streams from the offset on, the legacy stream after the last, then round to the start.
 --- @include lib/counts
 --- @include lib/places
+--- @include lib/span
 local cursor = {}
 local function ring(most)
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most)

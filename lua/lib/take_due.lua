@@ -1,22 +1,20 @@
 -- What is due leaves its index, at most 200 of a kind in one call: of each bucket that is due a share, of those that have more
 -- the rest. Where more buckets are due than that, those that were looked at get behind the others; so all have their turn,
 -- whatever the others hold.
---- @include lib/shift
+--- @include lib/span
 --- @include lib/ended
 local MOST = 200
 -- The buckets of a kind that may have something due, bucket 0 first; where there are more, the last time of all these.
 local function due_buckets(kind, index)
-  local from, upto = string.format('%.0f', SHIFT[kind]), string.format('%.0f', SHIFT[kind] + now)
-  local buckets, last = {}, nil
+  local buckets = {}
   if any_due(index) then buckets[1] = {member = false, start = 0, taken = 0} end
-  local members = others_due and redis.call('ZRANGEBYSCORE', due, from, upto, 'LIMIT', 0, MOST) or {}
-  for _, member in ipairs(members) do
-    buckets[#buckets + 1] = {member = member, start = string.sub(member, 2) * SPAN, taken = 0}
+  for _, member in ipairs(others_due and redis.call('ZRANGEBYSCORE', due, '-inf', now) or {}) do
+    if #buckets > MOST then return buckets, tonumber(redis.call('ZREVRANGEBYSCORE', due, now, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]) end
+    if string.sub(member, 1, 1) == kind then
+      buckets[#buckets + 1] = {member = member, start = string.sub(member, 2) * SPAN, taken = 0}
+    end
   end
-  if #members == MOST then
-    last = tonumber(redis.call('ZREVRANGEBYSCORE', due, upto, from, 'WITHSCORES', 'LIMIT', 0, 1)[2])
-  end
-  return buckets, last
+  return buckets, nil
 end
 -- So many more of what came due in a bucket until `upto`; `next_at` is then when its next one does.
 local function take_due(index, bucket, most, found, upto)
@@ -34,11 +32,11 @@ local function take_due(index, bucket, most, found, upto)
   end
 end
 -- When the buckets are due next: by their own first, or behind all that are due now.
-local function move_heads(kind, buckets, last)
+local function move_heads(buckets, last)
   local moved_on, emptied = {}, {}
   for _, bucket in ipairs(buckets) do
-    local at = bucket.next_at and bucket.next_at + SHIFT[kind]
-    if at and last and bucket.next_at <= now then at = math.min(math.max(at, last + 0.001), now + SHIFT[kind]) end
+    local at = bucket.next_at
+    if at and last and at <= now then at = math.min(math.max(at, last + 0.001), now) end
     if bucket.member and at then
       moved_on[#moved_on + 1], moved_on[#moved_on + 2] = string.format('%.3f', at), bucket.member
     elseif bucket.member and bucket.seen then
@@ -63,6 +61,6 @@ local function take_all_due(kind, index, upto)
     full = again_full
   end
   if #found > 0 then redis.call('ZREM', index, unpack(found)) end
-  move_heads(kind, buckets, last)
+  move_heads(buckets, last)
   return found
 end

@@ -1,4 +1,5 @@
 -- Scores in a timed index. The last score is below the sentinels' (lib/never).
+--- @include lib/span
 --- @include lib/heads
 local BUCKETS = 2045
 local bucket_by_key = {}

@@ -140,10 +140,10 @@ def _now(raw: Any, keys: QueueKeys) -> int:
 def _overlooked(raw: Any, keys: QueueKeys) -> list[str]:
     """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon."""
     heads, found = _members(raw, keys.due), []
-    for kind, shift, key in (("l", 0, keys.leases), ("d", SPAN, keys.delayed)):
+    for kind, key in (("l", keys.leases), ("d", keys.delayed)):
         for member, score in _members(raw, key).items():
             bucket, at = divmod(score, SPAN)
-            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) - shift > at:
+            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > at:
                 found.append(member)
     return found
 

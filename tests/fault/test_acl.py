@@ -105,6 +105,15 @@ def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> 
         assert queue.read().count == 1
 
 
+def test_a_consumer_may_give_back_what_has_to_be_held_back(users: Users) -> None:
+    with Client.from_url(users.url("consumer")) as client:
+        queue = client.queue("jobs", streams=4, window=1)
+        queue.write_many([(number, "tenant") for number in range(30)])
+        held = queue.read_many(30, block=20)
+        assert queue.nack_many(held) == []
+        assert len(queue.read_many(30, block=20)) == len(held)
+
+
 def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCaptureFixture) -> None:
     with Client.from_url(users.url("consumer")) as client, Client.from_url(users.url("operator")) as admin:
         queue = client.queue("jobs", streams=8)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError
-from shardq.ops.look import RECOVER_PAGE
+from shardq.ops.look import RECOVER_PAGE, undone
 from shardq.ops.read import checked_count, checked_stream, read
 from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import Asked
+from shardq.ops.waiting import AT_ONCE, Asked
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -160,6 +160,44 @@ def test_a_request_that_never_left_needs_no_recovery() -> None:
     clock = ManualClock()
     done = drive(read(state_of(clock), 1), Server(Unanswered("no route", sent=False), reply(ROW)), clock)
     assert done.calls == ["read", "read"]
+
+
+def rows(first: int, count: int) -> list[Any]:
+    """Entries that a look brings."""
+    return [[b"1700000000000-%d" % number, ROW[1]] for number in range(first, first + count)]
+
+
+def test_a_large_read_takes_several_calls_until_one_brings_less_than_it_asked_for() -> None:
+    clock = ManualClock()
+    server = Server(reply(*rows(1, AT_ONCE)), reply(*rows(201, AT_ONCE)), reply(*rows(401, 7)))
+    done = drive(read(state_of(clock), 1000), server, clock)
+    assert len(done.result or []) == 2 * AT_ONCE + 7
+    assert [call.args[0] for call in server.reads] == [AT_ONCE] * 3
+    assert len({call.args[1] for call in server.reads}) == 3  # each has leases of its own
+
+
+def test_a_large_read_asks_for_no_more_than_it_wants() -> None:
+    clock = ManualClock()
+    server = Server(reply(*rows(1, AT_ONCE)), reply(*rows(201, 50)))
+    done = drive(read(state_of(clock), AT_ONCE + 50), server, clock)
+    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (AT_ONCE + 50, [AT_ONCE, 50])
+
+
+def test_what_a_large_read_has_in_hand_is_not_lost_to_trouble() -> None:
+    clock, asked = ManualClock(), Asked()
+    server = Server(reply(*rows(1, AT_ONCE)), Refused("NOPERM", ""))
+    done = drive(read(state_of(clock), 1000, asked=asked), server, clock)
+    assert len(done.result or []) == len(asked.rows) == AT_ONCE
+
+
+def test_a_large_read_that_is_cancelled_gives_back_all_that_it_was_granted() -> None:
+    clock = ManualClock()
+    in_hand = drive(read(state_of(clock), 1), Server(reply(ROW)), clock).result or []
+    asked = Asked("lost", 5, 6, in_hand)
+    done = drive(undone(state_of(clock), asked, 9.0), lambda _: b"", clock)
+    given, searched = (step.args for step in done.steps if isinstance(step, Call))
+    assert (given[0], given[6:]) == ("", (asked.rows[0].token,))
+    assert searched[:3] == ("lost", 5, 6)
 
 
 def test_a_refusal_that_does_not_pass_ends_the_read() -> None:
