@@ -33,7 +33,7 @@ for i, token in ipairs(tokens) do
 end
 if #moved_on > 0 then
   if visibility < 5000 and waiting_until > now then redis.call('XLEN', notifications) end -- fails before the first effect
-  redis.call('ZADD', leases, 'XX', unpack(moved_on))
+  redis.call('ZADD', leases, 'XX', unpack(moved_on)) -- at most 1,000: a chunk
   if visibility < 5000 then notify('') end
 end
 return {now, table.concat(letters)}

@@ -30,7 +30,7 @@ local per_stream, cursors, oldest = {}, {}, -1
 for first = 0, streams - 1, 1000 do
   local fields = {}
   for i = first, math.min(first + 999, streams - 1) do fields[#fields + 1], fields[#fields + 2] = i, 'h' .. i end
-  local values = redis.call('HMGET', lens, unpack(fields))
+  local values = redis.call('HMGET', lens, unpack(fields)) -- at most 2,000: a page
   for at = 1, #fields, 2 do
     per_stream[#per_stream + 1], cursors[fields[at + 1]] = tonumber(values[at] or '0'), values[at + 1]
   end

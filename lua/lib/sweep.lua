@@ -2,7 +2,7 @@
 -- When the server's clock ran ahead of the caller's, leases end early by that clock: reaping pauses for one lease time.
 local function take_due(index)
   local due = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 200)
-  if #due > 0 then redis.call('ZREM', index, unpack(due)) end
+  if #due > 0 then redis.call('ZREM', index, unpack(due)) end -- at most 200
   return due
 end
 local function reap()
