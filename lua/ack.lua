@@ -31,7 +31,7 @@ local now = server_ms()
 --- @include lib/held
 local kept, live = tonumber(state[6] or '0'), not any_cancelled
 --- @include lib/journal_entry
-local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count))
+local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count)) -- at most 500: a chunk
 if journal_entry and told == '' then live = false end
 for i = 1, count do live = live and is_live(deadlines[i]) end
 local keys, places, sizes = {d = later}, {}, {}
@@ -47,12 +47,12 @@ if state[4] == '1' and (state[5] or '0') ~= '0' then
 --- @include lib/land_all
 end
 if live then
-  redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count))
-  if ARGV[4] ~= '0' then redis.call('HDEL', attempts, unpack(ARGV, 5 + 2 * count, last_known)) end
-  if last > last_known then redis.call('HDEL', moved, unpack(ARGV, last_known + 1, last)) end
+  redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count)) -- at most 500
+  if ARGV[4] ~= '0' then redis.call('HDEL', attempts, unpack(ARGV, 5 + 2 * count, last_known)) end -- at most 500
+  if last > last_known then redis.call('HDEL', moved, unpack(ARGV, last_known + 1, last)) end -- at most 500
   local at = 5 + count
   for _, place in ipairs(places) do
-    redis.call('XDEL', keys[place], unpack(ARGV, at, at + sizes[place] - 1))
+    redis.call('XDEL', keys[place], unpack(ARGV, at, at + sizes[place] - 1)) -- at most 500
     at = at + sizes[place]
   end
   redis.call('HINCRBY', meta, 'gone', count)

@@ -43,7 +43,7 @@ end
 if #moved_on > 0 then
   if visibility < 5000 and waiting_until > now then redis.call('XLEN', notifications) end -- fails before the first effect
   redis.call('ZCARD', due)
-  redis.call('ZADD', leases, 'XX', unpack(moved_on))
+  redis.call('ZADD', leases, 'XX', unpack(moved_on)) -- at most 1,000: a chunk
   save_heads()
   if visibility < 5000 then notify('') end
 end

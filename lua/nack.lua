@@ -62,7 +62,7 @@ local deadlines = deadlines_of(tokens)
 for i, token in ipairs(tokens) do
   if is_live(deadlines[i]) then ended[#ended + 1] = token end
 end
-if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end
+if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end -- at most 250: a chunk
 local items, at_item = end_leases(ended, any_cancelled), 0
 for i in ipairs(tokens) do
   -- A repeated call that finds no lease did its work the first time: the message is not the caller's either way.

@@ -60,7 +60,7 @@ local legacy_done, missed, jump, kept = legacy_group == '', false, nil, tonumber
 --- @include lib/grant
 local ended = any_due(leases) or string.find(ARGV[4], 'j', 1, true)
 local came_due, others_due, any_returned = any_due(delayed), fair and any_due(due), redis.call('ZCARD', returned) > 1
-local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, next_round, close, served
+local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, only_ahead, next_round, close, served
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom
@@ -79,7 +79,8 @@ repeat
       missed = not keys[turn] or examined - found >= 500
       if missed then break end
       local before = found
-      if owed == 0 or not skipped(turn) then take(turn, math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))) end
+      local most = math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))
+      if owed == 0 or not skipped(turn) then take(turn, only_ahead and only_ahead(turn, most) or most) end
       if found == before then examined = examined + 1 end -- a look in vain is work, too
       served, offset = turn, linger and linger(turn) and tonumber(turn) or (turn + 1) % (LEGACY + 1)
     end

@@ -54,7 +54,7 @@ elseif #ARGV > 6 then
     if redis.call('ZSCORE', leases, ARGV[i]) then tokens[#tokens + 1] = ARGV[i] end
   end
 end
-if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
+if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end -- at most 250: what one read was granted, or a chunk
 local back, noted = {}, {}
 for _, item in ipairs(end_leases(tokens, any_cancelled)) do
   if item then

@@ -44,7 +44,7 @@ for at = 3, #ARGV, 3 do
     -- attributes: deadline and due time are over; the id that the writer was given and the deliveries so far stay
     body[5], body[6] = 'm', ' i' .. fields[2] .. ' c' .. fields[6]
     for i = fields[13] == 'm' and 15 or 13, #fields do body[#body + 1] = fields[i] end
-    redis.call('XADD', later, id, unpack(body))
+    redis.call('XADD', later, id, unpack(body)) -- at most 7,000: MOST_FIELDS
     redis.call('XDEL', dead, ARGV[at])
     redis.call('HSET', moved, fields[2], 'd:' .. id)
     if log then log.note('v', fields[2], body[2], fields[6]) end

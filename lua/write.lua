@@ -51,7 +51,7 @@ local n, ms = tonumber(state[2]), math.max(now, tonumber(state[3]))
 waiting_until = tonumber(state[4])
 local waiting, order = waiting_until > now, {}
 for i = 1, declared do order[i] = ARGV[10 + i] end
-local undelivered = redis.call('HMGET', lens, unpack(order))
+local undelivered = redis.call('HMGET', lens, unpack(order)) -- at most 4,096: all streams
 for i = 1, declared do undelivered[i] = tonumber(undelivered[i] or '0') end
 -- A number as text keeps 14 digits: far more messages than a queue will ever have, and an order faster than formats.
 local before, prefix, places, first, changed, earliest = n, string.format('%.0f-', ms), {}, {}, {}, false

@@ -10,5 +10,5 @@ local function append_run(key, hand, numbers)
   end
 end
 local function save_runs()
-  if #appended > 0 then redis.call('ZADD', overflow, unpack(appended)) end
+  if #appended > 0 then redis.call('ZADD', overflow, unpack(appended)) end -- at most 500: a write
 end

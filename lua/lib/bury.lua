@@ -35,7 +35,7 @@ local function bury(letter, kind, max_dead)
     for _, value in ipairs({'k', '', 'l', '', 'm', ''}) do entry[#entry + 1] = value end
   end
   for _, value in ipairs(fields) do entry[#entry + 1] = value end
-  redis.call(unpack(entry)) -- at most MOST_FIELDS and a few
+  redis.call(unpack(entry)) -- at most 7,016: MOST_FIELDS and what a letter adds
   redis.call('XDEL', letter.key, id)
   redis.call('HDEL', attempts, letter.handle)
   if origin then redis.call('HDEL', moved, origin) end

@@ -14,11 +14,12 @@ child_of = function(tenant, key)
   end
   return child
 end
--- So many more of a child are held, or fewer; its turn comes by `turns` later.
+-- So many more of a child are held, or fewer; its turn comes by `turns` later. One that had nothing held comes after those
+-- whose turn is still to come in this round, and before those that had theirs: it waits for one message of each at most.
 count_child = function(tenant, key, by, turns)
   local child = child_of(tenant, key)
   if child.held > 0 then redis.call('ZREM', overflow, turn_member(tenant, key, child)) end
-  if child.held == 0 then child.tag = tenant.tag + child.step end
+  if child.held == 0 then child.tag = tenant.tag + child.step - 1 end
   child.held = math.max(0, child.held + by)
   child.tag = child.tag + turns * child.step
   if child.held > 0 then redis.call('ZADD', overflow, 0, turn_member(tenant, key, child)) end

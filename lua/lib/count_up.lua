@@ -7,6 +7,6 @@ for to in pairs(changed) do
     totals[#totals + 1], totals[#totals + 2] = 'h' .. order[to], prefix .. (first[to] - 1)
   end
 end
-if #turns > 2 then redis.call(unpack(turns)) end
-if #totals > 2 then redis.call(unpack(totals)) end
+if #turns > 2 then redis.call(unpack(turns)) end -- at most 502: a write
+if #totals > 2 then redis.call(unpack(totals)) end -- at most 1,002: a write
 redis.call('HSET', meta, 'n', n, 'ms', ms)

@@ -9,7 +9,7 @@ local function released(token)
   return {handle, place, hand or '', false, false, false, key or false, tonumber(ms), tonumber(number), tonumber(count), ''}
 end
 local function note_known(items, handles)
-  for at, text in ipairs(redis.call('HMGET', attempts, unpack(handles))) do
+  for at, text in ipairs(redis.call('HMGET', attempts, unpack(handles))) do -- at most 250: a sweep, or a chunk
     if text then
       local item, _, hand, last_error = items[at], told_by(text)
       item[6], item[11] = true, last_error

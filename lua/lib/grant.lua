@@ -16,7 +16,7 @@ end
 local function grant()
   -- A short lease may end before the readers that block already look again: one of them must know of it.
   if found > 0 and visibility < 5000 then notify('') end
-  if found > 0 then redis.call('ZADD', leases, unpack(leased)) end
+  if found > 0 then redis.call('ZADD', leases, unpack(leased)) end -- at most 2,000: a read
   if save_ends then save_ends() end
   local totals, emptied = {}, {}
   for turn, left in pairs(undelivered) do
@@ -24,12 +24,12 @@ local function grant()
     totals[#totals + 1], totals[#totals + 2] = 'h' .. turn, cursor[turn]
     if left <= 0 then emptied[#emptied + 1] = turn end
     if #totals == 4000 then
-      redis.call('HSET', lens, unpack(totals)) -- Lua's unpack ends at 8,000
+      redis.call('HSET', lens, unpack(totals)) -- at most 4,000
       totals = {}
     end
   end
-  if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end
-  if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end
+  if #totals > 0 then redis.call('HSET', lens, unpack(totals)) end -- at most 4,000
+  if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end -- at most 4,097: all streams
   if gone ~= 0 or adopted ~= 0 then
     count_up('gone', gone)
     count_up('expired', expired)

@@ -8,6 +8,6 @@ end
 local function save_heads()
   local list = {}
   for member, at in pairs(heads) do list[#list + 1], list[#list + 2] = at, member end
-  if #list > 0 then redis.call('ZADD', due, 'LT', unpack(list)) end
+  if #list > 0 then redis.call('ZADD', due, 'LT', unpack(list)) end -- at most 2,000: two for each message of a call
   heads = {}
 end

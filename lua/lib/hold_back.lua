@@ -5,7 +5,7 @@
 local LONGEST = 32
 local holding = {}
 local function save_held()
-  for from = 1, #holding, 1000 do redis.call('ZADD', overflow, unpack(holding, from, math.min(#holding, from + 999))) end
+  for from = 1, #holding, 1000 do redis.call('ZADD', overflow, unpack(holding, from, math.min(#holding, from + 999))) end -- at most 1,000
   holding = {}
 end
 local function add_member(run, numbers, about)

@@ -8,6 +8,13 @@ local function ahead_of_all(tenant, turn)
   item[4], item[5] = here and turn, here
   return item
 end
+-- Of a stream that stayed in turn for what is ahead of all there, only that is taken: were others taken with it, their
+-- turns would begin, it would stay for them, and no other stream would ever come.
+only_ahead = function(turn, most)
+  local score = string.format('%.0f', turn * PLACES)
+  local ahead = redis.call('ZCOUNT', returned, score, score)
+  return ahead > 0 and math.min(ahead, most) or most
+end
 linger = function(turn)
   check_types(turn)
   hand_out_line()

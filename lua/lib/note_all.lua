@@ -7,5 +7,5 @@ local function note_all(items)
     notes[#notes + 1], notes[#notes + 2] = item[1], note_of(item[10], item[3], item[11], item[12])
     item[6] = true
   end
-  if #notes > 0 then redis.call('HSET', attempts, unpack(notes)) end
+  if #notes > 0 then redis.call('HSET', attempts, unpack(notes)) end -- at most 500: two for each message of a chunk
 end

@@ -17,7 +17,7 @@ local function remove_new(turn)
     if log then log.body('g', turn, entry[1], entry[2], 0) end
   end
   if #ids > 0 then
-    redis.call('XDEL', keys[turn], unpack(ids))
+    redis.call('XDEL', keys[turn], unpack(ids)) -- at most 250: a chunk
     redis.call('HSET', lens, 'h' .. turn, ids[#ids])
   end
   removed = removed + #ids

@@ -7,7 +7,7 @@ local function put(key, id, at, attributes, headers)
   local fields = {mark, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]}
   if attributes ~= '' then fields[5], fields[6] = 'm', attributes end
   if headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', headers end
-  redis.call('XADD', key, id, unpack(fields))
+  redis.call('XADD', key, id, unpack(fields)) -- at most 8
 end
 -- Into the store of messages that are not due yet.
 --- @include lib/timed

@@ -36,8 +36,8 @@ local function put_back(i, item, delay, why)
 end
 local function put_back_all()
   note_all(noted)
-  if #waits > 0 then redis.call('ZADD', delayed, unpack(waits)) end
-  if #owned > 0 then redis.call('HSET', owners, unpack(owned)) end
+  if #waits > 0 then redis.call('ZADD', delayed, unpack(waits)) end -- at most 500: two for each message of a chunk
+  if #owned > 0 then redis.call('HSET', owners, unpack(owned)) end -- at most 500: two for each message of a chunk
   save_heads()
   give_back_all(back)
 end

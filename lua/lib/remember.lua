@@ -4,8 +4,8 @@
 local function forget_old(index, most)
   local old = redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, most)
   if #old == 0 then return end
-  redis.call('HDEL', dedup, unpack(old))
-  redis.call('ZREM', index, unpack(old))
+  redis.call('HDEL', dedup, unpack(old)) -- at most 504: a write
+  redis.call('ZREM', index, unpack(old)) -- at most 504
 end
 local function dedup_result(key)
   local text = redis.call('HGET', dedup, 'k:' .. key)

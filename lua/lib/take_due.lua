@@ -43,8 +43,8 @@ local function move_heads(buckets, last)
       emptied[#emptied + 1] = bucket.member
     end
   end
-  if #moved_on > 0 then redis.call('ZADD', due, unpack(moved_on)) end
-  if #emptied > 0 then redis.call('ZREM', due, unpack(emptied)) end
+  if #moved_on > 0 then redis.call('ZADD', due, unpack(moved_on)) end -- at most 402: two for each bucket
+  if #emptied > 0 then redis.call('ZREM', due, unpack(emptied)) end -- at most 201: one for each bucket
 end
 local function take_all_due(kind, index, upto)
   local buckets, last = due_buckets(kind, index)
@@ -60,7 +60,7 @@ local function take_all_due(kind, index, upto)
     end
     full = again_full
   end
-  if #found > 0 then redis.call('ZREM', index, unpack(found)) end
+  if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 200
   move_heads(buckets, last)
   return found
 end

@@ -45,7 +45,7 @@ end
 local lined_up, handles, leaving, lines = {}, {}, {}, {}
 --- @include lib/look_ahead
 leave_line = function()
-  if #leaving > 0 then redis.call('ZREM', returned, unpack(leaving)) end
+  if #leaving > 0 then redis.call('ZREM', returned, unpack(leaving)) end -- at most 1,000: a read
   leaving = {}
 end
 hand_out_line = function()
@@ -53,7 +53,7 @@ hand_out_line = function()
   leave_line()
   local turns, found_there = lined_up, handles
   lined_up, handles, lines, found = {}, {}, {}, found - #turns
-  local known = redis.call('HMGET', attempts, unpack(found_there))
+  local known = redis.call('HMGET', attempts, unpack(found_there)) -- at most 1,000
   if load_bodies then load_bodies(found_there) end
   for at, handle in ipairs(found_there) do deliver(handle, turns[at], known[at], turns[at]) end
 end

@@ -22,7 +22,8 @@ local function open_account(name, field, text, flight, weight)
   }
   if parents or weighted then
     local tag, due = string.match(text or '', '^%d+ %d+ (%d+) (%d+)')
-    tenant.tag, tenant.due, tenant.weight = tonumber(tag) or 0, tonumber(due) or 0, tonumber(weight) or 1
+    tenant.tag, tenant.weight = tonumber(tag) or 0, tonumber(weight) or 1
+    tenant.due = math.min(tonumber(due) or 0, tenant.weight - 1) -- its weight may have become less
     tenant.children = parents and {}
   end
   if cap > 0 then

@@ -139,3 +139,67 @@ def test_parents_change_only_while_nothing_counts(open_queue: OpenQueue, world: 
     assert queue.configure(parents=1).parents == 1
     flood(queue, "acct-7/one", 12)
     assert sound(queue, world)
+
+
+@pytest.mark.parametrize("batch", [1, 20])
+@pytest.mark.parametrize(("streams", "per_shard"), [(64, 6), (16, 2)])
+@pytest.mark.parametrize("flipped", [True, False], ids=["flipped", "steady"])
+def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
+    open_queue: OpenQueue, anywhere: None, real: None, streams: int, per_shard: int, batch: int, flipped: bool
+) -> None:
+    """A round is as many messages as the floods have weight; also while weights change hands under load."""
+    queue = open_queue(streams=streams, streams_per_shard=per_shard, window=1)
+    floods = [f"f{number}" for number in range(10)]
+    for key in floods:
+        flood(queue, key, 100)
+    halves: list[dict[str | bytes, int]] = [
+        {key: 20 if (at < 5) == first or not flipped else 1 for at, key in enumerate(floods)} for first in (True, False)
+    ]
+    written: dict[object, int] = {}
+    waits: list[int] = []
+    done = 0
+    while done < 1000 or written:
+        if done % 200 < batch:
+            queue.set_weights(halves[done // 200 % 2])
+        if done < 1000 and done % 20 < batch:
+            queue.write(None, shard_key=f"quiet-{done}")
+            written[f"quiet-{done}"] = done
+        some = queue.read_many(batch)
+        assert queue.ack_many(some) == []
+        done += len(some)
+        assert done < 3000, f"never came: {written}"
+        waits += [done - written.pop(each.shard_key) for each in some if each.shard_key in written]
+        if again := [(None, each.shard_key) for each in some if each.shard_key in floods]:
+            queue.write_many(again)
+    assert max(waits) <= 3 * sum(halves[0].values())
+
+
+def test_a_weight_that_became_less_counts_at_once(open_queue: OpenQueue, world: World) -> None:
+    """Also in the middle of a turn that began with more."""
+    queue = open_queue(streams=1, streams_per_shard=1, window=1)
+    queue.read_many(1)
+    queue.set_weights({"heavy": 50})
+    for key in ("heavy", "light"):
+        flood(queue, key, 60)
+    assert served(queue, 1, 5).count("heavy") >= 4
+    queue.set_weights({"heavy": 2})
+    assert served(queue, 1, 12).count("heavy") <= 8
+    assert sound(queue, world)
+
+
+@pytest.mark.parametrize("batch", [1, 30])
+def test_a_quiet_child_waits_for_one_message_of_each_sibling(open_queue: OpenQueue, world: World, batch: int) -> None:
+    """And for what had left the overflow before; not for a second one of those that had their turn just now."""
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=1)
+    siblings = [f"acct/{number}" for number in range(60)]
+    queue.write_many([(number, key) for number in range(5) for key in siblings])
+    for _ in range(95 // batch):
+        assert queue.ack_many(queue.read_many(batch)) == []
+    queue.write(None, shard_key="acct/quiet")
+    before: Counter[str] = Counter()
+    while "acct/quiet" not in before:
+        some = queue.read_many(batch)
+        before.update(str(each.shard_key) for each in some)
+        assert queue.ack_many(some) == []
+    assert before.total() <= len(siblings) + 8 + batch
+    assert sound(queue, world)

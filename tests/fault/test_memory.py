@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from shardq import Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
+from tests.conformance.accounts import problems
+from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.servers import Server
 
@@ -91,3 +93,27 @@ def test_a_server_that_evicts_is_refused(server: Server, open_client: Open, queu
         with pytest.raises(ServerUnfit, match="noeviction"):
             call()
     assert server.run("DBSIZE") == 0
+
+
+@pytest.mark.parametrize("window", [0, 1])
+def test_a_batch_that_fills_the_server_is_stored_whole(
+    server: Server, open_client: Open, queue_name: str, window: int
+) -> None:
+    """Redis looks at its memory before a script begins, never halfway: some keys are counted, others are held back."""
+    queue = open_client(server.url).queue(queue_name, streams=4, window=window)
+    queue.write(BODY, shard_key="tenant")
+    queue.ack_many(queue.read_many(1))
+    server.run("CONFIG", "SET", "maxmemory", int(server.info("memory")["used_memory"]) + 4_000_000)
+    try:
+        with pytest.raises(PartlyWritten) as caught:
+            queue.write_many([(BODY, f"tenant-{n % 20}") for n in range(1000)])
+    finally:
+        server.run("CONFIG", "SET", "maxmemory", 0)
+    written = [each for each in caught.value.results if isinstance(each, str)]
+    assert len(written) % 250 == 0
+    with server.client() as raw:
+        assert (take(raw, queue.state.keys).problems(), problems(raw, queue.state.keys)) == ([], [])
+    found = []
+    while some := queue.read_many(100):
+        found += some
+    assert {each.message_id for each in found} == set(written) != set()

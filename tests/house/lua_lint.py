@@ -23,6 +23,7 @@ from tests.house.lua_scope import RedisCall, Scope, Walk, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 100
+MOST_VALUES = 7900
 # no cjson (it loses digits), no cmsgpack, struct, bit (not in the fake), no os, io: Redis has none
 GLOBALS = {
     *("redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "type"),
@@ -32,6 +33,8 @@ KEYLESS = frozenset({"TIME", "PUBLISH"})
 KEY_SECOND = frozenset({"XGROUP", "XINFO", "OBJECT", "MEMORY"})  # after a subcommand
 KEY_AFTER_STREAMS = frozenset({"XREAD", "XREADGROUP"})
 DOCUMENTED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.)?\d*\] (\w+): \S")
+PART = re.compile(r"unpack\(\w+, from, upto\)")
+STATED = re.compile(r" at most ([\d,]*\d)")
 INCLUDE = re.compile(r"^--- @include (lib/\w+)\s*$", re.MULTILINE)
 
 
@@ -185,6 +188,19 @@ def check(source: Source) -> list[str]:
     return broken or [problem for rule in RULES for problem in rule(source)]
 
 
+def unbounded(text: str) -> Iterator[str]:
+    """Every `unpack` says of how many values at most, below what Lua's stack holds, or takes a part of `lib/parts`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        code, _, comment = line.partition("--")
+        if "unpack(" not in code or PART.search(code):
+            continue
+        stated = STATED.match(comment)
+        if stated is None:
+            yield f"{number}: unpack without a bound: `-- at most 500: why`, or lib/parts"
+        elif int(stated[1].replace(",", "")) > MOST_VALUES:
+            yield f"{number}: unpack of more than {MOST_VALUES:,} values"
+
+
 def check_files(folder: Path) -> list[str]:
     """What is wrong with the files themselves: too long, without a header, or a shared function that nothing shares."""
     texts = {path: path.read_text() for path in sorted(folder.rglob("*.lua"))}
@@ -196,6 +212,7 @@ def check_files(folder: Path) -> list[str]:
             problems.append(f"{name}: {lines} lines, more than {MAX_LINES}")
         if name.startswith("lib/") and not text.startswith("-- "):
             problems.append(f"{name}: does not begin with a comment that says what it is")
+        problems += [f"{name}: {problem}" for problem in unbounded(text)]
         if name.startswith("lib/") and not included[name]:
             problems.append(f"{name}: nothing includes it")
     return problems

@@ -24,6 +24,21 @@ def test_the_scripts_of_the_project() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("redis.call('DEL', unpack(keys))", "unpack without a bound"),
+        ("redis.call('DEL', unpack(keys)) -- a few", "unpack without a bound"),
+        ("redis.call('DEL', unpack(keys)) -- at most 8,000", "unpack of more than 7,900"),
+        ("redis.call('DEL', unpack(keys)) -- at most 500: a chunk", ""),
+        ("in_parts(keys, function(from, upto) redis.call('DEL', unpack(keys, from, upto)) end)", ""),
+        ("-- unpack(keys) ends at 8,000", ""),
+    ],
+)
+def test_every_unpack_states_its_bound(line: str, problem: str) -> None:
+    assert [problem in each for each in lua_lint.unbounded(f"local keys = {{}}\n{line}\n")] == [True] * bool(problem)
+
+
+@pytest.mark.parametrize(
     "body",
     [
         "return redis.call('HINCRBY', meta, 'n', count)",
