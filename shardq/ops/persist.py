@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, NoReturn
 
@@ -38,6 +39,19 @@ UNKNOWN_USER = frozenset({"NOAUTH", "WRONGPASS"})
 
 Maker = Callable[[bool], Call | Ask]
 """Makes the call; the argument says whether an earlier try may have happened."""
+
+
+@dataclass(slots=True)
+class Same:
+    """Makes the same call each time, and remembers whether it was made after a try that may have happened."""
+
+    call: Call
+    repeated: bool = False
+
+    def __call__(self, repeated: bool) -> Call:
+        """The call, once more."""
+        self.repeated = self.repeated or repeated
+        return self.call
 
 
 def persist(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:

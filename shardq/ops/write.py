@@ -16,7 +16,7 @@ from shardq.errors import (
 )
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.persist import confirmed
+from shardq.ops.persist import Same, confirmed
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.replies import stored_ids
@@ -82,14 +82,17 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
     own = lane = state.take_lane()
     try:
         while True:
-            call, remembered = _call(state, lane, chunk, until), REPEATED_FOR if lane.name else 0.0
-            reply, few = yield from confirmed(lambda _, call=call: call, until, state.clock, remembered=remembered)  # type: ignore[misc]
+            call, remembered = Same(_call(state, lane, chunk, until)), REPEATED_FOR if lane.name else 0.0
+            reply, few = yield from confirmed(call, until, state.clock, remembered=remembered)
             match reply:
                 case [b"OK", stored]:
                     return _stored(state, stored, few)
                 case [b"EPOCH"]:
                     state.epoch = ""
                     yield from reopen(state, until)
+                case [b"FULL", b"max_lanes"] if call.repeated:
+                    text = "an earlier try got no answer, and Redis remembers too many writers to know this one again"
+                    return [OutcomeUnknown(text)] * len(chunk)
                 case [b"FULL", b"max_lanes"]:
                     lane = FORGOTTEN
                 case [b"FULL", _, numbers]:

@@ -203,6 +203,20 @@ def test_a_newcomers_write_is_not_repeated_when_its_answer_is_lost(
     assert crowded.len() == 4
 
 
+def test_a_newcomer_whose_first_answer_is_lost_does_not_write_without_being_remembered(
+    crowded: Queue, proxy: Proxy, open_client: Open
+) -> None:
+    """That try may be under way, and come when there is room."""
+    newcomer = open_client(proxy.url).queue(crowded.name)
+    copies, cut = proxy.copies(load("write").sha.encode()), proxy.cut_before_request(load("write").sha.encode())
+    with pytest.raises(OutcomeUnknown, match="too many writers"):
+        newcomer.write("new", shard_key="t")
+    assert cut.struck.wait(30)
+    crowded.write("old", shard_key="t")
+    assert crowded.len() == 4
+    assert len(copies) == 2
+
+
 def test_a_writer_who_is_remembered_is_so_at_the_bound(
     crowded: Queue, server: Server, proxy: Proxy, open_client: Open
 ) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.persist import TRANSIENT, persist
+from shardq.ops.persist import TRANSIENT, Same, persist
 from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
+from shardq.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 
@@ -88,3 +89,42 @@ def test_a_refusal_that_does_not_pass_ends_the_call_at_once(code: str, kind: typ
         run([Refused(code, "text")])
     assert isinstance(caught.value.__cause__, Refused)
     assert type(caught.value) is kind
+
+
+def test_a_refusal_after_a_try_that_may_have_happened_says_so() -> None:
+    with pytest.raises(OutcomeUnknown, match="may have happened; now Redis refused it: OOM"):
+        run([Unanswered("reset", sent=True), Refused("OOM", "")])
+    with pytest.raises(OutOfMemory):
+        run([Unanswered("no route", sent=False), Refused("OOM", "")])
+
+
+def test_a_try_that_may_have_happened_is_repeated_only_while_it_would_be_known() -> None:
+    clock = ManualClock()
+    lost = Unanswered("reset", sent=True)
+    with pytest.raises(OutcomeUnknown):
+        drive(persist(REPEATED.__getitem__, 1000.0, clock, remembered=30.0), lambda _: lost, clock)
+    assert 20 < clock.monotonic() <= 30
+
+
+def test_a_machine_that_is_suspended_between_two_tries_makes_no_other() -> None:
+    clock, asked = ManualClock(), list[Step]()
+    op = persist(REPEATED.__getitem__, 1000.0, clock, remembered=30.0)
+    asked.append(next(op))
+    asked.append(op.throw(Unanswered("reset", sent=True)))
+    clock.advance(31)
+    with pytest.raises(OutcomeUnknown):
+        op.send(None)
+    assert [type(step) for step in asked] == [Ask, Sleep]
+
+
+def test_a_call_that_is_the_same_each_time_knows_whether_it_was_repeated() -> None:
+    call = Same(Call(load("len"), ("key",)))
+    clock, answers = ManualClock(), iter([Refused("LOADING", ""), Unanswered("reset", sent=True), 7])
+    seen: list[bool] = []
+
+    def answer(_: Step) -> Any:
+        seen.append(call.repeated)
+        return next(answers)
+
+    assert drive(persist(call, 10.0, clock), answer, clock).result == 7
+    assert seen == [False, False, True]
