@@ -23,9 +23,9 @@ completes it. Hence `len` is exact too.
 watching is seen by the second. One thread tries it at a time; one that finds it busy leaves word, and it is tried
 again.
 
-**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once, and its
-own `on_complete` is called when this one has returned, on the same thread. So operations that complete one another may
-be as many as they like.
+**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once; its own
+`on_complete` is called when this one has returned, on the same thread. So any number of operations may complete one
+another in a row.
 
 **No lock is held while an operation's own code runs**, so that may check other keys, complete other operations and take
 locks of its own (KAFKA-3994 was a deadlock of this kind).
@@ -106,7 +106,7 @@ class _Told(threading.local):
         self._later: deque[tuple[Operation, bool]] | None = None  # None while no operation is told anything
 
     def tell(self, operation: Operation, expired: bool) -> None:
-        """Now, or within what another one is told after that. The first one's error comes out, a later one's is logged."""
+        """Now, or after what is told now. The first one's error comes out, a later one's is logged."""
         if self._later is not None:
             self._later.append((operation, expired))
             return
