@@ -23,8 +23,8 @@ completes it. Hence `len` is exact too.
 watching is seen by the second. One thread tries it at a time; one that finds it busy leaves word, and it is tried
 again.
 
-**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once; its own
-`on_complete` is called when this one has returned, on the same thread. So any number of operations may complete one
+**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once; its
+own `on_complete` is called when this one has returned, on the same thread. So any number of operations may complete one
 another in a row.
 
 **No lock is held while an operation's own code runs**, so that may check other keys, complete other operations and take
