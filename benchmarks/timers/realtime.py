@@ -15,6 +15,7 @@ from benchmarks.timers.memory import forget_peak, peak, used
 from benchmarks.timers.workload import TIMEOUT, requests
 from shardq.clock import SystemClock
 from shardq.timing import ThreadTimer
+from shardq.timing.timer import Alarm
 
 LIVE = (WHEEL, WHEEL_256, LINKED, HEAP, ASYNCIO)
 """Who takes part; the dict of ticks is not thread-safe."""
@@ -96,10 +97,10 @@ def lateness(number: int, seconds: float) -> dict[str, float]:
     """How late timers are, in ms: `number` of them within `seconds`; and how often an idle one wakes."""
     dice, late, waits = random.Random(1), array("d"), 0
 
-    def wait(event: threading.Event, pause: float | None) -> None:
+    def wait(alarm: Alarm, pause: float | None) -> None:
         nonlocal waits
         waits += 1
-        event.wait(pause)
+        alarm.wait(pause)
 
     clock = SystemClock()
 

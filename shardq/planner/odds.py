@@ -4,7 +4,7 @@
 given streams has the odds (C(N-j, M) / C(N, M)) ^ k. By inclusion and exclusion, exactly c of a shard's M streams are
 clean with C(M, c) times the (M-c)-th difference of these, from j = c on. Differences cancel, so they are taken of whole
 numbers with so many bits that the odds are right to the last digit of a float, however small they are. That takes
-M * M / 2 subtractions; powers of the Markov chain of clean streams, which give the same, would take M ^ 3 * log k steps.
+M * M / 2 subtractions; powers of the Markov chain of clean streams, which give the same, take M ^ 3 * log k steps.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol, Unpack
 
 from shardq.timing.entry import Entry
-from shardq.timing.timer import Settings, Timer
+from shardq.timing.timer import LONGEST_WAIT, Settings, Timer
 
 
 class Handle(Protocol):
@@ -32,6 +32,7 @@ class LoopTimer(Timer):
     """A timer whose callbacks run on an event loop. As the loop's own `call_later`, it is for the loop's thread only.
 
     Cancelling an entry is not: any thread may. A timer with nothing pending has no handle, and never wakes the loop.
+    What the loop refuses because it is closed is not inserted.
     """
 
     def __init__(self, loop: Loop, **settings: Unpack[Settings]) -> None:
@@ -47,7 +48,9 @@ class LoopTimer(Timer):
     def _arm(self, pause: float | None) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._handle = None if pause is None or self._closed else self._loop.call_later(pause, self._ring)
+            self._handle = None
+        if pause is not None and not self._closed:
+            self._handle = self._loop.call_later(min(pause, LONGEST_WAIT), self._ring)
 
     def _ring(self) -> None:
         self._busy = True

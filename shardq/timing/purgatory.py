@@ -23,6 +23,10 @@ completes it. Hence `len` is exact too.
 watching is seen by the second. One thread tries it at a time; one that finds it busy leaves word, and it is tried
 again.
 
+**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once; its
+own `on_complete` is called when this one has returned, on the same thread. So any number of operations may complete one
+another in a row.
+
 **No lock is held while an operation's own code runs**, so that may check other keys, complete other operations and take
 locks of its own (KAFKA-3994 was a deadlock of this kind).
 
@@ -32,6 +36,8 @@ Source: Kafka's "Purgatory Redesign Proposal" (Matsuda, 2015) and `DelayedOperat
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Hashable, Iterable
 from threading import Lock
 from typing import Final
@@ -62,18 +68,14 @@ class Operation(Entry):
         return False
 
     def on_complete(self) -> None:
-        """Called once, whether by the condition, by force or by the timeout."""
+        """Called once, whether by the condition, by force or by the timeout; after that of an operation that did it."""
 
     def on_expire(self) -> None:
         """Called after `on_complete` if it was the timeout."""
 
     def complete(self) -> bool:
         """Complete by force; whether this call did it. False too if no purgatory watches the operation."""
-        purgatory = self._purgatory
-        if purgatory is None or not purgatory._take_out(self):
-            return False
-        self.on_complete()
-        return True
+        return self._complete(expired=False)
 
     def cancel(self) -> bool:
         """Leave the purgatory uncompleted; whether this call did it."""
@@ -82,8 +84,57 @@ class Operation(Entry):
 
     def fire(self) -> None:
         """The timer's call: the timeout is over."""
-        if self.complete():
+        self._complete(expired=True)
+
+    def _complete(self, *, expired: bool) -> bool:
+        purgatory = self._purgatory
+        if purgatory is None or not purgatory._take_out(self):
+            return False
+        _told.tell(self, expired)
+        return True
+
+    def _tell(self, expired: bool) -> None:
+        self.on_complete()
+        if expired:
             self.on_expire()
+
+
+class _Told(threading.local):
+    """Tells operations that they are complete: on each thread one by one, however they complete one another."""
+
+    def __init__(self) -> None:
+        self._later: deque[tuple[Operation, bool]] | None = None  # None while no operation is told anything
+
+    def tell(self, operation: Operation, expired: bool) -> None:
+        """Now, or after what is told now. The first one's error comes out, a later one's is logged."""
+        if self._later is not None:
+            self._later.append((operation, expired))
+            return
+        later = self._later = deque()
+        try:
+            try:
+                operation._tell(expired)
+            finally:
+                _tell_each(later)
+        finally:
+            self._later = None
+
+
+def _tell_each(later: deque[tuple[Operation, bool]]) -> None:
+    end: BaseException | None = None
+    while later:
+        operation, expired = later.popleft()
+        try:
+            operation._tell(expired)
+        except Exception:
+            log.exception("an operation failed when it completed")
+        except BaseException as error:  # noqa: BLE001 (the others are told before it goes on)
+            end = error
+    if end is not None:
+        raise end
+
+
+_told = _Told()
 
 
 class Purgatory:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
 from typing import Protocol
 
 from shardq.client import Client
@@ -18,11 +17,10 @@ from shardq.face import Face, extended
 from shardq.ops import settle
 from shardq.ops.state import QueueState
 from shardq.worker.plan import Plan
+from shardq.worker.signs import PULSE, show
 from shardq.worker_state import BUSY, LEASED, Job
 
 log = logging.getLogger("shardq")
-PULSE = 1.0
-"""Seconds between two signs of life."""
 UNKNOWN = 0.01
 """Seconds between two looks until the queue's own visibility timeout is known."""
 PATIENCE = 2.0
@@ -100,7 +98,7 @@ class Keeper:
             self._extend(due, visibility)
         if now - self._shown >= PULSE * 0.9 and self._watched.goes_round():
             self._shown = now
-            self._show()
+            show(self._plan.alive)
         return pause
 
     def _until_overdue(self, jobs: list[Job], now: float) -> float:
@@ -133,13 +131,3 @@ class Keeper:
                 self._watched.lost(job)
             elif job.delivery.received is before:  # else the handler extended it by itself meanwhile
                 job.delivery.received = extended(before, sent, visibility)
-
-    def _show(self) -> None:
-        alive = self._plan.alive
-        try:
-            if isinstance(alive, (str, Path)):
-                Path(alive).touch()
-            elif alive is not None:
-                alive()
-        except Exception:
-            log.exception("the worker's sign of life failed")

@@ -93,9 +93,9 @@ class Worker:
             raise ConfigError("a Worker runs once: make a new one")
         with stopping(self.stop, self._kill_children, self._plan.signals):
             try:
+                self._keeper.start()  # first: a child may take a minute to start, and this process is alive
                 if self._children:
                     self._children.check()
-                self._keeper.start()
                 self._nudge()
                 self._supervise()
             finally:

@@ -351,6 +351,89 @@ def test_a_word_left_to_a_try_that_fails_counts(purgatory: Purgatory, caplog: py
     assert (operation.fate, caplog.text) == ((1, 0), "")
 
 
+class Link(Operation):
+    """One of a chain: what it completes is the next one, in a way that may be any."""
+
+    def __init__(self, number: int, seen: list[int], onward: Callable[[int], object]) -> None:
+        super().__init__()
+        self.number, self.seen, self.onward = number, seen, onward
+
+    def ready(self) -> bool:
+        return 0 < self.number <= len(self.seen)
+
+    def on_complete(self) -> None:
+        self.seen.append(self.number)
+        self.onward(self.number + 1)
+
+
+@pytest.mark.parametrize("way", ["check", "complete", "watch", "timeout"])
+def test_a_chain_of_completions_may_be_of_any_length(
+    purgatory: Purgatory, timer: Timer, clock: ManualClock, way: str
+) -> None:
+    """Each is called when the one before has returned; that it is complete is known at once."""
+    links: list[Link] = []
+    seen: list[int] = []
+    told: list[object] = []
+
+    def onward(number: int) -> None:
+        if number < len(links):
+            match way:
+                case "complete":
+                    told.append(links[number].complete())
+                case "watch":
+                    told.append(purgatory.watch(links[number], [], None))
+                case _:
+                    told.append(purgatory.check(number))
+            assert len(seen) == number
+
+    links += [Link(number, seen, onward) for number in range(10_000)]
+    for link in links if way != "watch" else links[:1]:
+        assert not purgatory.watch(link, [link.number], 1 if link.number == 0 else None)
+    if way == "timeout":
+        clock.advance(1)
+        timer.run_due()
+    else:
+        links[0].complete()
+    assert seen == list(range(10_000))
+    assert told == [True if way in ("complete", "watch") else 1] * 9999
+    assert sizes(purgatory, timer) == (0, 0, 0)
+
+
+def test_of_a_chain_each_error_is_its_own(
+    purgatory: Purgatory, clock: ManualClock, timer: Timer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that fails keeps none of the others from being told."""
+    third = Wait()
+
+    class Failing(Wait):
+        def on_complete(self) -> None:
+            super().on_complete()
+            third.complete()
+            raise ValueError("its own")
+
+    second = Failing()
+
+    class First(Wait):
+        def on_complete(self) -> None:
+            super().on_complete()
+            assert second.complete()
+            assert second.completed == 0
+            raise KeyError("the first")
+
+    first = First()
+    for operation in (first, second, third):
+        purgatory.watch(operation, ["k"], 10)
+    with pytest.raises(KeyError, match="the first"):
+        first.complete()
+    assert [each.completed for each in (first, second, third)] == [1, 1, 1]
+    assert "its own" in caplog.text
+    assert sizes(purgatory, timer) == (0, 0, 0)
+    last = Wait()
+    purgatory.watch(last, ["k"], 1)
+    assert last.complete()
+    assert last.completed == 1
+
+
 def test_an_operation_with_a_thousand_keys(purgatory: Purgatory, timer: Timer) -> None:
     """One event completes it and it is gone from all lists, with what it referred to."""
 

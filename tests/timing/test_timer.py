@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -16,7 +18,7 @@ from shardq.clock import SystemClock
 from shardq.errors import ClosedError, ConfigError
 from shardq.testing import ManualClock
 from shardq.timing import Callback, Entry, LoopTimer, ThreadTimer, Timer
-from shardq.timing.timer import LONGEST_WAIT
+from shardq.timing.timer import LONGEST_WAIT, Alarm
 from tests.timing.names import names
 from tests.waiting import eventually
 
@@ -125,6 +127,17 @@ def test_an_entry_inserted_again_replaces_itself(timer: Timer, clock: ManualCloc
     passes(timer, clock, 2, 0.5)
 
     assert seen == [3, 5]
+
+
+def test_an_entry_that_is_to_be_put_off_by_nonsense_stays(timer: Timer, clock: ManualClock) -> None:
+    seen: list[int] = []
+    entry = timer.call_later(1, seen.append, 1)
+    with pytest.raises(ConfigError):
+        timer.insert(entry, float("nan"))
+    assert entry.pending
+    clock.advance(1)
+    timer.run_due()
+    assert seen == [1]
 
 
 def test_a_callback_may_schedule_itself_across_turns(timer: Timer, clock: ManualClock) -> None:
@@ -259,9 +272,9 @@ class Waits:
 
     def __init__(self) -> None:
         self.seconds: list[float | None] = []
-        self.events: list[threading.Event] = []
+        self.events: list[Alarm] = []
 
-    def __call__(self, event: threading.Event, seconds: float | None) -> None:
+    def __call__(self, event: Alarm, seconds: float | None) -> None:
         self.events.append(event)
         self.seconds.append(seconds)
         event.wait()
@@ -299,8 +312,8 @@ def test_the_thread_starts_with_the_first_entry(threaded: ThreadTimer, waits: Wa
 def test_an_idle_timer_never_wakes(threaded: ThreadTimer, waits: Waits, clock: ManualClock) -> None:
     """With nothing pending it waits without an end; a later entry does not wake it, an earlier one does."""
     ran = threading.Event()
-    entry = threaded.call_later(5, print)
-    eventually(lambda: waits.seconds == [pytest.approx(4.864, abs=0.2)], what="the first wait")
+    entry = threaded.call_later(0.9, print)
+    eventually(lambda: waits.seconds == [pytest.approx(0.768, abs=0.2)], what="the first wait")
     threaded.call_later(50, ran.set).cancel()
     assert len(waits.seconds) == 1
     entry.cancel()
@@ -320,6 +333,53 @@ def test_a_long_wait_comes_in_pieces(threaded: ThreadTimer, waits: Waits) -> Non
     """What the system waits with does not count the time that the machine slept, and overflows."""
     threaded.call_later(1e15, print)
     eventually(lambda: waits.seconds == [LONGEST_WAIT])
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_the_thread_of_a_timer_that_nobody_has_any_more_ends(pending: bool) -> None:
+    """Whether it waits for a deadline or for ever. What was pending does not run."""
+    seen: list[int] = []
+    ran, timer = threading.Event(), ThreadTimer()
+    timer.call_later(0, ran.set)
+    assert ran.wait(30)
+    if pending:
+        timer.call_later(3600, seen.append, 1)
+    thread, gone = timer._thread, weakref.ref(timer)
+    assert thread
+    del timer
+    eventually(lambda: gc.collect() is not None and gone() is None)  # its thread may have it for a moment
+    thread.join(30)
+    assert not thread.is_alive()
+    assert seen == []
+
+
+def test_hundreds_of_timers_that_are_dropped_leave_no_thread() -> None:
+    def own() -> set[threading.Thread]:
+        return {each for each in threading.enumerate() if each.name == "shardq-timer"}
+
+    before = own()
+    for _ in range(300):
+        ThreadTimer().call_later(60, print)
+    gc.collect()
+    eventually(lambda: own() <= before)
+
+
+def test_an_entry_whose_thread_cannot_start_is_not_inserted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a later one starts it."""
+    ran = threading.Event()
+    with ThreadTimer() as timer:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            for _ in range(2):
+                with pytest.raises(RuntimeError, match="no more threads"):
+                    timer.call_later(0, print)
+        assert len(timer) == 0
+        timer.call_later(0, ran.set)
+        assert ran.wait(30)
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("no more threads")
 
 
 def test_a_callback_that_ends_its_thread_does_not(
@@ -470,6 +530,48 @@ async def test_an_idle_loop_timer_never_wakes() -> None:
     await rang.wait()
 
     assert handles == len(loop.handles) == 1
+
+
+class SleepyLoop:
+    """Rings when it is told to: its own time does not go on while the machine sleeps."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+        self.callbacks: list[Callable[[], object]] = []
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> asyncio.Handle:
+        self.delays.append(delay)
+        self.callbacks.append(callback)
+        return asyncio.Handle(callback, (), asyncio.get_running_loop())
+
+
+async def test_a_loop_timer_is_a_second_late_at_most_after_the_machine_slept(clock: ManualClock) -> None:
+    seen: list[ManualClock] = []
+    loop = SleepyLoop()
+    timer = LoopTimer(loop, clock=clock)
+    timer.call_later(30, seen.append, clock)
+    assert loop.delays == [LONGEST_WAIT]
+    clock.advance(1)
+    loop.callbacks[-1]()
+    assert (seen, loop.delays) == ([], [LONGEST_WAIT] * 2)
+    clock.advance(3600)
+    loop.callbacks[-1]()
+    assert seen == [clock]
+    assert len(loop.delays) == 2  # nothing is pending: no handle
+    assert LONGEST_WAIT <= 1
+
+
+def test_on_a_closed_loop_nothing_is_inserted() -> None:
+    loop = asyncio.new_event_loop()
+    timer = LoopTimer(loop)
+    loop.close()
+    entry = Callback(print)
+    for act in (lambda: timer.call_later(1, print), lambda: timer.insert(entry, 0)):
+        with pytest.raises(RuntimeError, match="closed"):
+            act()
+    assert len(timer) == 0
+    assert not entry.pending
+    assert timer.close() == []
 
 
 async def test_a_closed_loop_timer_runs_nothing() -> None:

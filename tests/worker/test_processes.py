@@ -16,7 +16,8 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.ops.steps import Ask
-from tests.waiting import eventually
+from tests.servers import Server, ServerKind
+from tests.waiting import answered, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 Begin = Callable[..., "Program"]
@@ -123,6 +124,32 @@ def test_a_worker_waits_for_its_queue(begin: Begin, client: Client) -> None:
     other = begin("quick")
     client.queue("jobs")
     other.signal(signal.SIGKILL)
+
+
+@pytest.mark.parametrize("away", [False, True], ids=["no queue", "no Redis"])
+def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
+    begin: Begin, client: Client, kind: ServerKind | None, tmp_path: Path, away: bool
+) -> None:
+    """A restart would help neither; once it works the file goes on."""
+    file = tmp_path / "alive"
+    with Server(kind, directory=tmp_path / "server") as server:
+        if away:
+            server.kill9()
+        program = begin("quick", "--alive-file", str(file), "--timeout", "1", "--url", server.url)
+        eventually(lambda: program.told("no answer from Redis" if away else "no queue 'jobs' yet"))
+        eventually(file.exists)
+        for _ in range(2):
+            seen = file.stat().st_mtime_ns
+            eventually(lambda seen=seen: file.stat().st_mtime_ns > seen)  # type: ignore[misc]
+        server.start()
+        with Client.from_url(server.url) as writer:
+            queue = writer.queue("jobs")
+            queue.write("first", shard_key="t")
+            eventually(lambda: answered(queue.stats).acked == 1)
+            seen = file.stat().st_mtime_ns
+            eventually(lambda: file.stat().st_mtime_ns > seen)
+        program.signal(signal.SIGTERM)
+        assert program.wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,12 @@ from shardq.cli.parsing import Commands, command, number, time
 from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.client_async import AsyncClient
+from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.plan import PlanSettings
 from shardq.worker.signals import heeded
+from shardq.worker.signs import Signs
 
 ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
 async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
@@ -38,6 +40,8 @@ EXAMPLES = """  shardq worker tasks:handle --queue predictions
 
 LOOK = 0.5
 """Seconds between two looks for a queue that is not there yet."""
+SLACK = 10.0
+"""Seconds that a look may take beyond the timeouts of its calls before this process counts as hung."""
 
 
 def register(commands: Commands) -> None:
@@ -60,7 +64,8 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--alive-file",
         metavar="PATH",
-        help="touched about each second while all is well; of several processes PATH.1, PATH.2, ...",
+        help="touched about each second while it goes round, whether or not Redis answers and the queue is there; "
+        "of several processes PATH.1, PATH.2, ...",
     )
     parser.add_argument("--herded", action="store_true", help=argparse.SUPPRESS)
 
@@ -75,7 +80,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.herded:
         _end_with_parent()
     queue = shell.queue(args.queue)
-    _await(queue)
+    with Signs(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as signs:
+        _await(queue, signs)
     settings: PlanSettings = {
         "concurrency": args.concurrency,
         "read_ahead": args.read_ahead,
@@ -116,7 +122,7 @@ async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], sett
         await AsyncWorker(client.queue(name), handle, **settings).run()
 
 
-def _await(queue: Queue) -> None:
+def _await(queue: Queue, signs: Signs) -> None:
     """Wait until the queue is there: whoever writes first creates it, with the settings that it should have."""
     pause, told = threading.Event(), ""
     while problem := _missing(queue):
@@ -124,6 +130,7 @@ def _await(queue: Queue) -> None:
             remark(problem)
             told = problem
         pause.wait(LOOK)
+        signs.turn()
 
 
 def _missing(queue: Queue) -> str:
