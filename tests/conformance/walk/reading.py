@@ -40,8 +40,10 @@ class Reading(Base):
         if not lost:
             return
         self.say(f"... and the reply is lost: {len(lost)} come back")
-        asked = Asked(holder=lost[0].received.token.split(":", 4)[3], since=0, visibility=lease * UNIT)
-        queue._client.run(recovered(queue.state, asked, queue.state.until()))
+        holders = dict.fromkeys(each.received.token.split(":", 4)[3] for each in lost)
+        for holder in holders:  # one for each call that the read made
+            asked = Asked(holder=holder, since=0, visibility=lease * UNIT)
+            queue._client.run(recovered(queue.state, asked, queue.state.until()))
         self.held = [each for each in self.held if all(each is not gone for gone in lost)]
         for delivery in lost:
             known = self.model.messages[delivery.message_id]
