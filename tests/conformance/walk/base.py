@@ -17,6 +17,9 @@ from tests.conformance.walk.waits import waits_for
 from tests.conformance.world import World
 
 KEYS = (b"a", b"b", b"c/1", b"c/2", b"c/3", b"d/x/y", b"/e", b"\x00\xff", b"f f", b"g:1")
+QUIET = (b"q1", b"q2", b"q3")
+"""Shard keys that never have more than a message or two waiting."""
+
 NAMES = (*KEYS, b"c", b"d")
 STREAMS = (1, 2, 4, 8, 16, 40)
 SECONDS = UNIT / 1000

@@ -172,7 +172,10 @@ class Reading(Base):
         model = self.model
         active = {model.terms.name_of(each.key) for each in model.having(WAITING) if each.counts}
         share = sum(model.terms.weights.get(name, 1) for name in active)
+        waiting = Counter(model.terms.name_of(each.key) for each in model.having(WAITING))
         for each in model.having(WAITING):
+            if waiting[model.terms.name_of(each.key)] > 1:
+                each.quiet_since = None  # others of the same shard key came, or came back
             if each.quiet_since is not None and each.total == 0 and not each.stale:
                 waited, each.bound = model.served - each.quiet_since, max(each.bound, 3 * (max(PLACES, share) + 1))
                 ensure(
