@@ -182,6 +182,7 @@ class Base:
     def rules_changed(self) -> None:
         """Promises of order and fairness begin anew."""
         self.model.regime += 1
+        self.model.unsettled = True
         self.model.blurred |= {self.model.terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts}
         for each in self.model.having(*ALIVE):
             each.quiet_since = None

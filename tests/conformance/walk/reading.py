@@ -70,7 +70,7 @@ class Reading(Base):
             self._hand_out(known, delivery, lease, after)
         self._keep_caps(before, found)
         self._keep_order(before, found)
-        model.served += len(found)
+        model.served, model.unsettled = model.served + len(found), False
         self.catch_up(after)
         return found
 
@@ -96,6 +96,8 @@ class Reading(Base):
                             if each.counts and each.until <= self.model.now
                             and each.cap_no == before.meta["cap_no"])  # fmt: skip
             return min(1, self._allowed(before, ready, ended))
+        if self.model.unsettled:  # it lets in who has room now, and the next one finds that
+            return 1
         return min(count if int(before.meta["streams"]) <= ALL_DECLARED else 1, sure)
 
     def _allowed(self, before: Ledger, ready: list[Known], ended: Counter[bytes]) -> int:
