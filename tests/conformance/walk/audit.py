@@ -11,6 +11,7 @@ from shardq.keys import QueueKeys
 from tests.conformance.walk.ledger import NEVER, TIMES, Ledger, order, time_of
 from tests.conformance.walk.model import DEAD, DELAYED, LEASED, WAITING, Known, Model
 from tests.conformance.walk.terms import problems_of_terms
+from tests.conformance.walk.waits import waits_for
 
 UNIT = 1_000_000
 """ms in a unit of the model's time."""
@@ -131,7 +132,7 @@ def _remembered(found: Ledger, model: Model) -> Iterator[str]:
     for field, text in found.hashes["attempts"].items():
         if field:
             before, streams, why = text.decode().split("|", 2)
-            told[field.decode()] = (int(before), streams, why)
+            told[field.decode()] = (int(before.partition("@")[0]), streams, why)
     yield from (f"attempts: of {handle}, which is gone" for handle in told.keys() - found.known)
     for handle in found.known:
         each = by_id.get(found.id_of(handle))
@@ -140,8 +141,10 @@ def _remembered(found: Ledger, model: Model) -> Iterator[str]:
         count, hand, error = told.get(handle, (0, "", ""))
         if count != each.life or error != each.error:
             yield f"attempts: {model_text(each, model)}, it says {count} and {error!r}"
-        if hand == "-" and not each.rejected:
+        if hand.startswith("-") and not each.rejected:
             yield f"attempts: {model_text(each, model)} was not rejected"
+        if each.rejected and not hand.startswith("-") and not waits_for("full dead letters beside a window"):
+            yield f"attempts: {model_text(each, model)} was rejected, which nothing says any more"
     yield from (f"moved: {handle}, which is gone" for handle in found.ids.keys() - found.known)
     owners = {handle.decode(): key for handle, key in found.hashes["owners"].items() if handle}
     wanted = {handle: found.bodies[handle][b"K"] for handle in found.delayed if b"K" in found.bodies.get(handle, {})}

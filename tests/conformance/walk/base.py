@@ -17,6 +17,9 @@ from tests.conformance.walk.waits import waits_for
 from tests.conformance.world import World
 
 KEYS = (b"a", b"b", b"c/1", b"c/2", b"c/3", b"d/x/y", b"/e", b"\x00\xff", b"f f", b"g:1")
+QUIET = (b"q1", b"q2", b"q3")
+"""Shard keys that never have more than a message or two waiting."""
+
 NAMES = (*KEYS, b"c", b"d")
 STREAMS = (1, 2, 4, 8, 16, 40)
 SECONDS = UNIT / 1000
@@ -179,6 +182,7 @@ class Base:
     def rules_changed(self) -> None:
         """Promises of order and fairness begin anew."""
         self.model.regime += 1
+        self.model.unsettled = True
         self.model.blurred |= {self.model.terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts}
         for each in self.model.having(*ALIVE):
             each.quiet_since = None

@@ -88,6 +88,7 @@ class Model:
     now: int = 0
     served: int = 0
     regime: int = 0
+    unsettled: bool = False  # the rules have changed, and nobody has read since
     messages: dict[str, Known] = field(default_factory=dict)
     present: dict[str, Known] = field(default_factory=dict)  # those of them that are not gone since the last step
     blurred: set[bytes] = field(default_factory=set)  # names that had deliveries in flight when a cap changed

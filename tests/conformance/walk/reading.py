@@ -40,8 +40,10 @@ class Reading(Base):
         if not lost:
             return
         self.say(f"... and the reply is lost: {len(lost)} come back")
-        asked = Asked(holder=lost[0].received.token.split(":", 4)[3], since=0, visibility=lease * UNIT)
-        queue._client.run(recovered(queue.state, asked, queue.state.until()))
+        holders = dict.fromkeys(each.received.token.split(":", 4)[3] for each in lost)
+        for holder in holders:  # one for each call that the read made
+            asked = Asked(holder=holder, since=0, visibility=lease * UNIT)
+            queue._client.run(recovered(queue.state, asked, queue.state.until()))
         self.held = [each for each in self.held if all(each is not gone for gone in lost)]
         for delivery in lost:
             known = self.model.messages[delivery.message_id]
@@ -68,7 +70,7 @@ class Reading(Base):
             self._hand_out(known, delivery, lease, after)
         self._keep_caps(before, found)
         self._keep_order(before, found)
-        model.served += len(found)
+        model.served, model.unsettled = model.served + len(found), False
         self.catch_up(after)
         return found
 
@@ -94,6 +96,8 @@ class Reading(Base):
                             if each.counts and each.until <= self.model.now
                             and each.cap_no == before.meta["cap_no"])  # fmt: skip
             return min(1, self._allowed(before, ready, ended))
+        if self.model.unsettled:  # it lets in who has room now, and the next one finds that
+            return 1
         return min(count if int(before.meta["streams"]) <= ALL_DECLARED else 1, sure)
 
     def _allowed(self, before: Ledger, ready: list[Known], ended: Counter[bytes]) -> int:
@@ -170,7 +174,10 @@ class Reading(Base):
         model = self.model
         active = {model.terms.name_of(each.key) for each in model.having(WAITING) if each.counts}
         share = sum(model.terms.weights.get(name, 1) for name in active)
+        waiting = Counter(model.terms.name_of(each.key) for each in model.having(WAITING))
         for each in model.having(WAITING):
+            if waiting[model.terms.name_of(each.key)] > 1:
+                each.quiet_since = None  # others of the same shard key came, or came back
             if each.quiet_since is not None and each.total == 0 and not each.stale:
                 waited, each.bound = model.served - each.quiet_since, max(each.bound, 3 * (max(PLACES, share) + 1))
                 ensure(

@@ -106,7 +106,8 @@ class Settling(Base):
         else:
             lost = queue.reject_many(batch, error)
         wanted = [each for each, good in zip(batch, live, strict=True) if not good]
-        ensure([id(each) for each in lost] == [id(each) for each in wanted], f"settle: lost {lost}, not {wanted}")
+        tokens = [[each.received.token for each in some] for some in (lost, wanted)]
+        ensure(tokens[0] == tokens[1], f"settle: lost {lost}, not {wanted}")
         for delivery, one in zip(batch, known, strict=True):
             if self._is_live(delivery, one):
                 self._settled(one, verb, units, error)

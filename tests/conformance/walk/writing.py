@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
-from tests.conformance.walk.base import KEYS, SECONDS, Base, _text, ensure
-from tests.conformance.walk.model import DELAYED, WAITING, Known
+from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
+from tests.conformance.walk.model import DELAYED, LEASED, WAITING, Known
 from tests.conformance.walk.waits import waits_for
 
 SIZES = (1, 2, 3, 8, 8, 20, 60)
@@ -19,6 +19,10 @@ class Writing(Base):
     def write(self, rng: random.Random) -> None:
         """One message."""
         self._store(rng, 1, rng.choice((0, 0, 0, 1, 2)))
+
+    def whisper(self, rng: random.Random) -> None:
+        """One message of somebody who is quiet, whatever the others do."""
+        self._store(rng, 1, 0, key=rng.choice(QUIET))
 
     def write_many(self, rng: random.Random) -> None:
         """A batch of several shard keys."""
@@ -118,7 +122,8 @@ class Writing(Base):
     def _add(self, message_id: str, key: bytes, delay: int, headers: dict[str, str]) -> Known:
         model = self.model
         ensure(message_id not in model.messages, f"twice: the id {message_id} was given before")
-        alone = not any(model.terms.name_of(each.key) == model.terms.name_of(key) for each in model.living())
+        name, busy = model.terms.name_of(key), (WAITING, DELAYED, LEASED) if model.terms.cap else (WAITING, DELAYED)
+        alone = not any(model.terms.name_of(each.key) == name for each in model.having(*busy))
         known = Known(self.numbers, message_id, key, model.terms.counts, headers, regime=model.regime)
         if delay:
             known.state, known.until, known.plain = DELAYED, model.now + delay, False
