@@ -54,8 +54,8 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
                 more = Call(load("lengths"), (keys.lens,), (first, min(MOST_LENGTHS, streams - first)))
                 reply[6] += yield from persist(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
-        remember(state, meta, created=False, known=state.streams > 0)
-        state.epoch = ""  # the next call that changes something looks it up
+        remember(state, meta, state.view.hands, created=False, known=state.streams > 0)
+        state.forget()  # the next call that changes something looks it up
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
