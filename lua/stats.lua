@@ -27,7 +27,7 @@ local STREAMS = 11 -- the first one's place among KEYS
 local now = server_ms()
 local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams', 'jump')
 if not state[1] then return {now} end
-local jump = state[5] and jump_of(state[5], now)
+local jump = (state[5] or '') ~= '' and jump_of(state[5], now)
 local not_due = redis.call('ZCOUNT', delayed, '(' .. now, '(9000000000000000')
 local live = redis.call('ZCOUNT', leases, '(' .. now, '(9000000000000000')
 if jump then live = live + redis.call('ZCOUNT', leases, '(' .. now - jump.by, '(' .. jump.to) end
