@@ -29,7 +29,7 @@ local now = server_ms()
 --- @include lib/lengths
 local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams', 'jump')
 if not state[1] then return {now} end
-local jump = state[5] and jump_of(state[5], now)
+local jump = (state[5] or '') ~= '' and jump_of(state[5], now)
 local not_due, live = not_due_in(delayed, 'd', nil), not_due_in(leases, 'l', jump)
 local left = math.max(0, state[1] + state[2] - state[3] - not_due)
 

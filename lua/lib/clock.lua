@@ -18,11 +18,11 @@ end
 local function contradicts(clock, jump, now)
   return clock.since <= jump.from and now <= clock.latest and clock.slack < jump.by
 end
--- The same jump, seen by several clients, is taken from the first that told, unless a later one saw a longer way.
+-- A jump that several clients see is taken from the first that told: while it counts, only a longer one takes its place.
 local function reported(clock, jump, visibility)
-  local same = jump and jump.to > clock.from and clock.to > jump.from and clock.by <= jump.by + clock.slack
-  local seen = same and jump or clock
-  return {from = seen.from, to = seen.to, by = seen.by, ends = math.max(same and jump.ends or 0, seen.to + visibility)}
+  local known = jump and clock.by <= jump.by + clock.slack
+  local seen = known and jump or clock
+  return {from = seen.from, to = seen.to, by = seen.by, ends = math.max(known and jump.ends or 0, seen.to + visibility)}
 end
 -- What the jump is after this call, written down if the call changes it.
 local function jump_after(clock, known, now, visibility)

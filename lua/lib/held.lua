@@ -3,7 +3,7 @@
 local state = redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal')
 --- @include lib/span
 --- @include lib/jump
-local jump = state[1] and jump_of(state[1], now)
+local jump = (state[1] or '') ~= '' and jump_of(state[1], now)
 local any_cancelled = redis.call('SCARD', cancelled) > 1
 local function is_live(deadline)
   if not deadline then return false end

@@ -4,7 +4,7 @@
 local PLACES_SEEN = 100
 local oldest = -1
 local function older(ms)
-  if ms and (oldest < 0 or ms < oldest) then oldest = ms end
+  if ms and (oldest < 0 or ms < oldest) then oldest = math.max(0, ms) end
 end
 -- What is due, or whose lease has ended, and was not taken back yet, in bucket after bucket.
 local function look_at_index(index, kind, upto, later)

@@ -65,8 +65,8 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
                 more = Call(load("lengths"), (keys.lens,), (first, min(MOST_LENGTHS, streams - first)))
                 reply[6] += yield from persist(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
-        remember(state, meta, created=False, known=state.streams > 0)
-        state.epoch = ""  # the next call that changes something looks it up
+        remember(state, meta, state.view.hands, created=False, known=state.streams > 0)
+        state.forget()  # the next call that changes something looks it up
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
@@ -94,13 +94,13 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def _purge(state: QueueState) -> Call:
-    epoch, keys = state.epoch, state.keys
-    numbers = [str(i) for i in range(state.streams)] + (["l"] if state.config.legacy_stream else [])
+    view, keys = state.view, state.keys
+    numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
     declared = (
         keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
         keys.tenants, keys.owners, keys.overflow, keys.journal, *state.declared(numbers),
     )  # fmt: skip
-    return Call(load("purge"), declared, (epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client))
+    return Call(load("purge"), declared, (view.epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client))
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:

@@ -14,6 +14,7 @@ from shardq.ops.opening import existing, held, new_epoch, reopen
 from shardq.ops.persist import confirmed
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
+from shardq.ops.view import QueueView
 from shardq.planner import Assignment
 from shardq.replies import text_or_bytes
 from shardq.scripts import load
@@ -28,7 +29,7 @@ Shards = Mapping[bytes, tuple[int, ...]]
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
     """The stored assignment, checked; one without shard keys when there is none."""
     yield from existing(state, state.until(timeout))
-    return _taken_up(state, state.hands.by_key)
+    return _taken_up(state.view, state.view.hands.by_key)
 
 
 def assign(
@@ -38,14 +39,14 @@ def assign(
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from existing(state, until)
-        epoch, known = state.epoch, state.hands
-        made = _taken_up(state, known.by_key, max_overlap)
+        view = state.view
+        known, made = view.hands, _taken_up(view, view.hands.by_key, max_overlap)
         new = [name for name in wanted if name not in made]
         if len(made) + len(new) > MAX_ASSIGNED:
             raise ConfigError(f"a queue stores hands of at most {MAX_ASSIGNED:,} shard keys: name those that need them")
         yield from _add_all(state, made, new, until)
         same = made.max_overlap == known.max_overlap or not len(made)
-        if (same and not new) or (yield from _stored(state, epoch, made, (), new, until)):
+        if (same and not new) or (yield from _stored(state, view.epoch, made, (), new, until)):
             return made
 
 
@@ -56,10 +57,11 @@ def unassign(
     asked, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from existing(state, until)
-        epoch, known = state.epoch, state.hands.by_key
+        view = state.view
+        known = view.hands.by_key
         gone = known.keys() if asked is None else known.keys() & asked
-        left = _taken_up(state, {key: hand for key, hand in known.items() if key not in gone})
-        if not gone or (yield from _stored(state, epoch, left, gone, (), until)):
+        left = _taken_up(view, {key: hand for key, hand in known.items() if key not in gone})
+        if not gone or (yield from _stored(state, view.epoch, left, gone, (), until)):
             return left
 
 
@@ -73,10 +75,10 @@ def in_the_way(state: QueueState, streams: int) -> ConfigError:
     )
 
 
-def _taken_up(state: QueueState, known: Shards, max_overlap: int | None = None) -> Assignment:
+def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
     """What is stored, as an `Assignment` to go on with; ConfigError when it breaks the rules."""
-    rule, streams = state.hands, state.wanted
-    width = rule.width if known else min(streams, state.config.streams_per_shard)
+    rule, streams = view.hands, view.wanted
+    width = rule.width if known else min(streams, view.config.streams_per_shard)
     if max_overlap is None:
         max_overlap = rule.max_overlap if known else min(1, width - 1)
     shards: dict[str | bytes, tuple[int, ...]] = {text_or_bytes(key): known[key] for key in sorted(known)}

@@ -285,8 +285,8 @@ def _end(rows: Rows, at: int, to: int) -> int:
 
 
 def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: int) -> Call:
-    keys, epoch = rows.shard_keys[at:to], state.epoch
-    numbers, hands = hands_of(state, epoch, keys)
+    keys, view = rows.shard_keys[at:to], state.view
+    numbers, hands = hands_of(view, keys)
     columns: list[Sequence[Any]] = [hands, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
@@ -298,4 +298,4 @@ def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: 
     sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     sequence = f"{sequence}|{state.config.max_tallies}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, epoch, tally.lane, sequence, numbers, to - at, args, keyed)
+    return call_of(state, view, tally.lane, sequence, numbers, to - at, args, keyed)

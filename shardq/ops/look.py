@@ -72,7 +72,7 @@ def look(state: QueueState, want: Want, blocks: float, asked: Asked, *, declare:
 def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None) -> Seen:
     """What *reply* says, remembered in *state*. The server looked at local time *granted* or later."""
     if reply[0] == b"NOQUEUE":
-        state.epoch = ""
+        state.forget()
         return Seen([], moved=True)
     granted = look.sent if granted is None else granted
     now_ms = int(reply[1])
@@ -82,7 +82,7 @@ def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None
     rows = deliveries(reply, look.holder, believed_until(granted, look.visibility))
     moved = reply[2].decode() != state.epoch
     if moved:
-        state.epoch = ""
+        state.forget()
     miss = reply[0] != b"OK"
     if miss:
         state.missed(look.declared)

@@ -24,7 +24,8 @@ from shardq.model import QueueConfig
 from shardq.ops.persist import UNKNOWN_USER, confirmed, persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
-from shardq.replies import hands, pairs
+from shardq.ops.view import QueueView
+from shardq.replies import Hands, hands, pairs
 from shardq.scripts import load
 
 T = TypeVar("T")
@@ -49,34 +50,36 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
         state.saw(int(reply[1]), asked, asked)
     if reply[0] == b"NOQUEUE":
         return False
-    meta = pairs(reply[2])
-    if meta.get("assigned", "") != state.hands.since:
-        yield from _take_up_hands(state, until)
-    remember(state, meta, created=reply[0] == b"CREATED", known=known)
+    meta, found = pairs(reply[2]), state.view.hands
+    if meta.get("assigned", "") != found.since:
+        found = yield from _loaded_hands(state, until)
+    remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
     return True
 
 
-def _take_up_hands(state: QueueState, until: float) -> Op[None]:
-    """Load the stored assignment: it changed since this client last saw it."""
+def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
+    """The stored assignment: it changed since this client last saw it."""
     call = Call(load("assignment"), (state.keys.meta, state.keys.assigned))
-    state.hands = hands((yield from persist(lambda _: call, until, state.clock)))
-    if state.hands.spoilt:
+    found = hands((yield from persist(lambda _: call, until, state.clock)))
+    if found.spoilt:
         log.warning(
             "queue %r: %d entries of its assignment are no hands, something else wrote them; these shard keys are "
-            "dealt. Assign them again", state.keys.name, state.hands.spoilt,
+            "dealt. Assign them again", state.keys.name, found.spoilt,
         )  # fmt: skip
+    return found
 
 
-def remember(state: QueueState, meta: dict[str, str], *, created: bool, known: bool) -> None:
-    """Take over what Redis says of the queue; the epoch last, since it tells other threads that the rest is there.
+def remember(state: QueueState, meta: dict[str, str], found: Hands, *, created: bool, known: bool) -> None:
+    """Take over what Redis says of the queue, all at once.
 
-    No epoch if the hands that are known are of another one: the next call looks again.
+    No epoch if the hands that were found are of another one: the next call looks again.
     """
-    state.streams, state.wanted = int(meta["streams"]), int(meta["wanted"])
-    state.config = QueueConfig.from_settings(meta, state.wanted)
-    state.legacy = state.config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
-    state.hints = tuple(hint for hint in state.hints if int(hint) < state.streams)
-    state.epoch = meta["epoch"] if meta.get("assigned", "") == state.hands.since else ""
+    streams, wanted = int(meta["streams"]), int(meta["wanted"])
+    config = QueueConfig.from_settings(meta, wanted)
+    state.legacy = config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
+    state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
+    epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
+    state.view = QueueView(epoch, streams, wanted, config, found)
     if created and known:
         log.error("queue %r was gone and was created anew: Redis lost its data or it was deleted", state.keys.name)
     elif not created and not known:
@@ -123,11 +126,11 @@ def touch(state: QueueState, until: float) -> Op[Any]:
 
 def shrink(state: QueueState, until: float) -> Op[None]:
     """Stop reading streams above the wanted number that are empty."""
-    epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
-    surplus = tuple(state.keys.stream(i) for i in range(state.wanted, state.streams))
-    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (epoch, new_epoch()))
+    view = state.view  # once: another thread may look the queue up meanwhile
+    surplus = tuple(state.keys.stream(i) for i in range(view.wanted, view.streams))
+    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (view.epoch, new_epoch()))
     left = yield from persist(lambda _: call, until, state.clock)
-    if int(left) != state.streams:
+    if int(left) != view.streams:
         yield from reopen(state, until)
 
 

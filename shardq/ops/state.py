@@ -1,6 +1,7 @@
 """What one client remembers of one queue between calls. Nothing of it is needed for correctness but the epoch.
 
-Shared by threads: every field is replaced whole, and the pools are deques, whose ends are atomic.
+Shared by threads: every field is replaced whole, what belongs together in one (`QueueView`), and the pools are deques,
+whose ends are atomic.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.keys import QueueKeys
 from shardq.model import QueueConfig, seconds
 from shardq.ops.server_time import Jump, ServerTime
+from shardq.ops.view import QueueView
 from shardq.ops.waiting import Waiting
-from shardq.replies import NO_HANDS, Hands
-from shardq.sharding import key_bytes, shard
+from shardq.replies import Hands
 
 LEGACY_TURN = "4096"
 MAX_TIMEOUT = 365 * 86_400
@@ -46,12 +47,8 @@ class QueueState:
     cluster: bool = False
     client: str = ""
     given: frozenset[str] = frozenset()
-    config: QueueConfig = field(default_factory=QueueConfig)
-    epoch: str = ""
-    streams: int = 0
-    wanted: int = 0
+    view: QueueView = field(default_factory=QueueView)
     legacy: str = ""
-    hands: Hands = NO_HANDS
     hints: tuple[str, ...] = ()
     width: int = NARROW
     seen: ServerTime | None = None
@@ -59,7 +56,6 @@ class QueueState:
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     waiting: Waiting = field(default_factory=Waiting)
-    spelled: tuple[str, dict[str | bytes, bytes]] = field(default_factory=lambda: ("", {}))
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
@@ -75,17 +71,43 @@ class QueueState:
             return self.clock.monotonic() + self.timeout
         return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_TIMEOUT)
 
+    @property
+    def epoch(self) -> str:
+        """The queue's epoch, '' when the queue is to be looked up."""
+        return self.view.epoch
+
+    @property
+    def streams(self) -> int:
+        """The number of streams to read."""
+        return self.view.streams
+
+    @property
+    def wanted(self) -> int:
+        """The number of streams to write to."""
+        return self.view.wanted
+
+    @property
+    def config(self) -> QueueConfig:
+        """The queue's settings."""
+        return self.view.config
+
+    @property
+    def hands(self) -> Hands:
+        """The stored assignment."""
+        return self.view.hands
+
     def shard(self, key: str | bytes) -> tuple[int, ...]:
-        """The streams assigned to *key*, else those dealt to it."""
-        assigned = self.hands.by_key
-        if assigned and (hand := assigned.get(key_bytes(key))):
-            return hand
-        return shard(key, self.wanted, self.config.streams_per_shard)
+        """The streams that *key* may use."""
+        return self.view.shard(key)
 
     @property
     def choices(self) -> int:
         """Of how many streams a message may choose at most."""
-        return min(self.wanted, max(self.config.streams_per_shard, self.hands.width))
+        return self.view.choices
+
+    def forget(self) -> None:
+        """The queue moved: the next call looks it up."""
+        self.view = replace(self.view, epoch="")
 
     def take_lane(self) -> Lane:
         """A lane that no other call uses now; give it back with `free_lane`."""

@@ -19,6 +19,7 @@ from shardq.ops.outgoing import Outgoing, chunks
 from shardq.ops.persist import Same, confirmed
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
+from shardq.ops.view import QueueView
 from shardq.replies import stored_ids
 from shardq.scripts import load
 from shardq.sharding import CACHED_SHARDS
@@ -88,7 +89,7 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
                 case [b"OK", stored]:
                     return _stored(state, stored, few)
                 case [b"EPOCH"]:
-                    state.epoch = ""
+                    state.forget()
                     yield from reopen(state, until)
                 case [b"FULL", b"max_lanes"] if call.repeated:
                     text = "an earlier try got no answer, and Redis remembers too many writers to know this one again"
@@ -135,8 +136,8 @@ def _full(state: QueueState, bound: str) -> str:
 
 
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing], until: float) -> Call:
-    epoch = state.epoch  # first: if another thread looks the queue up meanwhile, this call is refused
-    numbers, hands = hands_of(state, epoch, [message.shard_key for message in chunk])
+    view = state.view  # once: another thread may look the queue up meanwhile
+    numbers, hands = hands_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
     args: list[Argument] = []
@@ -144,7 +145,7 @@ def _call(state: QueueState, lane: Lane, chunk: list[Outgoing], until: float) ->
         args += (hand, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
-    return call_of(state, epoch, lane.name, _sequence(state, lane, until), numbers, len(chunk), args, keyed)
+    return call_of(state, view, lane.name, _sequence(state, lane, until), numbers, len(chunk), args, keyed)
 
 
 def _sequence(state: QueueState, lane: Lane, until: float) -> str:
@@ -155,7 +156,7 @@ def _sequence(state: QueueState, lane: Lane, until: float) -> str:
 
 def call_of(
     state: QueueState,
-    epoch: str,
+    view: QueueView,
     lane: str,
     sequence: Argument,
     numbers: Sequence[int],
@@ -164,9 +165,9 @@ def call_of(
     keyed: int,
 ) -> Call:
     """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key."""
-    keys, config = state.keys, state.config
+    keys, config = state.keys, view.config
     head: tuple[Argument, ...] = (
-        epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        view.epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), len(args) // count, *numbers,
     )  # fmt: skip
     declared = (
@@ -177,27 +178,26 @@ def call_of(
     return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
 
 
-def hands_of(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
-    """The streams that these shard keys may use in *epoch*, and the positions of each among them, from 1."""
-    if state.wanted <= min(BYTE_HANDS, len(shard_keys) * state.config.streams_per_shard):
-        return range(state.wanted), _full_hands(state, epoch, shard_keys)  # nearly all streams, so all
-    shards = {key: state.shard(key) for key in set(shard_keys)}
+def hands_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+    """The streams that these shard keys may use, and the positions of each among them, from 1."""
+    if view.wanted <= min(BYTE_HANDS, len(shard_keys) * view.config.streams_per_shard):
+        return range(view.wanted), _full_hands(view, shard_keys)  # nearly all streams, so all
+    shards = {key: view.shard(key) for key in set(shard_keys)}
     position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
     size = 1 if len(position) <= BYTE_HANDS else 2
     hands = {key: b"".join([position[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
     return list(position), [hands[key] for key in shard_keys]
 
 
-def _full_hands(state: QueueState, epoch: str, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """The hands of these shard keys where all streams are declared: the same for an epoch, so they are kept."""
-    since, known = state.spelled
-    if since != epoch or len(known) > CACHED_SHARDS:
-        known = {}
-        state.spelled = (epoch, known)
+def _full_hands(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """The hands of these shard keys where all streams are declared: the same in a view, so they are kept."""
+    known = view.spelled[0]
+    if len(known) > CACHED_SHARDS:
+        known = view.spelled[0] = {}
     try:
         return [known[key] for key in shard_keys]
     except KeyError:
         for key in set(shard_keys):
             if key not in known:
-                known[key] = bytes([stream + 1 for stream in state.shard(key)])
+                known[key] = bytes([stream + 1 for stream in view.shard(key)])
         return [known[key] for key in shard_keys]

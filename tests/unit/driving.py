@@ -11,6 +11,7 @@ from shardq.keys import QueueKeys
 from shardq.model import QueueConfig
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op, Sleep, Step, Wait
+from shardq.ops.view import QueueView
 from shardq.testing import ManualClock
 
 T = TypeVar("T")
@@ -60,5 +61,5 @@ def state_of(clock: ManualClock, **config: Any) -> QueueState:
     """An opened queue of four streams, as a client sees it."""
     requested = QueueConfig(**({"streams": 4} | config))
     state = QueueState(QueueKeys("q"), requested, clock, Durability("none"), timeout=10, wait_slice=1, max_payload=1000)
-    state.config, state.epoch, state.streams, state.wanted = requested, "1", requested.streams, requested.streams
+    state.view = QueueView("1", requested.streams, requested.streams, requested)
     return state

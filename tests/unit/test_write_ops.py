@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from shardq.model import Message
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Refused, Step, Unanswered, Underreplicated
+from shardq.ops.view import QueueView
 from shardq.ops.write import write, write_many
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
@@ -177,14 +179,14 @@ def test_a_call_whose_queue_is_looked_up_by_another_thread_meanwhile_is_refused(
     state: QueueState, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its shards may be of the old epoch: then so must the epoch be that it names."""
-    dealt = QueueState.shard
+    dealt = QueueView.shard
 
-    def overtaken(own: QueueState, key: str | bytes) -> tuple[int, ...]:
+    def overtaken(own: QueueView, key: str | bytes) -> tuple[int, ...]:
         found = dealt(own, key)
-        own.epoch = "2"
+        state.view = replace(own, epoch="2")
         return found
 
-    monkeypatch.setattr(QueueState, "shard", overtaken)
+    monkeypatch.setattr(QueueView, "shard", overtaken)
     server = Server()
     drive(write(state, ONE), server, clock)
     assert server.writes[0].args[0] == "1"

@@ -1,0 +1,70 @@
+"""What Redis said of a queue is taken whole: whatever other threads look up meanwhile, no call mixes two epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shardq.ops.bulk import Rows, Tally, _call
+from shardq.ops.opening import remember
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call
+from shardq.ops.write import call_of, hands_of
+from shardq.replies import NO_HANDS
+from shardq.testing import ManualClock
+from tests.unit.driving import state_of
+
+
+def meta(epoch: str, streams: int) -> dict[str, str]:
+    """What Redis says of a queue."""
+    return {"epoch": epoch, "streams": str(streams), "wanted": str(streams), "assigned": "", "streams_per_shard": "2"}
+
+
+class Overtaken(list[str]):
+    """Shard keys; when somebody goes through them, another thread has just looked the queue up."""
+
+    def __init__(self, state: QueueState, streams: int, keys: list[str]) -> None:
+        super().__init__(keys)
+        self._state, self._streams = state, streams
+
+    def __getitem__(self, part: Any) -> Any:
+        found = super().__getitem__(part)
+        return Overtaken(self._state, self._streams, found) if isinstance(part, slice) else found
+
+    def __iter__(self) -> Iterator[str]:
+        remember(self._state, meta("2", self._streams), NO_HANDS, created=False, known=True)
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 1000), (1000, 4)])
+def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before: int, after: int) -> None:
+    keys = [f"tenant-{n}" for n in range(20)]
+    for bulk in (False, True):
+        state = state_of(ManualClock())
+        remember(state, meta("1", before), NO_HANDS, created=False, known=True)
+        overtaken = Overtaken(state, after, keys)
+        call: Call
+        if bulk:
+            call = _call(state, Tally("w", "0"), 0, Rows(overtaken, "b", [b"x"] * 20), 0, 20)
+        else:
+            view = state.view
+            numbers, _ = hands_of(view, overtaken)
+            call = call_of(state, view, "lane", 1, numbers, 1, [b""] * 4, 0)
+        declared = [int(key.rpartition(":s")[2]) for key in call.keys if key.rpartition(":s")[2].isdigit()]
+        assert call.args[0] == "1"
+        assert max(declared) < before
+        assert len(declared) == (before if before == 4 else len({n for key in keys for n in _shard(before, key)}))
+
+
+def _shard(streams: int, key: str) -> tuple[int, ...]:
+    state = state_of(ManualClock())
+    remember(state, meta("1", streams), NO_HANDS, created=False, known=True)
+    return state.view.shard(key)
+
+
+def test_who_forgets_an_epoch_keeps_the_rest_until_it_is_looked_up() -> None:
+    state = state_of(ManualClock())
+    state.forget()
+    assert (state.epoch, state.streams, state.wanted) == ("", 4, 4)
