@@ -143,7 +143,7 @@ def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualCl
     drive(write_many(state, SMALL[:5]), server, clock)
     [call] = server.writes
     shards = [state.shard(message.shard_key) for message in SMALL[:5]]
-    declared = call.keys[15:]
+    declared = call.keys[16:]
     assert set(declared) == {state.keys.stream(number) for each in shards for number in each}
     count = int(call.args[8])
     numbers = call.args[10 : 10 + count]
