@@ -164,7 +164,7 @@ def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_n
     [call] = server.writes
     count = int(call.args[8])
     numbers = call.args[10 : 10 + count]
-    assert len(set(numbers)) == count == len(call.keys) - 15
+    assert len(set(numbers)) == count == len(call.keys) - 16
     size = 1 if count <= 255 else 2
     for index, message in enumerate(messages):
         hand = call.args[10 + count + 4 * index]
