@@ -145,7 +145,7 @@ def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualCl
     drive(write_many(state, SMALL[:5]), server, clock)
     [call] = server.writes
     shards = [state.shard(message.shard_key) for message in SMALL[:5]]
-    declared = call.keys[15:]
+    declared = call.keys[16:]
     assert set(declared) == {state.keys.stream(number) for each in shards for number in each}
     count = int(call.args[8])
     numbers = call.args[10 : 10 + count]
@@ -166,7 +166,7 @@ def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_n
     [call] = server.writes
     count = int(call.args[8])
     numbers = call.args[10 : 10 + count]
-    assert len(set(numbers)) == count == len(call.keys) - 15
+    assert len(set(numbers)) == count == len(call.keys) - 16
     size = 1 if count <= 255 else 2
     for index, message in enumerate(messages):
         hand = call.args[10 + count + 4 * index]
