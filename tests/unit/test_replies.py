@@ -94,7 +94,7 @@ def test_messages_of_one_stream_are_not_swapped_for_the_sake_of_a_shard_key() ->
     """To bring its 1 before its 5, the 5 of `one` took the place of another stream's 1: the 2 came after it."""
     one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
     new = [b"3", [[b"5-5", one], [b"5-6", other]], b"4", [[b"5-1", one]]]
-    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"d:5-9:1:3", b"", other]]], "n", 0)
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, [[b"d:5-9:1:3", b"", other, b""]]], "n", 0)
     assert [each.message_id for each in found] == ["5-1-4", "5-5-3", "5-6-3", "5-9-d"]
 
 

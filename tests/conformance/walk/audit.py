@@ -11,7 +11,6 @@ from shardq.keys import QueueKeys
 from tests.conformance.walk.ledger import NEVER, TIMES, Ledger, order, time_of
 from tests.conformance.walk.model import DEAD, DELAYED, LEASED, WAITING, Known, Model
 from tests.conformance.walk.terms import problems_of_terms
-from tests.conformance.walk.waits import waits_for
 
 UNIT = 1_000_000
 """ms in a unit of the model's time."""
@@ -143,7 +142,7 @@ def _remembered(found: Ledger, model: Model) -> Iterator[str]:
             yield f"attempts: {model_text(each, model)}, it says {count} and {error!r}"
         if hand.startswith("-") and not each.rejected:
             yield f"attempts: {model_text(each, model)} was not rejected"
-        if each.rejected and not hand.startswith("-") and not waits_for("full dead letters beside a window"):
+        if each.rejected and not hand.startswith("-"):
             yield f"attempts: {model_text(each, model)} was rejected, which nothing says any more"
     yield from (f"moved: {handle}, which is gone" for handle in found.ids.keys() - found.known)
     owners = {handle.decode(): key for handle, key in found.hashes["owners"].items() if handle}

@@ -13,7 +13,6 @@ from tests.conformance.replay import Known as Told
 from tests.conformance.walk.audit import UNIT, model_text, problems
 from tests.conformance.walk.ledger import Ledger, look
 from tests.conformance.walk.model import ALIVE, DEAD, DELAYED, GONE, LEASED, WAITING, Known, Model, Terms
-from tests.conformance.walk.waits import waits_for
 from tests.conformance.world import World
 
 KEYS = (b"a", b"b", b"c/1", b"c/2", b"c/3", b"d/x/y", b"/e", b"\x00\xff", b"f f", b"g:1")
@@ -175,9 +174,8 @@ class Base:
 
     def accounts(self) -> Counter[bytes]:
         """Of each name the messages that wait and count, as `max_backlog` bounds them."""
-        states = (WAITING,) if waits_for("max_backlog bounds what is delayed") else (WAITING, DELAYED)
         terms = self.model.terms
-        return Counter(terms.name_of(each.key) for each in self.model.having(*states) if each.counts)
+        return Counter(terms.name_of(each.key) for each in self.model.having(WAITING, DELAYED) if each.counts)
 
     def rules_changed(self) -> None:
         """Promises of order and fairness begin anew."""

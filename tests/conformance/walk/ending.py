@@ -10,7 +10,6 @@ from tests.conformance.walk.ledger import Ledger
 from tests.conformance.walk.operating import Operating
 from tests.conformance.walk.reading import Reading
 from tests.conformance.walk.settling import Settling
-from tests.conformance.walk.waits import waits_for
 from tests.conformance.walk.writing import Writing
 
 SETTINGS = {
@@ -89,8 +88,7 @@ def leftovers(found: Ledger) -> list[str]:
         wrong += [f"{name} {each!r}" for each in found.hashes[name] if each]
     wrong += [f"dedup {each!r}" for each in found.hashes["dedup"] if each and not each.startswith(b"p:")]
     wrong += [f"tenants {each!r} {text!r}" for each, text in found.hashes["tenants"].items()
-              if each and (each, text) not in ((b"sum", b"0 0"), (b"weights", b""))
-              and not (each.startswith(b"f:") and waits_for("accounts of an earlier cap go"))]  # fmt: skip
+              if each and (each, text) not in ((b"sum", b"0 0"), (b"weights", b""))]  # fmt: skip
     wrong += [
         f"lens {name!r} {text!r}" for name, text in found.hashes["lens"].items() if name.isdigit() and text != b"0"
     ]

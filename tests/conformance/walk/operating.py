@@ -10,7 +10,6 @@ from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import NAMES, SECONDS, STREAMS, Base, ensure
 from tests.conformance.walk.model import DELAYED, GONE, WAITING
-from tests.conformance.walk.waits import waits_for
 
 
 class Operating(Base):
@@ -118,16 +117,14 @@ class Operating(Base):
 
     def few_dead(self, rng: random.Random) -> int:
         """A small bound on dead letters."""
-        return 1000 if waits_for("full dead letters beside a window") else rng.choice((1, 3, 1000))
+        return rng.choice((1, 3, 1000))
 
     def _configure(self, rng: random.Random, **changes: int) -> None:
         terms, queue = self.model.terms, self.who(rng)
         fields = {"max_in_flight": "cap"}
         old = {name: getattr(terms, fields.get(name, name)) for name in changes}
         self.say(f"configure {old} to {changes}")
-        busy = bool(self.ledger.shared() or self.ledger.held)
-        if not waits_for("max_backlog bounds what is delayed"):
-            busy = busy or len(self.ledger.hashes["owners"]) > 1
+        busy = bool(self.ledger.shared() or self.ledger.held) or len(self.ledger.hashes["owners"]) > 1
         settings: dict[str, Any] = dict(changes)
         if "dedup_window" in changes:
             settings["dedup_window"] = changes["dedup_window"] * SECONDS
@@ -141,9 +138,8 @@ class Operating(Base):
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
         self.rules_changed()
-        if "journal" in changes or waits_for("everybody goes by the present settings"):
-            self.tell_all()  # who does not know that there is a journal tells it less
         if "journal" in changes:
+            self.tell_all()  # who does not know that there is a journal tells it less
             self.follow_journal()
 
     def forget_scripts(self, rng: random.Random) -> None:

@@ -11,7 +11,6 @@ from shardq import Client
 from tests.conformance.walk.base import STREAMS, Broken
 from tests.conformance.walk.ending import Walker
 from tests.conformance.walk.model import Terms
-from tests.conformance.walk.waits import waits_for
 from tests.conformance.world import World
 
 WEIGHTS = {
@@ -68,8 +67,7 @@ class Plan:
             streams=rng.choice(STREAMS), per_shard=rng.choice((1, 2, 2, 4)), window=window,
             cap=rng.choice((0, 0, 0, 2, 5)), max_backlog=backlog, parents=rng.choice((0, 0, 1)),
             max_deliveries=2 if self.mood == "deaths" else rng.choice((2, 3, 4, 4)), dedup_window=rng.randint(1, 4),
-            max_dead=1000 if waits_for("full dead letters beside a window") else few,
-            journal=rng.choice((0, 0, 100_000)),
+            max_dead=few, journal=rng.choice((0, 0, 100_000)),
         ), rng.random() < 0.3  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from tests.conformance.walk.base import SECONDS, Base, ensure
 from tests.conformance.walk.ledger import Ledger
 from tests.conformance.walk.model import LEASED, WAITING, Known
 from tests.conformance.walk.terms import PLACES, flying, summed
-from tests.conformance.walk.waits import waits_for
 
 COUNTS = (1, 1, 1, 2, 5, 12, 32, 40, 100, 1000)
 
@@ -105,18 +104,14 @@ class Reading(Base):
         terms, allowed, capped = self.model.terms, 0, Counter[bytes]()
         shared, flights = summed(before.shared(), self.model), flying(before, self.model)
         for each in ready:
-            if each.counts and (terms.cap or self._may_starve()):
+            if each.counts and terms.cap:
                 capped[terms.name_of(each.key)] += 1
             else:
                 allowed += 1
         for name, waiting in capped.items():
-            room = 0 if self._may_starve() else terms.cap_of(name) - flights[name] + ended[name]
+            room = terms.cap_of(name) - flights[name] + ended[name]
             allowed += min(waiting, max(shared[name], room))
         return allowed
-
-    def _may_starve(self) -> bool:
-        """Where caps, windows or weights have changed only what is in the streams is sure to come."""
-        return self.model.regime > 0 and waits_for("who has room is let in when the rules change")
 
     def _keep_caps(self, before: Ledger, found: list[Delivery]) -> None:
         """No shard key has more in flight than its cap, but for what was in the streams already when it was lowered."""
@@ -127,8 +122,6 @@ class Reading(Base):
         came = Counter(terms.name_of(_raw(each.shard_key)) for each in found
                        if self.model.messages[each.message_id].counts)  # fmt: skip
         for name, count in came.items():
-            if name in self.model.blurred and waits_for("a cap holds beside leases of an earlier one"):
-                continue
             after = flights[name]  # the model has them in flight already
             bound = max(terms.cap_of(name), after - count + shared[name])
             ensure(after <= bound, f"cap: {name!r} has {after} in flight, {bound} are allowed")
@@ -148,8 +141,7 @@ class Reading(Base):
             if each.message_id in new:
                 came.setdefault(new[each.message_id], []).append(self.model.messages[each.message_id].entry)
         for turn, numbers in came.items():
-            if not waits_for("a batch keeps the order of each stream"):
-                ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {turn} gave {numbers}")
+            ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {turn} gave {numbers}")
             left = [each.entry for each in self.model.having(WAITING) if new.get(each.message_id) == turn]
             ensure(not left or min(left) > max(numbers), f"order: stream {turn} gave {numbers}, and left {left}")
 

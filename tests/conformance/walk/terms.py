@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from tests.conformance.walk.ledger import Ledger
 from tests.conformance.walk.model import LEASED, Model
-from tests.conformance.walk.waits import waits_for
 
 PLACES = 8
 """So many places the active shard keys have together, however small the window."""
@@ -45,10 +44,8 @@ def _fields(found: Ledger, kind: bytes) -> dict[bytes, list[bytes]]:
 
 def _accounts(found: Ledger, model: Model) -> Iterator[str]:
     shared, held = summed(found.shared(), model), summed(found.held_back(), model)
-    delayed = Counter[bytes]()
-    if not waits_for("max_backlog bounds what is delayed"):
-        delayed = summed(Counter(found.bodies[handle].get(b"K", b"") for handle in found.delayed), model)
-        del delayed[model.terms.name_of(b"")]
+    delayed = summed(Counter(found.bodies[handle].get(b"K", b"") for handle in found.delayed), model)
+    del delayed[model.terms.name_of(b"")]
     told = {name: _numbers(text) for name, text in _fields(found, b"t:").items()}
     wanted = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
     if told != wanted:
@@ -94,7 +91,7 @@ def _flights(found: Ledger, model: Model) -> Iterator[str]:
         count = now.get(name, 0)
         if count > wanted[name] or (count < wanted[name] and name not in model.blurred and terms.cap):
             yield f"flights: {name!r} has {wanted[name]} in flight, its account says {count}"
-    if not waits_for("accounts of an earlier cap go") and len(told) != len(now):
+    if len(told) != len(now):
         yield f"flights: of an earlier cap {told.keys() - now.keys()}"
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
 from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
 from tests.conformance.walk.model import DELAYED, LEASED, WAITING, Known
-from tests.conformance.walk.waits import waits_for
 
 SIZES = (1, 2, 3, 8, 8, 20, 60)
 
@@ -62,11 +61,7 @@ class Writing(Base):
     def _full(self, key: bytes, delay: int) -> bool:
         """Whether another message of this shard key must be refused."""
         bound, name = self.model.terms.max_backlog, self.model.terms.name_of(key)
-        return bool(bound) and self.bounded(delay) and self.accounts()[name] >= bound
-
-    def bounded(self, delay: int) -> bool:
-        """Whether `max_backlog` looks at a message of this delay."""
-        return not (delay and waits_for("max_backlog bounds what is delayed"))
+        return bool(bound) and self.accounts()[name] >= bound
 
     def _store(self, rng: random.Random, size: int, delay: int | None, key: bytes | None = None) -> None:
         keys = rng.sample(KEYS, rng.randint(1, len(KEYS)))
@@ -109,9 +104,9 @@ class Writing(Base):
 
     def _refused(self, batch: list[tuple[bytes, int]]) -> set[int]:
         bound, refused, waiting = self.model.terms.max_backlog, set(), self.accounts()
-        for at, (key, delay) in enumerate(batch):
+        for at, (key, _) in enumerate(batch):
             name = self.model.terms.name_of(key)
-            if not bound or not self.bounded(delay):
+            if not bound:
                 continue
             if waiting[name] >= bound:
                 refused.add(at)
