@@ -255,9 +255,8 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
-            if (
-                asked.holder or asked.rows
-            ):  # a reply is lost: give back what it may have granted, and what came before it
+            # A reply is lost: what it may have granted is given back, and what came before it.
+            if asked.holder or asked.rows:
                 self._client._later(undone(self.state, asked, self.state.until()))
             raise
         self._telemetry.read(rows, started, batch=batch)

@@ -91,9 +91,8 @@ def _attempt(
         each, reply = yield from _looked(state, part, blocks, until, asked)
         asked.holder = ""
         found = seen(state, each, reply)
-        if (
-            found.moved and not found.rows
-        ):  # else the next call looks it up: what is in hand must not be lost to trouble
+        # Else the next call looks it up: what is in hand must not be lost to trouble.
+        if found.moved and not found.rows:
             yield from reopen(state, until)
         if found.jumped:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Sequence
 from random import Random
 
@@ -69,7 +70,7 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most:
         log.warning(
             "message %s failed, delivery %d, %s: %s",
             delivery.message_id, delivery.count, _fate(delivery, most, outcome.delay), outcome.text,
-            exc_info=None if isinstance(error, Nack) or getattr(error, "untraced", False) else error,
+            exc_info=_traced(error),
         )  # fmt: skip
     return outcome
 
@@ -83,6 +84,17 @@ def overran(job: Job, limit: float, backoff: Backoff, most: int | None) -> Outco
         delivery.message_id, limit, delivery.count, _fate(delivery, most, outcome.delay),
     )  # fmt: skip
     return outcome
+
+
+def _traced(error: BaseException) -> BaseException | None:
+    """*error*, if the log is to show its traceback; None where a log could not write it: it would lose the line."""
+    if isinstance(error, Nack) or getattr(error, "untraced", False):
+        return None
+    try:
+        "".join(traceback.format_exception(error)).encode()
+    except UnicodeEncodeError:
+        return None
+    return error
 
 
 def _is_last(delivery: DeliveryView, most: int | None) -> bool:

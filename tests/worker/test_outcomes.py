@@ -78,7 +78,7 @@ def test_nack_and_reject_do_what_they_say(begin: Begin, jobs: Queue) -> None:
 
 
 def test_whatever_a_handler_raises_the_worker_goes_on(
-    begin: Begin, jobs: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    begin: Begin, jobs: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SHARDQ_TEST_LOG", str(tmp_path / "log"))
     jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
@@ -87,6 +87,7 @@ def test_whatever_a_handler_raises_the_worker_goes_on(
     shift.stop()
     assert shift.failure is None
     assert {letter.shard_key: (letter.reason, letter.last_error) for letter in jobs.dead()} == handlers.ENDS
+    assert caplog.text.encode()  # a log can write all of it
 
 
 def test_the_log_says_what_becomes_of_a_message(begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture) -> None:
