@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import shardq
 from shardq.cli.commands import ALL
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     url = args.url or os.environ.get("SHARDQ_URL") or DEFAULT_URL
     timeout = DEFAULT_TIMEOUT if args.timeout is None else args.timeout
     _show_warnings()
-    _end_on_sigterm()
+    before = _end_on_sigterm()
     shell = Shell(url, timeout, json=bool(args.json))
     try:
         code: int = args.run(args, shell)
@@ -76,6 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _forget_stdout()  # it may be what failed; Python would flush it once more and end with 120
     finally:
         shell.close()
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
     return code
 
 
@@ -106,10 +109,11 @@ def _show_warnings() -> None:
         log.addHandler(_Remarks(logging.WARNING))
 
 
-def _end_on_sigterm() -> None:
-    """End as after Ctrl-C: what was read is given back, connections are closed."""
+def _end_on_sigterm() -> Any:
+    """End as after Ctrl-C: what was read is given back, connections are closed. What the signal did before."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+        return signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    return None
 
 
 def _forget_stdout() -> None:

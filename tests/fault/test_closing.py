@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import pytest
 
@@ -12,13 +14,22 @@ from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Queue, ShardqEr
 from tests.servers import Server
 from tests.waiting import eventually
 
+Left: TypeAlias = Callable[[], set[bytes]]
 THREADS = 5
 CLIENTS = 20
 
 
-def left(server: Server) -> list[bytes]:
-    """The connections of shardq's clients that the server has."""
-    return [line for line in server.run("CLIENT", "LIST").splitlines() if b" name=shardq-" in line]
+def connections(server: Server) -> set[bytes]:
+    """The connections of shardq's clients that the server has, by number."""
+    lines = server.run("CLIENT", "LIST").splitlines()
+    return {line.split()[0] for line in lines if b" name=shardq-" in line}
+
+
+@pytest.fixture
+def left(server: Server) -> Left:
+    """Tells which of the connections there are that this test's clients made."""
+    others = connections(server)
+    return lambda: connections(server) - others
 
 
 def blocked(queue: Queue, begun: threading.Barrier) -> str:
@@ -30,7 +41,7 @@ def blocked(queue: Queue, begun: threading.Barrier) -> str:
         return type(error).__name__
 
 
-def test_close_beside_blocked_threads_leaves_no_connection(server: Server, queue_name: str) -> None:
+def test_close_beside_blocked_threads_leaves_no_connection(server: Server, left: Left, queue_name: str) -> None:
     with ThreadPoolExecutor(CLIENTS * THREADS) as pool:
         clients = [Client.from_url(server.url) for _ in range(CLIENTS)]
         begun = threading.Barrier(CLIENTS * THREADS + 1)
@@ -41,10 +52,10 @@ def test_close_beside_blocked_threads_leaves_no_connection(server: Server, queue
         for client in clients:  # some have only begun to connect, others wait already
             client.close()
         assert {reader.result(60) for reader in readers} == {"ClosedError"}
-        eventually(lambda: not left(server), what="no connection is left")
+        eventually(lambda: not left(), what="no connection is left")
 
 
-def test_close_ends_what_waits_at_once(server: Server, queue_name: str) -> None:
+def test_close_ends_what_waits_at_once(server: Server, left: Left, queue_name: str) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         client = Client.from_url(server.url)
         begun = threading.Barrier(THREADS + 1)
@@ -53,12 +64,12 @@ def test_close_ends_what_waits_at_once(server: Server, queue_name: str) -> None:
         eventually(lambda: server.info("clients")["blocked_clients"] == 1, what="they wait")
         client.close()
         assert {reader.result(60) for reader in readers} == {"ClosedError"}
-        eventually(lambda: not left(server), what="no connection is left")
+        eventually(lambda: not left(), what="no connection is left")
         with pytest.raises(ClosedError):
             client.queue(queue_name).len()
 
 
-def test_close_beside_threads_that_write_leaves_no_connection(server: Server, queue_name: str) -> None:
+def test_close_beside_threads_that_write_leaves_no_connection(server: Server, left: Left, queue_name: str) -> None:
     def write(queue: Queue) -> str:
         while True:
             try:
@@ -70,13 +81,15 @@ def test_close_beside_threads_that_write_leaves_no_connection(server: Server, qu
         for _ in range(5):
             client = Client.from_url(server.url)
             writers = [pool.submit(write, client.queue(queue_name)) for _ in range(CLIENTS)]
-            eventually(lambda: len(left(server)) > 1, what="they write")
+            eventually(lambda: len(left()) > 1, what="they write")
             client.close()
             assert {writer.result(60) for writer in writers} <= {"ClosedError", "OutcomeUnknown", "BackendTimeout"}
-            eventually(lambda: not left(server), what="no connection is left")
+            eventually(lambda: not left(), what="no connection is left")
 
 
-async def test_aclose_beside_tasks_that_wait_and_write_leaves_no_connection(server: Server, queue_name: str) -> None:
+async def test_aclose_beside_tasks_that_wait_and_write_leaves_no_connection(
+    server: Server, left: Left, queue_name: str
+) -> None:
     async def write(queue: AsyncQueue) -> str:
         while True:
             try:
@@ -94,8 +107,8 @@ async def test_aclose_beside_tasks_that_wait_and_write_leaves_no_connection(serv
         client = AsyncClient.from_url(server.url)
         tasks = [asyncio.ensure_future(write(client.queue(queue_name))) for _ in range(CLIENTS)]
         tasks += [asyncio.ensure_future(read(client.queue(f"{queue_name}.idle"))) for _ in range(THREADS)]
-        await asyncio.to_thread(eventually, lambda: len(left(server)) > 1 and server.info("clients")["blocked_clients"])
+        await asyncio.to_thread(eventually, lambda: len(left()) > 1 and server.info("clients")["blocked_clients"])
         await client.aclose()
         ends = {await asyncio.wait_for(task, 60) for task in tasks}
         assert ends <= {"ClosedError", "OutcomeUnknown", "BackendTimeout"}
-        await asyncio.to_thread(eventually, lambda: not left(server), what="no connection is left")
+        await asyncio.to_thread(eventually, lambda: not left(), what="no connection is left")
