@@ -16,7 +16,7 @@ local function due_buckets(kind, index)
   end
   return buckets, nil
 end
--- So many more of what came due in a bucket until `upto`; `next_at` is then when its next one does.
+-- So many more of what came due in a bucket until `upto`; `next_at` is then when its next one does. Whether there is more.
 local function take_due(index, bucket, most, found, upto)
   local start, ends = string.format('%.0f', bucket.start), string.format('(%.0f', bucket.start + SPAN)
   local scored = redis.call('ZRANGEBYSCORE', index, bucket.member and start or '-inf', ends, 'WITHSCORES', 'LIMIT', bucket.taken, most + 1)
@@ -25,7 +25,7 @@ local function take_due(index, bucket, most, found, upto)
     local time = scored[at + 1] - bucket.start
     if time > upto or at > 2 * most then
       bucket.next_at = time
-      return
+      return time <= upto
     end
     found[#found + 1], bucket.taken = scored[at], bucket.taken + 1
     found.times[#found] = time
@@ -54,8 +54,7 @@ local function take_all_due(kind, index, upto)
     local again_full, share = {}, math.max(1, math.floor((MOST - #found) / #full))
     for _, bucket in ipairs(full) do
       if #found < MOST then
-        take_some(index, bucket, share, found, upto)
-        if bucket.next_at and bucket.next_at <= upto then again_full[#again_full + 1] = bucket end
+        if take_some(index, bucket, share, found, upto) then again_full[#again_full + 1] = bucket end
       end
     end
     full = again_full

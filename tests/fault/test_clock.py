@@ -55,11 +55,17 @@ def movable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shimmed]
         yield server
 
 
+@pytest.fixture(params=[0, 1], ids=["plain", "window"])
+def window(request: pytest.FixtureRequest) -> int:
+    """With a window leases lie in buckets of their shard keys."""
+    return int(request.param)
+
+
 @pytest.fixture
-def queue(movable: Shimmed) -> Iterator[Queue]:
+def queue(movable: Shimmed, window: int) -> Iterator[Queue]:
     """A queue on it, whose client has seen the server's clock."""
     with Client.from_url(movable.url) as client:
-        queue = client.queue("jobs", streams=4, visibility_timeout=1.0)
+        queue = client.queue("jobs", streams=4, visibility_timeout=1.0, window=window)
         queue.write("-", shard_key="-")
         queue.read().ack()
         yield queue
@@ -116,16 +122,19 @@ def behind(queue: Queue, server: Server, milliseconds: int) -> None:
     """As if the server's clock had jumped: all deadlines, and what the client saw of the clock, lie so far back."""
     state: Any = queue.state
     state.seen = replace(state.seen, ms=state.seen.ms - milliseconds)
-    leases = QueueKeys(queue.name).leases
+    keys = QueueKeys(queue.name)
     with server.client() as plain:
-        for token, score in plain.zrange(leases, 0, -1, withscores=True):
-            if score < 9e15:
-                plain.zadd(leases, {token: score - milliseconds})
+        for index in (keys.leases, keys.due):
+            for member, score in plain.zrange(index, 0, -1, withscores=True):
+                if score < 9e15:
+                    plain.zadd(index, {member: score - milliseconds})
 
 
-def test_a_jump_that_is_only_seen_by_the_deadlines_ends_no_lease_early(server: Server, queue_name: str) -> None:
+def test_a_jump_that_is_only_seen_by_the_deadlines_ends_no_lease_early(
+    server: Server, queue_name: str, window: int
+) -> None:
     with Client.from_url(server.url) as client:
-        queue = client.queue(queue_name, streams=4, visibility_timeout=1.0)
+        queue = client.queue(queue_name, streams=4, visibility_timeout=1.0, window=window)
         queue.write("work", shard_key="tenant")
         held = queue.read(visibility_timeout=30)
         behind(queue, server, HOUR)
