@@ -17,7 +17,7 @@ KEY_SERVER_US: Final = 0.027
 KEY_CLOCK_US: Final = 0.28
 """What one more declared key costs, µs: the server's time, and the caller's wait (262 keys against 1)."""
 
-WRITE_KEYS: Final = 15
+WRITE_KEYS: Final = 16
 """Keys that each write declares beside its streams."""
 
 MOST_DECLARED: Final = 255

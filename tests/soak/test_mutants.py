@@ -36,8 +36,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (
-        "lib/sweep", "give_back(handle, place, hand, key)\n    end\n  end\nend\nlocal function promote",
-        "end\n  end\nend\nlocal function promote", {"lost"},
+        "lib/sweep", "give_back_all(due_again)\n", "", {"lost"},
     ),
     "read hands out without moving the cursor": (
         "lib/take", "cursor[turn] = entry[1]", "cursor[turn] = cursor[turn]", {"two leases at one time", "acked twice"},
@@ -48,7 +47,8 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"out of order"},
     ),
     "extend accepts any token": (
-        "extend", "if not is_live(deadlines[i]) then", "if false then", {"two leases at one time"},
+        "extend", "if not is_live(deadlines[i]) then", "deadlines[i] = deadlines[i] or now\n  if false then",
+        {"two leases at one time"},
     ),
     "shrinking does not look whether the stream is empty": (
         "shrink", "if redis.call('XLEN', key) > 0 or tonumber(redis.call('HGET', lens, top) or '0') > 0 then break end",
