@@ -43,18 +43,20 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     """Look the queue up again: its epoch moved, or it was never seen."""
     wanted = state.requested.streams if create else 0
     keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
-    call = Call(load("open"), keys, (wanted, new_epoch(), *state.requested.settings()))
-    asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
-    reply = yield from persist(lambda _: call, until, state.clock)
-    if state.seen is None:
-        state.saw(int(reply[1]), asked, asked)
-    if reply[0] == b"NOQUEUE":
-        return False
-    meta, found = pairs(reply[2]), state.view.hands
-    if meta.get("assigned", "") != found.since:
-        found = yield from _loaded_hands(state, until)
-    remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
-    return True
+    while True:
+        call = Call(load("open"), keys, (wanted, new_epoch(), *state.requested.settings()))
+        asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
+        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if state.seen is None:
+            state.saw(int(reply[1]), asked, asked)
+        if reply[0] == b"NOQUEUE":
+            return False
+        meta, found = pairs(reply[2]), state.view.hands
+        if meta.get("assigned", "") != found.since:
+            found = yield from _loaded_hands(state, until)
+        remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
+        if state.epoch or state.clock.monotonic() > until:  # else others assigned between the two calls
+            return True
 
 
 def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
