@@ -144,11 +144,13 @@ def _missing(queue: Queue) -> str:
 
 def _end_with_parent() -> None:
     """Stop when the parent is gone, which is when stdin ends."""
+    main = threading.main_thread()
 
     def watch() -> None:
         while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        # To this thread: of a signal to the process another one may be told, and the main thread sleeps on.
+        signal.pthread_kill(main.ident or 0, signal.SIGTERM)
 
     threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
 
