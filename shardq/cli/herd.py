@@ -17,7 +17,7 @@ from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.shell import remark
 from shardq.clock import SystemClock
-from shardq.worker.signals import heeded
+from shardq.worker.signals import NAP, heeded
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -55,7 +55,9 @@ class Herd:
 
     def _wait(self) -> None:
         """Wait for the next end of a process, or until it is time to start one."""
-        left = max(0.0, min(self._due)[0] - self._clock.monotonic()) if self._due and not self._signals else None
+        left = NAP
+        if self._due and not self._signals:
+            left = min(NAP, max(0.0, min(self._due)[0] - self._clock.monotonic()))
         with contextlib.suppress(queue.Empty):
             self._buried(*self._ended.get(timeout=left))
         if self._due and not self._signals and min(self._due)[0] <= self._clock.monotonic():

@@ -17,7 +17,7 @@ from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.keeper import Keeper
 from shardq.worker.plan import Plan, PlanSettings
-from shardq.worker.signals import stopping
+from shardq.worker.signals import NAP, stopping
 from shardq.worker.trouble import (
     CALL_PATIENCE,
     FATAL,
@@ -57,6 +57,7 @@ class AsyncWorker:
         self._reading: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._heart: asyncio.TimerHandle | None = None
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
@@ -73,6 +74,7 @@ class AsyncWorker:
             if self._stop_asked:
                 self._stop()
             self._later()
+            self._beat()
             try:
                 await self._over.wait()
             except asyncio.CancelledError:
@@ -81,11 +83,14 @@ class AsyncWorker:
                 await self._over.wait()
                 raise
             finally:
-                if self._timer:
-                    self._timer.cancel()
+                for timer in filter(None, (self._timer, self._heart)):
+                    timer.cancel()
                 await self._loop.run_in_executor(None, self._keeper.close)
         if self._failure is not None:
             raise self._failure
+
+    def _beat(self) -> None:
+        self._heart = asyncio.get_running_loop().call_later(NAP, self._beat)
 
     def stop(self) -> None:
         """As `Worker.stop`."""

@@ -9,6 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+NAP = 1.0
+"""Seconds that a main thread sleeps at most. Python runs signal handlers in the main thread, when it is awake: a signal
+that came just before it fell asleep, or that another thread was told of, does not wake it."""
+
 
 def heeded() -> tuple[signal.Signals, ...]:
     """The signals that stop a program: SIGTERM, and SIGINT unless it was started with that one ignored.

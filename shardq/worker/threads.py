@@ -24,7 +24,7 @@ from shardq.telemetry import enabled
 from shardq.worker.children import Children
 from shardq.worker.keeper import Keeper
 from shardq.worker.plan import Plan, PlanSettings
-from shardq.worker.signals import stopping
+from shardq.worker.signals import NAP, stopping
 from shardq.worker.trouble import (
     CALL_PATIENCE,
     FATAL,
@@ -117,14 +117,16 @@ class Worker:
 
     def _supervise(self) -> None:
         failure: BaseException | None = None
-        left: float | None = None
+        end: float | None = None  # of the grace, or of the patience after it
         while True:
             try:
-                order = self._orders.get(timeout=left)
+                order = self._orders.get(timeout=self._nap(end))
             except queue.Empty:
+                if end is None or self._clock.monotonic() < end:
+                    continue
                 if not self._end_of_wait():
                     return _raised(failure)
-                left = RETURN_PATIENCE
+                end = self._clock.monotonic() + RETURN_PATIENCE
                 continue
             if order == "over":
                 return _raised(failure)
@@ -132,11 +134,14 @@ class Worker:
                 failure = failure or order
             with self._lock:
                 if self._state.stop():
-                    left = self._plan.grace
+                    end = self._clock.monotonic() + self._plan.grace
             if not self._stopped.is_set():
                 self._stopped.set()
                 threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
             self._nudge()
+
+    def _nap(self, end: float | None) -> float:
+        return NAP if end is None else min(NAP, max(0.0, end - self._clock.monotonic()))
 
     def _end_read(self) -> None:
         """Call the thread back that waits for messages, until it is; in a thread: the grace does not wait for this."""

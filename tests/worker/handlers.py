@@ -38,6 +38,12 @@ async def hold(delivery: DeliveryView) -> None:
     await asyncio.sleep(3600)
 
 
+def pause(delivery: DeliveryView) -> None:
+    """Takes a moment."""
+    note(delivery, "began")
+    time.sleep(1)
+
+
 def deaf(delivery: DeliveryView) -> None:
     """Done long after everybody stopped waiting."""
     note(delivery, "began")

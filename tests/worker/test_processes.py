@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import statistics
@@ -96,6 +97,25 @@ def test_who_was_started_in_the_background_does_not_heed_ctrl_c(
     program.signal(signal.SIGTERM)
     assert program.wait() == 0
     assert program.errors.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("pause", "--concurrency", "1"), ("hold", "--concurrency", "1"), ("hold", "--processes", "2")],
+    ids=["threads", "tasks", "several"],
+)
+def test_a_signal_that_does_not_wake_the_main_thread_stops_it_all_the_same(
+    begin: Begin, jobs: Queue, words: Sequence[str]
+) -> None:
+    """Such is one that comes just before that thread falls asleep; one that another thread is told comes the same."""
+    jobs.write("m", shard_key="t")
+    program = begin(*words, "--grace", "0.1")
+    eventually(lambda: program.lines("began"), 30)
+    pid = program.process.pid
+    other = next(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if int(task.name) != pid)
+    assert ctypes.CDLL(None).tgkill(pid, other, signal.SIGTERM) == 0
+    assert program.wait() == 0
+    assert jobs.stats().in_flight == 0
 
 
 @pytest.mark.parametrize("handler", ["deaf", "hold"])

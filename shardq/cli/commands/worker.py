@@ -149,8 +149,7 @@ def _end_with_parent() -> None:
     def watch() -> None:
         while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
-        # To this thread: of a signal to the process another one may be told, and the main thread sleeps on.
-        signal.pthread_kill(main.ident or 0, signal.SIGTERM)
+        signal.pthread_kill(main.ident or 0, signal.SIGTERM)  # to the thread that has to wake for it
 
     threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
 
