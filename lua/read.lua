@@ -60,7 +60,7 @@ local legacy_done, missed, jump, kept = legacy_group == '', false, nil, tonumber
 --- @include lib/grant
 local ended = any_due(leases) or string.find(ARGV[4], 'j', 1, true)
 local came_due, others_due, any_returned = any_due(delayed), fair and any_due(due), redis.call('ZCARD', returned) > 1
-local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, only_ahead, next_round, close, served
+local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, only_ahead, next_round, close, served, just_noted
 -- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
 if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
 --- @include lib/seldom

@@ -38,7 +38,7 @@ deliver_held = function(items)
   end
   line_up_all(lining)
   any_returned = any_returned or #lining > 0
-  local notes = #known > 0 and redis.call('HMGET', attempts, unpack(handles)) or {} -- at most 1,000: a read
+  local notes = #known > 0 and notes_on(handles) or {}
   for _, item in ipairs(fresh) do handles[#handles + 1] = item[1] end
   load_bodies(handles)
   for at, item in ipairs(known) do deliver(item[1], nil, notes[at], item[3]) end

@@ -41,10 +41,10 @@ end
 local function hold_back(tenant, key, items)
   local run, group, about = run_of(key), {}, nil
   local numbers = {}
-  for at, item in ipairs(items) do numbers[at] = string.match(item[1], '%d+$') end
+  for at, item in ipairs(items) do numbers[at] = string.format('%.0f', item[9]) end
   local free = is_free(run, numbers[1], numbers[#numbers])
   for at, item in ipairs(items) do
-    local says, number = item[3] .. ':' .. item[2] .. (item[6] and '!' or '') .. ':' .. string.match(item[1], ':(%d+)'), numbers[at]
+    local says, number = item[3] .. ':' .. item[2] .. (item[6] and '!:' or ':') .. string.format('%.0f', item[8]), numbers[at]
     if group[1] and (says ~= about or #number ~= #group[1] or #group == LONGEST) then
       hold_group(run, about, group, free)
       group = {}

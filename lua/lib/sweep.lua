@@ -12,7 +12,8 @@ local function reap(upto)
       if log then log.lease('l', item[2], string.match(item[1], ':(.*)$'), item[10], item[7] or nil) end
     end
   end
-  note_all(due_again)
+  just_noted = {}
+  note_all(due_again, just_noted)
 end
 local function promote()
   local handles = take_all_due('d', delayed, now)

@@ -48,12 +48,22 @@ leave_line = function()
   if #leaving > 0 then redis.call('ZREM', returned, unpack(leaving)) end -- at most 1,000: a read
   leaving = {}
 end
+-- The notes on these; without asking for those that this call has made of all of them.
+local function notes_on(some)
+  local texts = {}
+  for at, handle in ipairs(just_noted and some or {}) do
+    local text = just_noted[handle]
+    if not text then break end
+    texts[at], just_noted[handle] = text, nil
+  end
+  return #texts == #some and texts or redis.call('HMGET', attempts, unpack(some)) -- at most 1,000: a read
+end
 hand_out_line = function()
   if #lined_up == 0 then return end
   leave_line()
   local turns, found_there = lined_up, handles
   lined_up, handles, lines, found = {}, {}, {}, found - #turns
-  local known = redis.call('HMGET', attempts, unpack(found_there)) -- at most 1,000
+  local known = notes_on(found_there)
   if load_bodies then load_bodies(found_there) end
   for at, handle in ipairs(found_there) do deliver(handle, turns[at], known[at], turns[at]) end
 end
