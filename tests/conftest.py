@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import tempfile
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -76,6 +78,17 @@ def cluster(running_cluster: Cluster, record_property: Record) -> Cluster:
 def kind() -> ServerKind | None:
     """The default kind of server, for tests that start their own."""
     return _KINDS[0]
+
+
+@pytest.fixture
+def quick_disk(tmp_path: Path) -> Iterator[Path]:
+    """An empty folder, in memory where there is one.
+
+    Of a server that is killed: on a busy disk Redis answers before it has written its log (docs/durability.md).
+    """
+    memory = Path("/dev/shm")  # noqa: S108 (the folder within it is this test's own)
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -262,8 +262,8 @@ def test_a_crashed_server_comes_back_at_the_same_url() -> None:
 
 
 @each_kind
-def test_a_directory_keeps_the_data_through_stop_and_kill(kind: ServerKind, tmp_path: Path) -> None:
-    place = tmp_path / "a b%41é?"  # every character that a URL could misread
+def test_a_directory_keeps_the_data_through_stop_and_kill(kind: ServerKind, quick_disk: Path) -> None:
+    place = quick_disk / "a b%41é?"  # every character that a URL could misread
     with EmbeddedServer(place, binary=kind.binary) as server, client(server) as redis_client:
         redis_client.set("stopped", 1)
         assert redis_client.config_get("append*") | {"appenddirname": "", "appendfilename": ""} == {
