@@ -35,6 +35,7 @@ log = logging.getLogger("shardq")
 MAX_BLOCK = 365 * 86_400.0
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
+DEFAULTS = QueueConfig()
 
 
 class ClientSettings(TypedDict, total=False):
@@ -194,7 +195,7 @@ def config_of(settings: Mapping[str, Any]) -> QueueConfig:
     known = {item.name for item in fields(QueueConfig)}
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    return QueueConfig(**settings)
+    return QueueConfig(**settings) if settings else DEFAULTS
 
 
 def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
