@@ -13,7 +13,6 @@ from benchmarks.rounds import Contender, middle, ratio, take_turns
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client
 from shardq.ops.steps import Call, Op
-from shardq.scripts import load
 
 
 def run(place: Place) -> list[Table]:
@@ -21,7 +20,8 @@ def run(place: Place) -> list[Table]:
     with Client.from_url(place.url) as client, connect(place.url) as server, asyncio.Runner() as runner:
         queue = client.queue(f"driver-{uuid.uuid4().hex[:8]}")
         queue.write(b"x", shard_key="a")
-        script, keys = load("len"), (queue.state.keys.meta, queue.state.keys.delayed, queue.state.keys.due)
+        call = Call.on(queue.state.keys, "len")
+        script, keys = call.script, call.keys
         server.script_load(script.source)
         other = AsyncClient.from_url(place.url)
 

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- skip: go some entries on in a stream, without handing out any.
--- KEYS[1] stream: where to go on
+-- KEYS[1..] streams: the one in which to go on
 -- ARGV[1] after: entry id to start after
 -- ARGV[2] until: entry id that is not to be passed
 -- ARGV[3] most: how many entries

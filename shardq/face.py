@@ -35,10 +35,11 @@ log = logging.getLogger("shardq")
 MAX_BLOCK = 365 * 86_400.0
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
+DEFAULTS = QueueConfig()
 
 
 class ClientSettings(TypedDict, total=False):
-    """The keyword arguments of `Client` and `Client.from_url`, which documents them."""
+    """The keyword arguments of `Client` and `Client.from_url`, which documents them; `Face` has defaults and bounds."""
 
     codec: Codec | None
     codecs: Sequence[Codec]
@@ -54,30 +55,21 @@ class ClientSettings(TypedDict, total=False):
 class Face:
     """The settings of a client, and what it knows of its queues. `from_url` documents the settings."""
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        codec: Codec | None = None,
-        codecs: Sequence[Codec] = (),
-        timeout: float = 10.0,
-        durability: str = "none",
-        max_connections: int = 32,
-        max_payload: int = 1024 * 1024,
-        wait_slice: float = 1.0,
-        name: str | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         if not isinstance(target, Target):
             raise ConfigError(f"make a client with {type(self).__name__}.from_url(url)")
-        self.clock: Clock = clock or SystemClock()
-        self.codecs = Codecs(codec, *codecs)
-        self.timeout = seconds("timeout", timeout, 0.01, 3600)
-        self.wait_slice = seconds("wait_slice", wait_slice, 0.05, MAX_SLICE)
-        self.durability = Durability.parse(durability)
-        self.max_connections = whole("max_connections", max_connections, 1, 2**31)
-        self.max_payload = whole("max_payload", max_payload, 1, MAX_PAYLOAD)
-        self._name = _checked_name(name)
+        if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
+            known = ", ".join(sorted(ClientSettings.__annotations__))
+            raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
+        self.clock: Clock = settings.get("clock") or SystemClock()
+        self.codecs = Codecs(settings.get("codec"), *settings.get("codecs", ()))
+        self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)
+        self.wait_slice = seconds("wait_slice", settings.get("wait_slice", 1.0), 0.05, MAX_SLICE)
+        self.durability = Durability.parse(settings.get("durability", "none"))
+        self.max_connections = whole("max_connections", settings.get("max_connections", 32), 1, 2**31)
+        self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
+        self._name = _checked_name(settings.get("name"))
+        self._settings = settings
         self._states: dict[str, QueueState] = {}
         self._held: weakref.WeakSet[QueueState] = weakref.WeakSet()  # all that some queue object has
         self._routers: dict[str, RouterState] = {}
@@ -103,9 +95,6 @@ class Face:
         tries, of which the last has at least 0.1 s. No try waits for more than 5 s for an answer, or for more of one
         that has begun. A thread that must make a connection to a server that hangs may take as much longer.
         """
-        if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
-            known = ", ".join(sorted(ClientSettings.__annotations__))
-            raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
         return cls(Target.parse(url), **settings)
 
     @classmethod
@@ -114,16 +103,11 @@ class Face:
 
         They share no connection. For a thread beside an event loop, say. Close it before *other*.
         """
-        mine = cls(
-            other._target,
-            timeout=other.timeout if timeout is None else timeout,
-            durability=str(other.durability),
-            max_connections=other.max_connections,
-            max_payload=other.max_payload,
-            wait_slice=other.wait_slice,
-            name=other._name,
-            clock=other.clock,
-        )
+        settings = other._settings.copy()
+        settings["clock"] = other.clock
+        if timeout is not None:
+            settings["timeout"] = timeout
+        mine = cls(other._target, **settings)
         mine.codecs = other.codecs
         return mine
 
@@ -194,7 +178,7 @@ def config_of(settings: Mapping[str, Any]) -> QueueConfig:
     known = {item.name for item in fields(QueueConfig)}
     if unknown := sorted(set(settings) - known):
         raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    return QueueConfig(**settings)
+    return QueueConfig(**settings) if settings else DEFAULTS
 
 
 def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import binascii
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 from shardq.errors import ConfigError
 
@@ -30,7 +32,7 @@ SLOTS: Final = 16384
 _ALLOWED: Final = "letters, digits and . _ - : / (ASCII)"
 _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
 
-_SUFFIXES: Final = {
+_SUFFIXES: Final[Mapping[str, str]] = {
     "meta": "meta",
     "lens": "lens",
     "ready": "ready",
@@ -80,14 +82,51 @@ def check_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueKeys:
-    """The keys of the queue `name`; each attribute is one key, ConfigError for a bad name.
+class _Keys:
+    """The keys of the queue or router `name`; each attribute is one key, ConfigError for a bad name.
 
-    Safe across threads: the only state that changes is a cache of stream keys, whose entries never do.
+    Safe across threads: the only state that changes are caches, whose entries never do. A key is spelled
+    `shardq:{name}:`, the `beginning` and the suffix that `suffixes` has for its attribute.
     """
+
+    kind: ClassVar[str]
+    beginning: ClassVar[str]
+    suffixes: ClassVar[Mapping[str, str]]
 
     name: str
     prefix: str = field(init=False, compare=False, repr=False)
+    _declared: dict[str, tuple[str, ...]] = field(init=False, compare=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        prefix = f"shardq:{{{check_name(self.name)}}}:{self.beginning}"
+        put = object.__setattr__  # the dataclass is frozen
+        put(self, "prefix", prefix)
+        for attribute, suffix in self.suffixes.items():
+            put(self, attribute, prefix + suffix)
+
+    def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The keys that the script called *script* declares, by the *names* that its header gives them, in that order.
+
+        LookupError for a name that is none of these keys'.
+        """
+        keys = self._declared.get(script)
+        return self._look_up(script, names) if keys is None else keys
+
+    def _look_up(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in self.suffixes:
+                raise LookupError(f"the header of lua/{script}.lua names the key {name!r}, which a {self.kind} lacks")
+        return self._declared.setdefault(script, tuple([getattr(self, name) for name in names]))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys(_Keys):
+    """The keys of the queue `name`; each attribute is one key, ConfigError for a bad name."""
+
+    kind = "queue"
+    beginning = ""
+    suffixes = _SUFFIXES
+
     meta: str = field(init=False, compare=False, repr=False)
     lens: str = field(init=False, compare=False, repr=False)
     ready: str = field(init=False, compare=False, repr=False)
@@ -110,15 +149,7 @@ class QueueKeys:
     lanes: str = field(init=False, compare=False, repr=False)
     tallies: str = field(init=False, compare=False, repr=False)
     due: str = field(init=False, compare=False, repr=False)
-    _streams: dict[int, str] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        prefix = f"shardq:{{{check_name(self.name)}}}:"
-        put = object.__setattr__  # the dataclass is frozen
-        put(self, "prefix", prefix)
-        put(self, "_streams", {})
-        for attribute, suffix in _SUFFIXES.items():
-            put(self, attribute, prefix + suffix)
+    _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property
     def fixed(self) -> tuple[str, ...]:
@@ -137,17 +168,15 @@ class QueueKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class RouterKeys:
+class RouterKeys(_Keys):
     """The keys of the router `name`, in the slot of a queue of that name; ConfigError for a bad name."""
 
-    name: str
+    kind = "router"
+    beginning = "router-"
+    suffixes = MappingProxyType({"bindings": "bindings", "changes": "changes"})
+
     bindings: str = field(init=False, compare=False, repr=False)
     changes: str = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        prefix = f"shardq:{{{check_name(self.name)}}}:router-"
-        object.__setattr__(self, "bindings", prefix + "bindings")
-        object.__setattr__(self, "changes", prefix + "changes")
 
 
 def slot(key: str | bytes) -> int:

@@ -6,9 +6,9 @@ What there is one of per message is a Struct: made ten times as fast as a frozen
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NamedTuple, TypedDict, get_type_hints
 
 import msgspec
 
@@ -16,6 +16,9 @@ from shardq.errors import ConfigError
 from shardq.keys import MAX_STREAMS, shown
 
 _MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
+MIN_LEASE: Final = 0.05
+MAX_LEASE: Final = 7 * 86_400
+"""For how many seconds a lease may last."""
 
 
 class MessageId(NamedTuple):
@@ -41,6 +44,62 @@ class MessageId(NamedTuple):
         return int(self.entry.partition("-")[0])
 
 
+def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
+    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        because = f" ({why})" if why else ""
+        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
+    return value
+
+
+def _name(name: str, value: str) -> None:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
+
+
+def seconds(name: str, value: float, low: float, high: float) -> float:
+    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
+    return float(value)
+
+
+def lease_time(name: str, value: float) -> float:
+    """*value* if a lease may last so many seconds, else ConfigError."""
+    return seconds(name, value, MIN_LEASE, MAX_LEASE)
+
+
+class Setting(NamedTuple):
+    """What is known of a setting: `check` raises ConfigError for a bad value.
+
+    `stored` makes of a good value what Redis keeps, and `parsed` makes the value of that again.
+    """
+
+    check: Callable[[str, Any], object]
+    stored: Callable[[Any], str | int]
+    parsed: Callable[[str], Any]
+
+
+def _whole(low: int, high: int, why: str = "") -> Setting:
+    return Setting(lambda name, value: whole(name, value, low, high, why), int, int)
+
+
+def _seconds(low: float, high: float) -> Setting:
+    """A time, which Redis keeps in ms."""
+    return Setting(
+        lambda name, value: seconds(name, value, low, high),
+        lambda value: round(value * 1000),
+        lambda text: int(text) / 1000,
+    )
+
+
+_NAME: Final = Setting(_name, str, str)
+
+
+def _or_none(setting: Setting) -> Setting:
+    return setting._replace(check=lambda name, value: value is None or setting.check(name, value))
+
+
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
     """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
@@ -54,103 +113,60 @@ class QueueConfig:
     "acct-7".
 
     `journal` is how many events are kept of what happens to messages, 0 for none (docs/journal.md).
+
     """
 
-    streams: int = 64
-    streams_per_shard: int = 4
-    visibility_timeout: float = 30.0
-    max_deliveries: int = 16
-    max_len: int = 0
-    max_dead: int = 100_000
-    dedup_window: float = 600.0
-    max_dedup: int = 1_000_000
-    max_tallies: int = 1_000_000
-    window: int = 0
-    max_in_flight: int = 0
-    max_backlog: int = 0
-    parents: int = 0
-    journal: int = 0
-    ttl: float | None = None
-    legacy_stream: str | None = None
-    legacy_group: str | None = None
+    streams: Annotated[int, _whole(1, MAX_STREAMS)] = 64
+    streams_per_shard: Annotated[int, _whole(1, MAX_STREAMS)] = 4
+    visibility_timeout: Annotated[float, _seconds(MIN_LEASE, MAX_LEASE)] = 30.0
+    max_deliveries: Annotated[int, _whole(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
+    max_len: Annotated[int, _whole(0, 2**40)] = 0
+    max_dead: Annotated[int, _whole(1, 2**40)] = 100_000
+    dedup_window: Annotated[float, _seconds(1, 30 * 86_400)] = 600.0
+    max_dedup: Annotated[int, _whole(1, 2**40)] = 1_000_000
+    max_tallies: Annotated[int, _whole(1, 2**40)] = 1_000_000
+    window: Annotated[int, _whole(0, 1_000_000)] = 0
+    max_in_flight: Annotated[int, _whole(0, 2**40)] = 0
+    max_backlog: Annotated[int, _whole(0, 2**40)] = 0
+    parents: Annotated[int, _whole(0, 1)] = 0
+    journal: Annotated[int, _whole(0, 10_000_000)] = 0
+    ttl: Annotated[float | None, _or_none(_seconds(1, 10 * 365 * 86_400))] = None
+    legacy_stream: Annotated[str | None, _or_none(_NAME)] = None
+    legacy_group: Annotated[str | None, _or_none(_NAME)] = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is sent."""
-        whole("streams", self.streams, 1, MAX_STREAMS)
-        whole("streams_per_shard", self.streams_per_shard, 1, MAX_STREAMS)
-        whole("max_deliveries", self.max_deliveries, 2, 1_000_000, why="a lost reply counts as a delivery")
-        whole("max_len", self.max_len, 0, 2**40)
-        whole("max_dead", self.max_dead, 1, 2**40)
-        whole("max_dedup", self.max_dedup, 1, 2**40)
-        whole("max_tallies", self.max_tallies, 1, 2**40)
-        whole("window", self.window, 0, 1_000_000)
-        whole("max_in_flight", self.max_in_flight, 0, 2**40)
-        whole("max_backlog", self.max_backlog, 0, 2**40)
-        whole("parents", self.parents, 0, 1)
-        whole("journal", self.journal, 0, 10_000_000)
-        lease_time("visibility_timeout", self.visibility_timeout)
-        seconds("dedup_window", self.dedup_window, 1, 30 * 86_400)
-        if self.ttl is not None:
-            seconds("ttl", self.ttl, 1, 10 * 365 * 86_400)
-        _name("legacy_stream", self.legacy_stream)
-        _name("legacy_group", self.legacy_group)
+        for name, setting in _SETTINGS.items():
+            setting.check(name, getattr(self, name))
         if (self.legacy_stream is None) != (self.legacy_group is None):
             raise ConfigError("legacy_stream and legacy_group go together: name the stream and its consumer group")
 
     def settings(self) -> list[str | int]:
         """Names and values as they are stored in Redis: times in ms, unset ones left out."""
         flat: list[str | int] = []
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name != "streams" and value is not None:
-                flat += [item.name, round(value * 1000) if item.name in _TIMES else value]
+        for name, setting in _SETTINGS.items():
+            value = getattr(self, name)
+            if name != "streams" and value is not None:
+                flat += [name, setting.stored(value)]
         return [*flat, "fair", 1] if self.window or self.max_in_flight or self.max_backlog else flat
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
         """Read back what `settings` wrote; fields that are missing get their defaults."""
-        values: dict[str, Any] = {"streams": streams}
-        for item in fields(cls):
-            if item.name in meta and item.name != "streams":
-                text = meta[item.name]
-                values[item.name] = int(text) / 1000 if item.name in _TIMES else _parsed(item.name, text)
-        return cls(**values)
+        values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
+        return cls(**{**values, "streams": streams})
 
 
-_TIMES = frozenset({"visibility_timeout", "dedup_window", "ttl"})
-
-
-def _parsed(name: str, text: str) -> str | int:
-    return text if name.startswith("legacy_") else int(text)
-
-
-def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
-    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        because = f" ({why})" if why else ""
-        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
-    return value
-
-
-def _name(name: str, value: str | None) -> None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
-
-
-def seconds(name: str, value: float, low: float, high: float) -> float:
-    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
-    return float(value)
-
-
-def lease_time(name: str, value: float) -> float:
-    """*value* if a lease may last so many seconds, else ConfigError."""
-    return seconds(name, value, 0.05, 7 * 86_400)
+_SETTINGS: Final[Mapping[str, Setting]] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(QueueConfig, include_extras=True).items()
+}
 
 
 class QueueSettings(TypedDict, total=False):
-    """The keyword arguments of `Client.queue`: the fields of `QueueConfig`, any of them."""
+    """The keyword arguments of `Client.queue`: the fields of `QueueConfig`, any of them.
+
+    For type checkers, which cannot take them from there; a test compares the two.
+    """
 
     streams: int
     streams_per_shard: int

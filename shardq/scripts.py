@@ -15,16 +15,24 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _INCLUDE = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
+_KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
+"""A line of a header that names a key, or (`..`) the last one, which stands for any number of keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One Lua script, ready to run."""
+    """One Lua script, ready to run.
+
+    `keys` are the names of the keys that it wants, in order, as its header calls them; `rest` is the name of any number
+    of keys that may follow these, '' if none may.
+    """
 
     name: str
     source: str
     sha: str
     readonly: bool
+    keys: tuple[str, ...]
+    rest: str
 
     def __repr__(self) -> str:
         """Short, since sources are long."""
@@ -65,7 +73,10 @@ def load(name: str) -> Script:
     """The script called *name*; FileNotFoundError if there is none."""
     source = join(name, root())
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, source, sha, readonly="no-writes" in source.partition("\n")[0])
+    named = _KEY.findall(source)
+    keys = tuple(key for more, key in named if not more)
+    rest = "".join(key for more, key in named if more)
+    return Script(name, source, sha, "no-writes" in source.partition("\n")[0], keys, rest)
 
 
 def names() -> list[str]:

@@ -26,7 +26,6 @@ from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.replies import dead_letter, journal_page, pairs, stats
-from shardq.scripts import load
 
 PURGE_CHUNK = 250
 FORGET_CHUNK = 500
@@ -37,7 +36,7 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
     """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
-    call = Call(load("len"), (state.keys.meta, state.keys.delayed, state.keys.due))
+    call = Call.on(state.keys, "len")
     reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
     return max(0, int(reply))
 
@@ -51,18 +50,15 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
     while True:
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
-        declared = (
-            keys.meta, keys.lens, keys.ready, keys.leases, keys.delayed, keys.returned, keys.dead, keys.tenants,
-            keys.overflow, keys.attempts, keys.due, *map(keys.stream, range(streams)), *legacy,
-        )  # fmt: skip
-        call = Call(load("stats"), declared, (len(legacy), MOST_LENGTHS))
+        declared = (*map(keys.stream, range(streams)), *legacy)
+        call = Call.on(keys, "stats", (len(legacy), MOST_LENGTHS), rest=declared)
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
             for first in range(len(reply[6]), streams, MOST_LENGTHS):
-                more = Call(load("lengths"), (keys.lens,), (first, min(MOST_LENGTHS, streams - first)))
+                more = Call.on(keys, "lengths", (first, min(MOST_LENGTHS, streams - first)))
                 reply[6] += yield from persist(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, state.view.hands, created=False, known=state.streams > 0)
@@ -94,13 +90,10 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
 
 
 def _purge(state: QueueState) -> Call:
-    view, keys = state.view, state.keys
+    view = state.view
     numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.moved,
-        keys.tenants, keys.owners, keys.overflow, keys.journal, *state.declared(numbers),
-    )  # fmt: skip
-    return Call(load("purge"), declared, (view.epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client))
+    args = (view.epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client)
+    return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
@@ -110,10 +103,10 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     """
     QueueConfig(streams=streams)
     until = state.until(timeout)
-    declared = (state.keys.meta, *map(state.keys.stream, range(streams)))
+    declared = tuple(map(state.keys.stream, range(streams)))
 
     def make(epoch: str, following: str) -> Call:
-        return Call(load("resize"), declared, (epoch, following, streams))
+        return Call.on(state.keys, "resize", (epoch, following, streams), rest=declared)
 
     reply, few = yield from changed(state, make, until)
     yield from reopen(state, until)
@@ -140,9 +133,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
 
     def make(epoch: str, following: str) -> Call:
         nonlocal before
-        before, keys = state.config, state.keys
-        declared = (keys.meta, keys.tenants, keys.journal, keys.notifications, keys.owners)
-        return Call(load("configure"), declared, (epoch, following, *_settings(state, changes)))
+        before = state.config
+        return Call.on(state.keys, "configure", (epoch, following, *_settings(state, changes)))
 
     reply, few = yield from changed(state, make, until)
     if reply == b"BUSY":
@@ -173,7 +165,7 @@ def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
     """Drop what was counted in flight under an earlier cap, a field for each shard key, piece by piece."""
     cursor: Argument = 0
     while True:
-        call = Call(load("forget"), (state.keys.meta, state.keys.tenants), (cursor, FORGET_CHUNK))
+        call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))
         cursor = yield from persist(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
         if cursor == b"0":
             return
@@ -183,7 +175,7 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
     """Up to *count* dead letters, oldest first, after the entry id *after*."""
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
-    call = Call(load("dead"), (state.keys.dead,), (after, count))
+    call = Call.on(state.keys, "dead", (after, count))
     reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
     return [dead_letter(row) for row in reply]
 
@@ -192,7 +184,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
     """Up to *count* events after position *after*. QueueMissing if there is no such queue. Only reads."""
     whole("count", count, 1, MAX_PAGE)
     whole("after", after, 0, 2**53, "the position of another page, or 0")
-    call = Call(load("journal"), (state.keys.meta, state.keys.journal), (after, count))
+    call = Call.on(state.keys, "journal", (after, count))
     reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
     if not reply:
         raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
@@ -203,11 +195,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     """Move these dead letters back into the queue, ids and headers kept; how many moved."""
     until = state.until(timeout)
     yield from existing(state, until)
-    keys, moved = state.keys, 0
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.notifications, keys.returned, keys.later, keys.attempts, keys.dead,
-        keys.moved, keys.tenants, keys.overflow, keys.journal,
-    )  # fmt: skip
+    moved = 0
     for start in range(0, len(letters), 100):
         args: list[Argument] = []
         for letter in letters[start : start + 100]:
@@ -215,7 +203,7 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
             args += (letter.entry_id, letter.message_id, ",".join(map(str, hand)))
 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
-            return Call(load("redrive"), declared, (int(repeated), state.client, *args))
+            return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
 
         moved += int((yield from persist(make, until, state.clock)))
     return moved

@@ -17,7 +17,6 @@ from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView
 from shardq.planner import Assignment
 from shardq.replies import text_or_bytes
-from shardq.scripts import load
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
@@ -103,8 +102,7 @@ def _stored(
     args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]
     for name in new:
         args += (name, ",".join(map(str, made[name])))
-    keys, replicas = (state.keys.meta, state.keys.assigned), state.durability.replicas
-    call = Call(load("assign"), keys, tuple(args), replicas)
+    call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
     reply, few = yield from confirmed(lambda _: call, until, state.clock)
     yield from reopen(state, until)
     if reply != b"OK":

@@ -23,7 +23,6 @@ from shardq.ops.persist import TRANSIENT, pause_after, persist, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.write import call_of, hands_of
-from shardq.scripts import load
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Why a queue may take no more for now."""
@@ -219,7 +218,7 @@ def complete(state: QueueState, tallies: Sequence[Tally]) -> Op[None]:
     """
     for at in range(0, len(tallies), 1000):
         lanes = [tally.lane for tally in tallies[at : at + 1000]]
-        call = Call(load("complete"), (state.keys.tallies,), (AFTERMATH * 1000, *lanes))
+        call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *lanes))
         yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
@@ -256,7 +255,7 @@ def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Whether the queue has less than the most messages that it is to have."""
     if not pace.max_backlog:
         return True
-    (length,) = yield Batch((Call(load("len"), (state.keys.meta, state.keys.delayed, state.keys.due)),), until)
+    (length,) = yield Batch((Call.on(state.keys, "len"),), until)
     return not isinstance(length, int) or length < pace.max_backlog
 
 

@@ -25,7 +25,6 @@ from shardq.keys import RouterKeys
 from shardq.ops.persist import persist
 from shardq.ops.steps import Call, Op
 from shardq.routing import Router
-from shardq.scripts import load
 
 log = logging.getLogger("shardq")
 MOST_NOTED = 100_000
@@ -71,7 +70,7 @@ def loaded(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[Copy |
         return None
     copy, cursor = Copy(reply[1], int(reply[2])), b"0"
     while True:
-        page = Call(load("bindings"), (keys.bindings,), (cursor, part))
+        page = Call.on(keys, "bindings", (cursor, part))
         cursor, members = yield from persist(lambda _, page=page: page, until, clock)  # type: ignore[misc]
         for member in members:
             copy.take(b"+", member)
@@ -111,7 +110,7 @@ def _thinned(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock
 
 def follow(keys: RouterKeys, stamp: bytes, version: int, count: int, until: float, clock: Clock) -> Op[list[Any]]:
     """What changed since a version: the reply of `follow.lua`."""
-    call = Call(load("follow"), (keys.bindings, keys.changes), (stamp, version, count))
+    call = Call.on(keys, "follow", (stamp, version, count))
     reply: list[Any] = yield from persist(lambda _: call, until, clock)
     check_version(keys, reply)
     return reply

@@ -15,7 +15,6 @@ from shardq.ops.state import LEGACY_TURN, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Asked, Want
 from shardq.replies import deliveries
-from shardq.scripts import load
 
 ALL_DECLARED = 8
 RECOVER_PAGE = 1000
@@ -119,12 +118,7 @@ def undone(state: QueueState, asked: Asked, until: float) -> Op[None]:
 
 
 def _recover(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
-    keys = state.keys
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.returned, keys.attempts, keys.cancelled,
-        keys.moved, keys.tenants, keys.overflow, keys.later, keys.journal, keys.due,
-    )  # fmt: skip
-    return Call(load("recover"), declared, (*search, state.client, *tokens))
+    return Call.on(state.keys, "recover", (*search, state.client, *tokens))
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
@@ -150,12 +144,7 @@ def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
 
 
 def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], holder: str, clock: str) -> Call:
-    keys, config = state.keys, state.config
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-        keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow, keys.journal,
-        keys.due, *state.declared(numbers),
-    )  # fmt: skip
+    config = state.config
     args: tuple[Argument, ...] = (
         want.count,
         holder,
@@ -170,4 +159,4 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         state.client,
         *numbers,
     )
-    return Call(load("read"), declared, args)
+    return Call.on(state.keys, "read", args, rest=state.declared(numbers))

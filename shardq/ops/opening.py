@@ -26,7 +26,6 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.replies import Hands, hands, pairs
-from shardq.scripts import load
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -42,9 +41,9 @@ def opened(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
 def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     """Look the queue up again: its epoch moved, or it was never seen."""
     wanted = state.requested.streams if create else 0
-    keys = (*state.keys.fixed, *(state.keys.stream(i) for i in range(wanted)))
+    streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
-        call = Call(load("open"), keys, (wanted, new_epoch(), *state.requested.settings()))
+        call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
         reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if state.seen is None:
@@ -61,7 +60,7 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
 
 def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
     """The stored assignment: it changed since this client last saw it."""
-    call = Call(load("assignment"), (state.keys.meta, state.keys.assigned))
+    call = Call.on(state.keys, "assignment")
     found = hands((yield from persist(lambda _: call, until, state.clock)))
     if found.spoilt:
         log.warning(
@@ -120,17 +119,17 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
 
 def touch(state: QueueState, until: float) -> Op[Any]:
     """Let all keys of the queue expire as its `ttl` says, or never."""
-    streams = (state.keys.stream(i) for i in range(state.streams))
-    keys = (state.keys.meta, *(key for key in state.keys.fixed if key != state.keys.meta), *streams)
-    call = Call(load("touch"), keys)
+    keys = state.keys
+    others = (key for key in keys.fixed if key != keys.meta)
+    call = Call.on(keys, "touch", rest=(*others, *map(keys.stream, range(state.streams))))
     yield from persist(lambda _: call, until, state.clock)
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:
     """Stop reading streams above the wanted number that are empty."""
     view = state.view  # once: another thread may look the queue up meanwhile
-    surplus = tuple(state.keys.stream(i) for i in range(view.wanted, view.streams))
-    call = Call(load("shrink"), (state.keys.meta, state.keys.lens, *surplus), (view.epoch, new_epoch()))
+    surplus = tuple(map(state.keys.stream, range(view.wanted, view.streams)))
+    call = Call.on(state.keys, "shrink", (view.epoch, new_epoch()), rest=surplus)
     left = yield from persist(lambda _: call, until, state.clock)
     if int(left) != view.streams:
         yield from reopen(state, until)

@@ -37,7 +37,6 @@ from shardq.ops.together import together
 from shardq.ops.write import write
 from shardq.routing import Binding, Router
 from shardq.routing.topic import check_bindable, check_pattern, check_topic
-from shardq.scripts import load
 
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
@@ -150,9 +149,8 @@ class _Change:
 
     def _call(self, repeated: bool) -> Call:
         self.asked_again = self.asked_again or repeated
-        keys = (self.state.keys.bindings, self.state.keys.changes)
         args: tuple[Argument, ...] = (self.verb, MAX_BINDINGS, KEPT_CHANGES, self.seen, *map(" ".join, self.bindings))
-        return Call(load("bind"), keys, args, replicas=self.state.durability.replicas)
+        return Call.on(self.state.keys, "bind", args, replicas=self.state.durability.replicas)
 
 
 def current(state: RouterState, until: float, *, max_age: float | None = None) -> Op[Router]:

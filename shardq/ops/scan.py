@@ -10,7 +10,6 @@ from typing import Any
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Ask, Call, Op
-from shardq.scripts import load
 
 EntryId = tuple[int, int]
 """An id that can be compared: "9-1" as text is above "10-1"."""
@@ -145,7 +144,7 @@ def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
 def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
     """The id of the entry that comes *count* entries after the id *after*, or the last one up to *until*."""
     while count > 0:
-        call = Call(load("skip"), (key,), (after, until, min(count, SCANNED)))
+        call = Call.on(state.keys, "skip", (after, until, min(count, SCANNED)), rest=(key,))
         last, found = yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
         after, count = last.decode(), count - found
         if found < SCANNED:

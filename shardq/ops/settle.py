@@ -17,7 +17,6 @@ from shardq.ops.opening import opened
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.scripts import load
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -81,13 +80,8 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
     args.append(_told(state, [delivery for _, _, delivery in part]))
-    keys = state.keys
-    fixed = (
-        keys.meta, keys.leases, keys.attempts, keys.cancelled, keys.moved, keys.later, keys.lens, keys.ready,
-        keys.notifications, keys.returned, keys.tenants, keys.overflow, keys.journal,
-    )  # fmt: skip
     places.pop("d", None)
-    return Call(load("ack"), (*fixed, *state.declared([*places])), tuple(args))
+    return Call.on(state.keys, "ack", tuple(args), rest=state.declared([*places]))
 
 
 def _is_known(place: str, delivery: Received) -> bool:
@@ -138,13 +132,7 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
         for delivery in part:
             args += (sent(delivery.token), *terms[delivery.token])
         args.append(_told(state, part))
-        keys = state.keys
-        declared = (
-            keys.meta, keys.lens, keys.ready, keys.notifications, keys.leases, keys.delayed, keys.returned, keys.later,
-            keys.attempts, keys.cancelled, keys.dead, keys.moved, keys.tenants, keys.owners, keys.overflow,
-            keys.journal, keys.due, *streams,
-        )  # fmt: skip
-        return Call(load("nack"), declared, tuple(args))
+        return Call.on(state.keys, "nack", tuple(args), rest=streams)
 
     return call
 
@@ -155,9 +143,8 @@ def extend(
     """Let these leases end *duration* seconds from now."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        keys = state.keys
-        declared = (keys.meta, keys.notifications, keys.leases, keys.cancelled, keys.due)
-        return Call(load("extend"), declared, (round(duration * 1000), *(sent(delivery.token) for delivery in part)))
+        tokens = (sent(delivery.token) for delivery in part)
+        return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
 
     return (yield from _settled(state, deliveries, call, timeout))
 
@@ -211,13 +198,8 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
     yield from opened(state, until)
-    keys = state.keys
-    body = state.declared([place]) if place != "d" else (keys.later,)
-    fixed = (
-        keys.meta, keys.lens, keys.ready, keys.delayed, keys.returned, keys.later, keys.attempts, keys.cancelled,
-        keys.moved, keys.notifications, keys.tenants, keys.owners, keys.overflow, keys.journal,
-    )  # fmt: skip
-    call = Call(load("cancel"), (*fixed, *body), (message_id, place, entry, state.client))
+    body = state.declared([place]) if place != "d" else (state.keys.later,)
+    call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
     maybe_done = False
 
     def make(repeated: bool) -> Call:

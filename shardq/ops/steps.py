@@ -7,8 +7,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from shardq.keys import QueueKeys, RouterKeys
 from shardq.ops.waiting import Waiter, Waiting
-from shardq.scripts import Script
+from shardq.scripts import Script, load
 
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
@@ -26,6 +27,20 @@ class Call:
     args: tuple[Argument, ...] = ()
     replicas: int = 0
     until: float = field(default=math.inf, compare=False)
+
+    @classmethod
+    def on(
+        cls,
+        keys: QueueKeys | RouterKeys,
+        script: str,
+        args: tuple[Argument, ...] = (),
+        *,
+        rest: tuple[str, ...] = (),
+        replicas: int = 0,
+    ) -> Call:
+        """The call of *script* with those of *keys* that its header names, and *rest* for the last, `KEYS[n..]`."""
+        known = load(script)
+        return cls(known, keys.of(script, known.keys) + rest, args, replicas)
 
 
 @dataclass(frozen=True, slots=True)

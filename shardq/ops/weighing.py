@@ -12,7 +12,6 @@ from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.replies import weights_in
-from shardq.scripts import load
 from shardq.sharding import key_bytes
 
 Weights = dict[str | bytes, int]
@@ -28,7 +27,7 @@ def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
 
 
 def _known(state: QueueState, until: float) -> Op[Weights]:
-    call = Call(load("weights"), (state.keys.tenants,))
+    call = Call.on(state.keys, "weights")
     return weights_in((yield from persist(lambda _: call, until, state.clock)))
 
 
@@ -44,8 +43,7 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     until = state.until(timeout)
 
     def make(epoch: str, following: str) -> Call:
-        keys = (state.keys.meta, state.keys.tenants, state.keys.notifications)
-        return Call(load("weigh"), keys, (epoch, following, MAX_WEIGHTED, *args))
+        return Call.on(state.keys, "weigh", (epoch, following, MAX_WEIGHTED, *args))
 
     reply, few = yield from changed(state, make, until)
     if reply == b"FULL":

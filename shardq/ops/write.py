@@ -21,7 +21,6 @@ from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.replies import stored_ids
-from shardq.scripts import load
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
@@ -165,17 +164,13 @@ def call_of(
     keyed: int,
 ) -> Call:
     """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key."""
-    keys, config = state.keys, view.config
+    config = view.config
     head: tuple[Argument, ...] = (
         view.epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), len(args) // count, *numbers,
     )  # fmt: skip
-    declared = (
-        keys.meta, keys.lens, keys.ready, keys.notifications, keys.delayed, keys.later, keys.attempts, keys.dedup,
-        keys.dedup_index, keys.tenants, keys.owners, keys.overflow, keys.journal, keys.lanes,
-        keys.tallies, keys.due, *map(keys.stream, numbers),
-    )  # fmt: skip
-    return Call(load("write"), declared, (*head, *args), replicas=state.durability.replicas)
+    streams = tuple(map(state.keys.stream, numbers))
+    return Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=state.durability.replicas)
 
 
 def hands_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from shardq import AsyncClient, Client, ConfigError
+from shardq.codec import BytesCodec, JsonCodec
+from shardq.face import ClientSettings
+from shardq.testing import ManualClock
 
 URL = "redis://user:hunter2@nowhere.invalid"
 
@@ -34,6 +37,20 @@ each_face = pytest.mark.parametrize("face", [Client, AsyncClient])
 def test_a_bad_setting_of_a_client_is_named(face: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         face.from_url(URL, **settings)
+
+
+@each_face
+def test_a_client_beside_another_has_its_settings(face: Any) -> None:
+    settings: dict[str, Any] = {
+        "codec": BytesCodec(), "codecs": (JsonCodec(),), "timeout": 2.0, "durability": "process", "max_connections": 3,
+        "max_payload": 1000, "wait_slice": 0.5, "name": "me", "clock": ManualClock(),
+    }  # fmt: skip
+    assert settings.keys() == get_type_hints(ClientSettings).keys()
+    one = face.from_url(URL, **settings)
+    for other in (face.beside(one), face.beside(face.beside(one, timeout=9.0), timeout=2.0)):
+        for setting in settings.keys() - {"codec"}:
+            assert getattr(other, setting) == getattr(one, setting)
+    assert (face.beside(one, timeout=9.0).timeout, one.timeout) == (9.0, 2.0)
 
 
 @each_face

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS, QueueKeys, check_name, shown, slot
+from shardq.keys import MAX_STREAMS, QueueKeys, RouterKeys, check_name, shown, slot
 
 ALPHABET = string.ascii_letters + string.digits + "._-:/"
 names = st.text(ALPHABET, min_size=1, max_size=200)
@@ -108,6 +108,31 @@ def test_stream_keys_are_cached() -> None:
     keys = QueueKeys("q")
 
     assert keys.stream(7) is keys.stream(7)
+
+
+def test_the_keys_of_a_script_are_looked_up_by_name_once() -> None:
+    """A script gets the keys that its header names, in the header's order."""
+    keys, names = QueueKeys("q"), ("due", "meta")
+
+    assert keys.of("script", names) == (keys.due, keys.meta)
+    assert keys.of("script", names) is keys.of("script", names)
+    assert QueueKeys("other").of("script", names) == ("shardq:{other}:due", "shardq:{other}:meta")
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "kind"),
+    [
+        (QueueKeys("q"), "changes", "queue"),
+        (QueueKeys("q"), "prefix", "queue"),
+        (QueueKeys("q"), "dedup-index", "queue"),
+        (RouterKeys("q"), "meta", "router"),
+    ],
+)
+def test_a_header_that_names_no_key_is_told(keys: QueueKeys | RouterKeys, name: str, kind: str) -> None:
+    with pytest.raises(LookupError) as caught:
+        keys.of("open", ("bindings" if kind == "router" else "meta", name))
+
+    assert str(caught.value) == f"the header of lua/open.lua names the key {name!r}, which a {kind} lacks"
 
 
 def test_keys_are_a_value() -> None:

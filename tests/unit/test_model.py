@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, fields, replace
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shardq.codec import Codecs, JsonCodec
 from shardq.delivery import DeadLetter
 from shardq.errors import CodecError, ConfigError
-from shardq.model import Message, MessageId, QueueConfig, Received, seconds
+from shardq.model import Message, MessageId, QueueConfig, QueueSettings, Received, seconds
 
 configs = st.builds(
     QueueConfig,
@@ -42,6 +42,11 @@ def test_legacy_settings_survive_being_stored() -> None:
 
 def test_settings_that_are_missing_get_their_defaults() -> None:
     assert QueueConfig.from_settings({"something": "else"}, 7) == QueueConfig(streams=7)
+
+
+def test_the_settings_that_type_checkers_know_are_those_that_there_are() -> None:
+    assert get_type_hints(QueueSettings) == get_type_hints(QueueConfig)
+    assert [*get_type_hints(QueueSettings)] == [item.name for item in fields(QueueConfig)]
 
 
 BAD: list[tuple[str, Any]] = [

@@ -73,6 +73,12 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
     }
 
 
+def test_a_script_knows_the_keys_that_its_header_names() -> None:
+    assert (scripts.load("len").keys, scripts.load("len").rest) == (("meta", "delayed", "due"), "")
+    assert (scripts.load("shrink").keys, scripts.load("shrink").rest) == (("meta", "lens"), "streams")
+    assert (scripts.load("skip").keys, scripts.load("skip").rest) == ((), "streams")
+
+
 def test_scripts_are_loaded_once_and_shown_short() -> None:
     assert scripts.load("write") is scripts.load("write")
     assert repr(scripts.load("write")) == "Script(write)"

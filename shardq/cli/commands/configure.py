@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict
+from typing import Any, get_args, get_type_hints
 
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
@@ -14,7 +14,10 @@ from shardq.cli.table import facts
 from shardq.cli.text import printable
 from shardq.model import QueueConfig
 
-TYPES = {item.name: str(item.type).partition(" ")[0] for item in fields(QueueConfig) if item.name != "streams"}
+TYPES = {
+    name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(QueueConfig).items() if name != "streams"
+}
+"""What each setting is, unless it is unset: int, float or str."""
 
 ABOUT = f"""Without changes it shows the settings. They are the queue's: all its clients follow. Times are
 seconds, `none` unsets. The number of streams is changed with `shardq resize`. Known are:
@@ -59,7 +62,7 @@ def value_of(name: str, text: str) -> Any:
     if text == "none":
         return None
     try:
-        return {"int": int, "float": float, "str": str}[kind](text)
+        return kind(text)
     except ValueError:
-        wanted = "a whole number" if kind == "int" else "a number"
+        wanted = "a whole number" if kind is int else "a number"
     raise UsageError(f"{name} must be {wanted}, not {text!r}")
