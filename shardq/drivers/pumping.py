@@ -69,7 +69,7 @@ class Line:
     async def exchanged(self) -> list[Any]:
         """Send, and wait for all answers."""
         sent, limit = self._commands, self._limit
-        return await exchange(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
+        return await round_trip(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
@@ -183,7 +183,7 @@ def _resolve(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-async def exchange(
+async def round_trip(
     pool: Any,
     connection: Any,
     commands: tuple[Command, ...],

@@ -1,22 +1,16 @@
-"""Steps as Redis commands, and the settings of connections: shared by both drivers."""
+"""Steps as Redis commands, and what the answers mean: shared by both drivers."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hiredis import pack_command
 
-from shardq.drivers.target import Target
 from shardq.ops.persist import TRANSIENT
 from shardq.ops.steps import Armed, Call, Refused, Unanswered, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
-Whole: TypeAlias = Callable[[], tuple[Command, ...]]
-"""Makes commands that carry the source of their script."""
 
 CONNECT_TIMEOUT: Final = 2.0
 COMMAND_TIMEOUT: Final = 5.0
@@ -37,11 +31,6 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
-
-
-def unknown(replies: list[Any]) -> bool:
-    """Whether the server does not know the script, to whose call the first of *replies* is the answer."""
-    return isinstance(replies[0], Refused) and replies[0].code == "NOSCRIPT"
 
 
 def judged(call: Call, replies: list[Any]) -> Any:
@@ -74,20 +63,3 @@ def armed(step: Armed) -> tuple[Command, ...]:
 def packed(commands: tuple[Command, ...]) -> list[bytes]:
     """The bytes to send; what redis-py's own packing adds costs as much again for each argument."""
     return [b"".join(pack_command(command) for command in commands)]  # type: ignore[arg-type, unused-ignore] # stubs lie
-
-
-def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
-    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
-    role = "read" if block is not None else "call"
-    chosen: dict[str, Any] = {
-        "socket_connect_timeout": CONNECT_TIMEOUT,
-        "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
-        "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
-    }
-    chosen |= target.settings
-    chosen |= {"protocol": 2, "decode_responses": False}
-    if "path" in chosen:
-        del chosen["socket_connect_timeout"]
-    else:
-        chosen["socket_keepalive"] = True
-    return chosen
