@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges
+from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import LOST, refusal, unconnected
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import Line, Pumping, peer_of, round_trip
@@ -71,6 +71,8 @@ class AsyncDriver:
 
     async def _perform(self, step: Step) -> Any:
         match step:
+            case Call() if self._exchanges.topology is None:
+                return outcome(step, await self._exchanged(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return await driven(self._exchanges.of(step), self._exchanged)
             case Wait():

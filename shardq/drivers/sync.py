@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges
+from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, Line, answer, peer_of
 from shardq.drivers.pools import Pools
@@ -84,6 +84,8 @@ class Driver:
 
     def _performed(self, step: Step) -> Any:
         match step:
+            case Call() if self._exchanges.topology is None:
+                return outcome(step, self._exchanged(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return driven(self._exchanges.of(step), self._exchanged)
             case Wait():
