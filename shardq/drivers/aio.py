@@ -76,7 +76,7 @@ class AsyncDriver:
             case Call() | Batch() | Ask():
                 return await driven(self._exchanges.of(step), self._exchanged)
             case Wait():
-                return await self._pumping.wait(step.waiter)
+                return await self._pumping.wait(step)
             case Armed():
                 return await self._pumping.armed(step)
             case Sleep():
@@ -91,7 +91,7 @@ class AsyncDriver:
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
-        limit = step.milliseconds / 1000 + BLOCK_MARGIN
+        limit = step.block_ms / 1000 + BLOCK_MARGIN
         return Line(pool, connection, armed(step), limit, self._is_closed, address)
 
     async def unblock(self, line: Line) -> None:

@@ -17,7 +17,7 @@ from shardq.errors import ClosedError
 from shardq.ops.look import given_back, recovered
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Armed, Op, Refused
+from shardq.ops.steps import Armed, Op, Refused, Wait
 from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
 from shardq.timing import LoopTimer, Purgatory
 
@@ -81,24 +81,23 @@ class Pumping:
         self._closed = False
         self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
 
-    async def wait(self, waiter: Waiter) -> None:
-        """Return when *waiter* is done. What it was given, if it is cancelled just then, is given back."""
-        state = waiter.state
-        waiting, clock = state.waiting, state.clock
+    async def wait(self, step: Wait) -> None:
+        """Return when the waiter of *step* is done. What it was given, if it is cancelled just then, is given back."""
+        state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
             raise ClosedError(CLOSED)
         if self._timer is None:
-            self._timer = LoopTimer(asyncio.get_running_loop(), clock=clock)
+            self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
             self._purgatory = Purgatory(self._timer)
         woken = asyncio.get_running_loop().create_future()
         waiter.wake = partial(_resolve, woken)
-        waiting.join(waiter, self._purgatory, max(0.0, waiter.deadline - clock.monotonic()))
-        if waiting.turn is None:
-            waiting.turn = self._start(self._pump(state), waiting)
+        waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
+        if waiting.pump is None:
+            waiting.pump = self._start(self._pump(state), waiting)
         try:
             await woken
         except asyncio.CancelledError:
-            self._left(waiter)
+            self._left(state, waiter)
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
@@ -121,7 +120,7 @@ class Pumping:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.due, rouse) if self._timer and step.due < NEVER else None
+        alarm = self._timer.call_at(step.wake_at, rouse) if self._timer and step.wake_at < NEVER else None
         step.waiting.rouse = rouse
         try:
             line = await self._driver.arm(step)
@@ -153,11 +152,11 @@ class Pumping:
             log.exception("reading for those who wait on %r failed", state.keys.name)
             waiting.release(failure=error)
         finally:
-            waiting.turn = None
+            waiting.pump = None
             waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
 
-    def _left(self, waiter: Waiter) -> None:
-        state, asked = waiter.state, waiter.asked
+    def _left(self, state: QueueState, waiter: Waiter) -> None:
+        asked = waiter.asked
         if waiter.cancel():
             if not state.waiting.waiters():
                 state.waiting.rouse()

@@ -89,7 +89,7 @@ class Driver:
             case Call() | Batch() | Ask():
                 return driven(self._exchanges.of(step), self._exchanged)
             case Wait():
-                return self._leading.wait(step.waiter)
+                return self._leading.wait(step)
             case Armed():
                 raise TypeError("a leading thread sends an armed look, and waits for it in pieces")
             case Sleep():
@@ -112,7 +112,7 @@ class Driver:
             self._exchanges.lost(step.key, address, failure)
             raise
         commands = armed(step)
-        limit = step.milliseconds / 1000 + BLOCK_MARGIN
+        limit = step.block_ms / 1000 + BLOCK_MARGIN
         line = Line(pool, connection, len(commands), limit, self._is_closed, address)
         try:
             connection.send_packed_command(packed(commands))

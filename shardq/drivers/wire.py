@@ -56,7 +56,7 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
 
 def armed(step: Armed) -> tuple[Command, ...]:
     """Who am I, what time is it, then wait, then look. The server keeps the look until the wait ends."""
-    wait = waiting_for(step.key, step.count, step.milliseconds)
+    wait = waiting_for(step.key, step.count, step.block_ms)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
 
 
