@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol, cast
 
 import redis
 
-from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.failures import LOST, demoted, refusal, unanswered
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, number_of
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
@@ -21,14 +22,8 @@ from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
 
-SOON: Final = 0.001
-LATER: Final = 0.05
-
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py stumbles into when another thread closes the connection meanwhile."""
-
-
-WHILE_WAITING: Final = "this client was closed while a read waited"
 
 
 class Sender(Protocol):
@@ -61,14 +56,14 @@ class Line:
     @property
     def number(self) -> int | None:
         """What its server calls the connection, once it has said so."""
-        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
+        return number_of(self.answers)
 
     def ready(self, seconds: float) -> bool:
         """Whether all answers are there, waiting up to *seconds* for the next."""
         try:
             while len(self.answers) < self._count:
                 if self._closed():  # redis-py would connect anew, for answers that never come
-                    raise ClosedError(WHILE_WAITING)
+                    raise ClosedError(CLOSED_WHILE_WAITING)
                 if not self._connection.can_read(seconds):
                     return False
                 self.answers.append(answer(self._connection))
@@ -81,7 +76,7 @@ class Line:
         if self._closed():
             self._connection.disconnect()
         self._pool.release(self._connection)
-        if any(isinstance(each, Refused) and each.code in DEMOTED for each in self.answers):
+        if demoted(self.answers):
             self._pool.disconnect(inuse_connections=False)
         return True
 
@@ -123,7 +118,7 @@ class Leading:
         """Return when the waiter of *step* is done."""
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self.closed:
-            raise ClosedError(WHILE_WAITING)
+            raise ClosedError(CLOSED_WHILE_WAITING)
         event = Event()
         waiter.wake = event.set
         waiting.join(waiter, self._purgatory, None)

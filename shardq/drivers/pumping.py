@@ -10,23 +10,20 @@ from typing import Any, Final, Protocol, TypeVar
 
 from redis.exceptions import RedisError
 
-from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
-from shardq.drivers.wire import Command, packed
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, Command, number_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.look import given_back, recovered
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Armed, Op, Refused, Wait
+from shardq.ops.steps import Armed, Op, Wait
 from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-SOON: Final = 0.001
-LATER: Final = 0.05
 FAREWELL: Final = 5.0
-CLOSED: Final = "this client was closed while a read waited"
 
 
 class Sender(Protocol):
@@ -64,7 +61,7 @@ class Line:
     @property
     def number(self) -> int | None:
         """What its server calls the connection, once it has said so."""
-        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
+        return number_of(self.answers)
 
     async def exchanged(self) -> list[Any]:
         """Send, and wait for all answers."""
@@ -85,7 +82,7 @@ class Pumping:
         """Return when the waiter of *step* is done. What it was given, if it is cancelled just then, is given back."""
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
-            raise ClosedError(CLOSED)
+            raise ClosedError(CLOSED_WHILE_WAITING)
         if self._timer is None:
             self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
             self._purgatory = Purgatory(self._timer)
@@ -136,7 +133,7 @@ class Pumping:
         self._closed = True
         idle = []
         for task, waiting in list(self._tasks.items()):
-            if waiting is not None and waiting.release(failure=ClosedError(CLOSED)):
+            if waiting is not None and waiting.release(failure=ClosedError(CLOSED_WHILE_WAITING)):
                 waiting.rouse()
             idle.append(task)
         if idle:
@@ -216,7 +213,7 @@ async def round_trip(
         if not clean or closed():
             await connection.disconnect(nowait=cancelled)
         await pool.release(connection)
-    if any(isinstance(each, Refused) and each.code in DEMOTED for each in answers):
+    if demoted(answers):
         await pool.disconnect(inuse_connections=False)
     return answers
 

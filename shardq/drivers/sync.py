@@ -14,7 +14,7 @@ from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, outcome
-from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered, unconnected
+from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, Line, answer, peer_of
 from shardq.drivers.pools import Pools
 from shardq.drivers.target import Address, Target
@@ -165,9 +165,8 @@ class Driver:
             if not clean or self._closed:
                 connection.disconnect()
             pool.release(connection)
-        for each in answers:
-            if isinstance(each, Refused) and each.code in DEMOTED:
-                pool.disconnect(inuse_connections=False)
+        if demoted(answers):
+            pool.disconnect(inuse_connections=False)
         return answers
 
     def _turn(self, address: Address | None, until: float) -> Turns:

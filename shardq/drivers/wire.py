@@ -18,6 +18,11 @@ REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
 CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
+CLOSED_WHILE_WAITING: Final = "this client was closed while a read waited"
+
+SOON: Final = 0.001
+LATER: Final = 0.05
+"""Seconds after which a wait that did not end is told once more to end: at first, and at most."""
 
 _DEMOTED: Final = TRANSIENT | {"WAIT"}
 """What WAIT is answered by a node that is no master any more; one such answer begins "WAIT cannot be used"."""
@@ -58,6 +63,11 @@ def armed(step: Armed) -> tuple[Command, ...]:
     """Who am I, what time is it, then wait, then look. The server keeps the look until the wait ends."""
     wait = waiting_for(step.key, step.count, step.block_ms)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
+
+
+def number_of(answers: list[Any]) -> int | None:
+    """What its server calls the connection of an armed look, once it has said so: the first of *answers*."""
+    return answers[0] if answers and isinstance(answers[0], int) else None
 
 
 def packed(commands: tuple[Command, ...]) -> list[bytes]:
