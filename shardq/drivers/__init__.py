@@ -1,8 +1,9 @@
 """The only I/O: run operations against servers, with threads (`Driver`) or asyncio (`AsyncDriver`).
 
-`target` reads a URL, `failures` turns redis-py's exceptions into two, `topology` knows which node owns a slot, `wire`
-turns steps into commands; `sync` and `aio` move bytes. Connections come from redis-py's pools, built here with every
-setting that matters, since its defaults retry writes blindly, break long blocks and swallow cancellations.
+`exchanges` says which round trips a step takes and judges the answers, for both drivers alike; `wire` turns steps into
+commands, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive and sleep. `target` reads
+a URL; `failures` turns redis-py's exceptions into two. Connections come from redis-py's pools, which `pools` makes with
+every setting that matters, since the defaults retry writes blindly, break long blocks and swallow cancellations.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import redis.exceptions as redis_errors
 
@@ -12,7 +13,7 @@ LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.In
 """What redis-py raises when a connection does not work. Some are refusals in disguise; `failure` tells them apart."""
 
 DEMOTED = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
-"""Answers of a node that is no master any more: what leads to it is of no use."""
+"""Answers of a node that is no master any more."""
 
 # redis-py cuts the code off these answers.
 _CODES: tuple[tuple[type[Exception], str], ...] = (
@@ -54,6 +55,11 @@ def refusal(error: Exception) -> Refused | None:
         match = _FIRST_WORD.fullmatch(str(error))
         return Refused(match[1], match[2]) if match else Refused("ERR", str(error))
     return None
+
+
+def demoted(answers: list[Any]) -> bool:
+    """Whether one of *answers* says that the node is no master any more: connections to it are of no use."""
+    return any(isinstance(each, Refused) and each.code in DEMOTED for each in answers)
 
 
 def unconnected(error: Exception) -> Refused | Unanswered:

@@ -9,25 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from threading import Event, get_ident
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import redis
 
-from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.failures import LOST, demoted, refusal, unanswered
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, number_of
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
-from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
 
-SOON: Final = 0.001
-LATER: Final = 0.05
-
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
 """What redis-py stumbles into when another thread closes the connection meanwhile."""
-
-
-WHILE_WAITING: Final = "this client was closed while a read waited"
 
 
 class Sender(Protocol):
@@ -60,14 +56,14 @@ class Line:
     @property
     def number(self) -> int | None:
         """What its server calls the connection, once it has said so."""
-        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
+        return number_of(self.answers)
 
     def ready(self, seconds: float) -> bool:
         """Whether all answers are there, waiting up to *seconds* for the next."""
         try:
             while len(self.answers) < self._count:
                 if self._closed():  # redis-py would connect anew, for answers that never come
-                    raise ClosedError(WHILE_WAITING)
+                    raise ClosedError(CLOSED_WHILE_WAITING)
                 if not self._connection.can_read(seconds):
                     return False
                 self.answers.append(answer(self._connection))
@@ -80,7 +76,7 @@ class Line:
         if self._closed():
             self._connection.disconnect()
         self._pool.release(self._connection)
-        if any(isinstance(each, Refused) and each.code in DEMOTED for each in self.answers):
+        if demoted(self.answers):
             self._pool.disconnect(inuse_connections=False)
         return True
 
@@ -90,17 +86,20 @@ class Line:
         self._pool.release(self._connection)
 
 
-class Turn:
-    """A pump, its step to be done, and the line on which the answers to it will come."""
+class PumpRun:
+    """A pump, the step that it is at, and the line on which the answers to an armed look will come.
+
+    A line without answers is given up at local time `until`.
+    """
 
     def __init__(self, op: Op[None]) -> None:
         self.op = op
         self.step: Step = next(op)
         self.line: Line | None = None
-        self.ends = math.inf
+        self.until = math.inf
 
-    def drop(self) -> None:
-        """Forget it all."""
+    def cancel(self) -> None:
+        """Leave it at that, and close the line."""
         self.op.close()
         if self.line is not None:
             self.line.drop()
@@ -113,13 +112,13 @@ class Leading:
         self._driver = driver
         self.closed = False
         self._waits: dict[int, Waiter] = {}
-        self._purgatory = Purgatory(Timer())  # no operation is timed: each thread knows its own deadline
+        self._purgatory = Purgatory(Timer())  # no operation is timed: each thread knows until when it waits
 
-    def wait(self, waiter: Waiter) -> None:
-        """Return when *waiter* is done."""
-        waiting, clock = waiter.state.waiting, waiter.state.clock
+    def wait(self, step: Wait) -> None:
+        """Return when the waiter of *step* is done."""
+        state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self.closed:
-            raise ClosedError(WHILE_WAITING)
+            raise ClosedError(CLOSED_WHILE_WAITING)
         event = Event()
         waiter.wake = event.set
         waiting.join(waiter, self._purgatory, None)
@@ -127,95 +126,96 @@ class Leading:
         try:
             while not waiter.done:
                 if waiting.lead(waiter):
-                    self._lead(waiting, waiter)
-                elif event.wait(max(SOON, waiter.deadline - clock.monotonic())):
+                    self._lead(state, waiter)
+                elif event.wait(max(SOON, waiter.until - waiting.clock.monotonic())):
                     event.clear()
                 else:
                     waiting.expire(waiter)
         finally:
             del self._waits[get_ident()]
             waiter.cancel()
-            if orphan := waiting.resign(waiter):
-                orphan.drop()
+            waiting.resign(waiter)
 
     def recall(self, thread: int) -> None:
-        """End the wait of another *thread*, if it waits, as at its deadline.
+        """End the wait of another *thread*, if it waits, as if its time were up.
 
         What it waits on may only just have been sent, and cannot be ended yet: call again until the thread is back.
         """
         waiter = self._waits.get(thread)
         if waiter is None:
             return
-        waiting = waiter.state.waiting
-        waiter.deadline = min(waiter.deadline, waiter.state.clock.monotonic())
+        waiting = waiter.waiting
+        waiter.until = min(waiter.until, waiting.clock.monotonic())
         waiter.wake()
-        turn: Turn | None = waiting.turn
-        line = turn.line if turn else None
+        run = _run_of(waiting)
+        line = run.line if run else None
         if waiting.led_by(waiter) and line is not None:
             self._driver.unblock(line)
 
-    def _lead(self, waiting: Waiting, waiter: Waiter) -> None:
+    def _lead(self, state: QueueState, waiter: Waiter) -> None:
+        waiting = state.waiting
         try:
             while not waiter.done:
-                self._advance(waiting, waiter)
-            while waiting.turn is not None and not waiting.waiters():
-                self._advance(waiting, waiter)
+                self._advance(state, waiter)
+            while waiting.pump is not None and not waiting.waiters():
+                self._advance(state, waiter)
         except BaseException:
-            _end(waiting)
+            waiting.stop()
             waiting.release()
             raise
 
-    def _advance(self, waiting: Waiting, leader: Waiter) -> None:
-        """Take the turn as far as it goes now: to its next step, to its end, or to the leader's deadline."""
-        turn = waiting.turn
+    def _advance(self, state: QueueState, leader: Waiter) -> None:
+        """Take the pump as far as it goes now: to its next step, to its end, or until the leader gives up."""
+        waiting = state.waiting
+        run = _run_of(waiting)
         try:
-            if turn is None:
-                waiting.turn = Turn(pump(leader.state))
-            elif not isinstance(turn.step, Armed):
-                turn.step = turn.op.send(self._driver.perform(turn.step))
-            elif turn.line is None and leader.done:
-                _end(waiting)  # nobody is left whom it could serve, and nothing was sent
-            elif self._answered(turn, turn.step, leader):
-                answers, turn.line = turn.line.answers, None
-                turn.step = turn.op.send(answers)
+            if run is None:
+                waiting.pump = PumpRun(pump(state))
+            else:
+                self._go_on(waiting, run, leader)
+        except StopIteration:
+            waiting.pump = None
+
+    def _go_on(self, waiting: Waiting, run: PumpRun, leader: Waiter) -> None:
+        try:
+            if not isinstance(run.step, Armed):
+                run.step = run.op.send(self._driver.perform(run.step))
+            elif run.line is None and leader.done:
+                waiting.stop()  # nobody is left whom it could serve, and nothing was sent
+            elif (answers := self._answers(run, run.step, leader)) is not None:
+                run.line = None
+                run.step = run.op.send(answers)
         except (Refused, Unanswered) as failure:
-            turn.line = None
-            self._fail(waiting, turn, failure)
-        except StopIteration:
-            waiting.turn = None
+            run.line = None
+            run.step = run.op.throw(failure)
 
-    def _fail(self, waiting: Waiting, turn: Turn, failure: Exception) -> None:
-        try:
-            turn.step = turn.op.throw(failure)
-        except StopIteration:
-            waiting.turn = None
+    def _answers(self, run: PumpRun, step: Armed, leader: Waiter) -> list[Any] | None:
+        """The answers to the armed look, None if they are still to come. Gives up when none come for too long.
 
-    def _answered(self, turn: Turn, step: Armed, leader: Waiter) -> bool:
-        """Whether the armed look is answered. Ends its wait when something is due; gives up when no answer comes."""
-        clock = leader.state.clock
-        if turn.line is None:
-            turn.line = self._driver.arm(step)
-            turn.ends = clock.monotonic() + turn.line.limit
-        line, now = turn.line, clock.monotonic()
-        if now >= turn.ends:
+        Ends the wait that the look is behind when there is a reason to look again.
+        """
+        clock = leader.waiting.clock
+        if run.line is None:
+            run.line = self._driver.arm(step)
+            run.until = clock.monotonic() + run.line.limit
+        line, now = run.line, clock.monotonic()
+        if now >= run.until:
             line.drop()
             raise Unanswered("no answer to a read that waits", sent=True)
-        if not leader.done and now >= leader.deadline and step.waiting.expire(leader):
-            return False
-        until = now if leader.done else min(step.due, leader.deadline)
-        if now < until:
-            return line.ready(min(until, turn.ends) - now)
-        if line.ready(0):
-            return True
-        self._driver.unblock(line)
-        pause, line.pause = line.pause, min(2 * line.pause, LATER)
-        return line.ready(pause)
+        if not leader.done and now >= leader.until and step.waiting.expire(leader):
+            return None
+        wake_at = now if leader.done else min(step.wake_at, leader.until)
+        if now < wake_at:
+            ready = line.ready(min(wake_at, run.until) - now)
+        elif not (ready := line.ready(0)):
+            self._driver.unblock(line)
+            pause, line.pause = line.pause, min(2 * line.pause, LATER)
+            ready = line.ready(pause)
+        return line.answers if ready else None
 
 
-def _end(waiting: Waiting) -> None:
-    turn, waiting.turn = waiting.turn, None
-    if turn is not None:
-        turn.drop()
+def _run_of(waiting: Waiting) -> PumpRun | None:
+    return cast("PumpRun | None", waiting.pump)  # a client has one driver: no other one's pump is there
 
 
 def peer_of(connection: Any) -> Any:

@@ -10,23 +10,20 @@ from typing import Any, Final, Protocol, TypeVar
 
 from redis.exceptions import RedisError
 
-from shardq.drivers.failures import DEMOTED, LOST, refusal, unanswered
+from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
-from shardq.drivers.wire import Command, packed
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, Command, number_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.look import given_back, recovered
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Armed, Op, Refused
+from shardq.ops.steps import Armed, Op, Wait
 from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-SOON: Final = 0.001
-LATER: Final = 0.05
 FAREWELL: Final = 5.0
-CLOSED: Final = "this client was closed while a read waited"
 
 
 class Sender(Protocol):
@@ -64,12 +61,12 @@ class Line:
     @property
     def number(self) -> int | None:
         """What its server calls the connection, once it has said so."""
-        return self.answers[0] if self.answers and isinstance(self.answers[0], int) else None
+        return number_of(self.answers)
 
     async def exchanged(self) -> list[Any]:
         """Send, and wait for all answers."""
         sent, limit = self._commands, self._limit
-        return await exchange(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
+        return await round_trip(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
@@ -81,24 +78,23 @@ class Pumping:
         self._closed = False
         self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
 
-    async def wait(self, waiter: Waiter) -> None:
-        """Return when *waiter* is done. What it was given, if it is cancelled just then, is given back."""
-        state = waiter.state
-        waiting, clock = state.waiting, state.clock
+    async def wait(self, step: Wait) -> None:
+        """Return when the waiter of *step* is done. What it was given, if it is cancelled just then, is given back."""
+        state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
-            raise ClosedError(CLOSED)
+            raise ClosedError(CLOSED_WHILE_WAITING)
         if self._timer is None:
-            self._timer = LoopTimer(asyncio.get_running_loop(), clock=clock)
+            self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
             self._purgatory = Purgatory(self._timer)
         woken = asyncio.get_running_loop().create_future()
         waiter.wake = partial(_resolve, woken)
-        waiting.join(waiter, self._purgatory, max(0.0, waiter.deadline - clock.monotonic()))
-        if waiting.turn is None:
-            waiting.turn = self._start(self._pump(state), waiting)
+        waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
+        if waiting.pump is None:
+            waiting.pump = self._start(self._pump(state), waiting)
         try:
             await woken
         except asyncio.CancelledError:
-            self._left(waiter)
+            self._left(state, waiter)
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
@@ -121,7 +117,7 @@ class Pumping:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.due, rouse) if self._timer and step.due < NEVER else None
+        alarm = self._timer.call_at(step.wake_at, rouse) if self._timer and step.wake_at < NEVER else None
         step.waiting.rouse = rouse
         try:
             line = await self._driver.arm(step)
@@ -137,7 +133,7 @@ class Pumping:
         self._closed = True
         idle = []
         for task, waiting in list(self._tasks.items()):
-            if waiting is not None and waiting.release(failure=ClosedError(CLOSED)):
+            if waiting is not None and waiting.release(failure=ClosedError(CLOSED_WHILE_WAITING)):
                 waiting.rouse()
             idle.append(task)
         if idle:
@@ -153,11 +149,11 @@ class Pumping:
             log.exception("reading for those who wait on %r failed", state.keys.name)
             waiting.release(failure=error)
         finally:
-            waiting.turn = None
+            waiting.pump = None
             waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
 
-    def _left(self, waiter: Waiter) -> None:
-        state, asked = waiter.state, waiter.asked
+    def _left(self, state: QueueState, waiter: Waiter) -> None:
+        asked = waiter.asked
         if waiter.cancel():
             if not state.waiting.waiters():
                 state.waiting.rouse()
@@ -183,7 +179,7 @@ def _resolve(woken: asyncio.Future[None]) -> None:
         woken.set_result(None)
 
 
-async def exchange(
+async def round_trip(
     pool: Any,
     connection: Any,
     commands: tuple[Command, ...],
@@ -217,7 +213,7 @@ async def exchange(
         if not clean or closed():
             await connection.disconnect(nowait=cancelled)
         await pool.release(connection)
-    if any(isinstance(each, Refused) and each.code in DEMOTED for each in answers):
+    if demoted(answers):
         await pool.disconnect(inuse_connections=False)
     return answers
 

@@ -1,22 +1,16 @@
-"""Steps as Redis commands, and the settings of connections: shared by both drivers."""
+"""Steps as Redis commands, and what the answers mean: shared by both drivers."""
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from hiredis import pack_command
 
-from shardq.drivers.target import Target
 from shardq.ops.persist import TRANSIENT
 from shardq.ops.steps import Armed, Call, Refused, Unanswered, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float
 Command: TypeAlias = tuple[Word, ...]
-Whole: TypeAlias = Callable[[], tuple[Command, ...]]
-"""Makes commands that carry the source of their script."""
 
 CONNECT_TIMEOUT: Final = 2.0
 COMMAND_TIMEOUT: Final = 5.0
@@ -24,6 +18,11 @@ REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
 CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
+CLOSED_WHILE_WAITING: Final = "this client was closed while a read waited"
+
+SOON: Final = 0.001
+LATER: Final = 0.05
+"""Seconds after which a wait that did not end is told once more to end: at first, and at most."""
 
 _DEMOTED: Final = TRANSIENT | {"WAIT"}
 """What WAIT is answered by a node that is no master any more; one such answer begins "WAIT cannot be used"."""
@@ -37,11 +36,6 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
-
-
-def unknown(replies: list[Any]) -> bool:
-    """Whether the server does not know the script, to whose call the first of *replies* is the answer."""
-    return isinstance(replies[0], Refused) and replies[0].code == "NOSCRIPT"
 
 
 def judged(call: Call, replies: list[Any]) -> Any:
@@ -67,27 +61,15 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
 
 def armed(step: Armed) -> tuple[Command, ...]:
     """Who am I, what time is it, then wait, then look. The server keeps the look until the wait ends."""
-    wait = waiting_for(step.key, step.count, step.milliseconds)
+    wait = waiting_for(step.key, step.count, step.block_ms)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
+
+
+def number_of(answers: list[Any]) -> int | None:
+    """What its server calls the connection of an armed look, once it has said so: the first of *answers*."""
+    return answers[0] if answers and isinstance(answers[0], int) else None
 
 
 def packed(commands: tuple[Command, ...]) -> list[bytes]:
     """The bytes to send; what redis-py's own packing adds costs as much again for each argument."""
     return [b"".join(pack_command(command) for command in commands)]  # type: ignore[arg-type, unused-ignore] # stubs lie
-
-
-def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
-    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
-    role = "read" if block is not None else "call"
-    chosen: dict[str, Any] = {
-        "socket_connect_timeout": CONNECT_TIMEOUT,
-        "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
-        "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
-    }
-    chosen |= target.settings
-    chosen |= {"protocol": 2, "decode_responses": False}
-    if "path" in chosen:
-        del chosen["socket_connect_timeout"]
-    else:
-        chosen["socket_keepalive"] = True
-    return chosen

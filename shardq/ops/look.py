@@ -50,18 +50,22 @@ class Seen:
     moved: bool = False
     jumped: bool = False
 
+    def wake_at(self, now: float) -> float:
+        """The local time at which there is a reason to look again, where the reply came at local time *now*."""
+        return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
-def look(state: QueueState, want: Want, blocks: float, asked: Asked, *, declare: int, delay: float = 0.0) -> Look:
+
+def look(state: QueueState, want: Want, block: float, asked: Asked, *, declare: int, delay: float = 0.0) -> Look:
     """A look for *want*, noted in *asked*.
 
-    *blocks*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
+    *block*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
     *delay*: the seconds for which the server may put it off.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
     numbers = _numbers(state, want, declare)
     clock = state.seen
-    call = _call(state, want, blocks, numbers, holder, clock.told(sent, sent + delay) if clock else "")
+    call = _call(state, want, block, numbers, holder, clock.told(sent, sent + delay) if clock else "")
     asked.visibility = round(want.visibility * 1000)
     asked.since = (clock.ms if clock else 0) + asked.visibility
     asked.holder = holder
@@ -143,7 +147,7 @@ def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
     return numbers
 
 
-def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], holder: str, clock: str) -> Call:
+def _call(state: QueueState, want: Want, block: float, numbers: list[str], holder: str, clock: str) -> Call:
     config = state.config
     args: tuple[Argument, ...] = (
         want.count,
@@ -152,7 +156,7 @@ def _call(state: QueueState, want: Want, blocks: float, numbers: list[str], hold
         clock,
         config.max_deliveries,
         config.max_dead,
-        math.ceil(blocks * 1000),
+        math.ceil(block * 1000),
         0 if state.streams <= ALL_DECLARED else max(state.width, min(want.count, state.streams)),
         "" if want.prefer is None else str(want.prefer),
         config.legacy_group or "",

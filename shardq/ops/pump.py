@@ -19,7 +19,7 @@ from shardq.ops.opening import upkeep
 from shardq.ops.persist import TRANSIENT
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
-from shardq.ops.waiting import Asked, Waiter, Want
+from shardq.ops.waiting import Asked, Want
 
 ARMED_DECLARED: Final = 256
 """An armed look cannot know which stream will be next, so it declares all, if they are no more than this."""
@@ -42,7 +42,7 @@ def pump(state: QueueState) -> Op[None]:
         failure: Exception | None = None
     except Refused as refused:
         asked.holder, failure = "", None if refused.code in _ENDED else refused
-    state.waiting.answer_by = math.inf
+    state.waiting.overdue_at = math.inf
     yield Sleep(PAUSE)
     lost_look = asked if asked.holder else None
     if not state.waiting.release(lost_look, failure) and lost_look:
@@ -50,16 +50,19 @@ def pump(state: QueueState) -> Op[None]:
 
 
 class _Pump:
-    """`quiet`: the last look found nothing, so whatever came since is announced. `due`: when to look again anyhow."""
+    """The pump of one queue. `quiet`: its last look found nothing, so whatever came since then is announced.
+
+    `wake_at`: the local time at which there is a reason to look again, whether anything is announced or not.
+    """
 
     def __init__(self, state: QueueState, asked: Asked) -> None:
         self.state, self.clock, self.waiting, self.asked = state, state.clock, state.waiting, asked
         waiters = self.waiting.waiters()
-        self.quiet = any(waiter.looked > self.waiting.found_at for waiter in waiters)
-        self.due = min((waiter.again for waiter in waiters), default=math.inf)
+        self.quiet = any(waiter.looked_at > self.waiting.found_at for waiter in waiters)
+        self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
 
     def run(self) -> Op[None]:
-        """Turn after turn."""
+        """Look after look, until nobody waits."""
         while True:
             yield from upkeep(self.state, self.clock.monotonic())
             if self.quiet:
@@ -84,18 +87,18 @@ class _Pump:
 
     def _plain(self, want: Want) -> Op[Seen]:
         each = look(self.state, want, self.state.wait_slice, self.asked, declare=ALL_DECLARED)
-        self.waiting.answer_by = each.sent + LATENESS
+        self.waiting.overdue_at = each.sent + LATENESS
         reply = yield each.call
         return self._noted(each, reply, None)
 
     def _armed(self, want: Want) -> Op[Seen | None]:
         state, now = self.state, self.clock.monotonic()
-        ends = max(map(_deadline, self.waiting.waiters()), default=now)
-        block = max(0.001, min(state.wait_slice, self.due - now, ends - now))
+        until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
+        block = max(0.001, min(state.wait_slice, self.wake_at - now, until - now))
         each = look(state, want, state.wait_slice, self.asked, declare=ARMED_DECLARED, delay=block)
-        self.waiting.answer_by = each.sent + block + LATENESS
-        step = Armed(state.keys.notifications, want.count, math.ceil(block * 1000), each.call, self.due, self.waiting)
-        _, shown, woken, reply = yield step
+        self.waiting.overdue_at = each.sent + block + LATENESS
+        key, block_ms = state.keys.notifications, math.ceil(block * 1000)
+        _, shown, woken, reply = yield Armed(key, want.count, block_ms, each.call, self.wake_at, self.waiting)
         if isinstance(woken, Refused):
             if woken.code not in _ENDED:
                 raise woken
@@ -112,12 +115,8 @@ class _Pump:
         found = seen(self.state, each, reply, granted)
         self.asked.holder = ""
         self.quiet = not (found.rows or found.miss or found.moved or found.jumped)
-        self.due = self.clock.monotonic() + found.wait_ms / 1000 if found.wait_ms >= 0 else math.inf
+        self.wake_at = found.wake_at(self.clock.monotonic())
         return found
-
-
-def _deadline(waiter: Waiter) -> float:
-    return waiter.deadline
 
 
 def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:

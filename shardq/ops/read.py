@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import replace
 from typing import Any
 
 from shardq.errors import BackendError
 from shardq.keys import MAX_STREAMS
 from shardq.model import Received, whole
-from shardq.ops.look import ALL_DECLARED, Look, look, recovered, seen
+from shardq.ops.look import ALL_DECLARED, Look, Seen, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
@@ -30,9 +29,9 @@ def read(
     timeout: float | None = None,
     asked: Asked | None = None,
 ) -> Op[list[Received]]:
-    """Up to *count* messages; waits up to *block* seconds for the first one. [] at the deadline, never before."""
+    """Up to *count* messages; waits up to *block* seconds for the first one. [] when these are over, never before."""
     clock = state.clock
-    deadline = clock.monotonic() + block
+    until = clock.monotonic() + block
     yield from opened(state, state.until(timeout))
     want = Want(
         count,
@@ -43,20 +42,20 @@ def read(
     while True:
         now = clock.monotonic()
         yield from upkeep(state, now)
-        left = max(0.0, deadline - now)
-        until = max(deadline, state.until(timeout))
-        rows, wait_ms = yield from _attempt(state, want, min(left, state.wait_slice), until, asked)
-        looked, now = now, clock.monotonic()
-        if rows or now >= deadline:
-            return (yield from _all(state, want, rows, until, asked))
-        waiter = Waiter(state, want, deadline, looked, now + wait_ms / 1000 if wait_ms >= 0 else math.inf)
-        yield Wait(waiter)
+        left = max(0.0, until - now)
+        call_until = max(until, state.until(timeout))  # a failed call is tried again, however short the wait
+        found = yield from _attempt(state, want, min(left, state.wait_slice), call_until, asked)
+        looked_at, now = now, clock.monotonic()
+        if found.rows or now >= until:
+            return (yield from _all(state, want, found.rows, call_until, asked))
+        waiter = Waiter(state.waiting, want, until=until, looked_at=looked_at, wake_at=found.wake_at(now))
+        yield Wait(state, waiter)
         if waiter.rows is not None:
-            return (yield from _all(state, want, waiter.rows, until, asked))
+            return (yield from _all(state, want, waiter.rows, call_until, asked))
         if waiter.failure is not None:
             _fail(waiter.failure)
         if waiter.asked is not None:
-            yield from recovered(state, waiter.asked, until)
+            yield from recovered(state, waiter.asked, call_until)
 
 
 def _fail(failure: Exception) -> None:
@@ -74,21 +73,19 @@ def _all(state: QueueState, want: Want, rows: list[Received], until: float, aske
     try:
         while size == AT_ONCE and len(rows) < want.count and state.clock.monotonic() < until:
             rest = replace(want, count=want.count - len(rows), prefer=None)
-            more, _ = yield from _attempt(state, rest, 0.0, until, asked)
-            rows += more
-            size = len(more)
+            more = yield from _attempt(state, rest, 0.0, until, asked)
+            rows += more.rows
+            size = len(more.rows)
     except BackendError as error:
         log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), want.count, error)
     return rows
 
 
-def _attempt(
-    state: QueueState, want: Want, blocks: float, until: float, asked: Asked
-) -> Op[tuple[list[Received], int]]:
-    """The messages, and ms until there is a reason to look again (-1: none); after a miss or a jump that is at once."""
+def _attempt(state: QueueState, want: Want, block: float, until: float, asked: Asked) -> Op[Seen]:
+    """Look until a look counts: after a miss or a jump the next one comes at once."""
     part = replace(want, count=min(want.count, AT_ONCE))
     while True:
-        each, reply = yield from _looked(state, part, blocks, until, asked)
+        each, reply = yield from _looked(state, part, block, until, asked)
         asked.holder = ""
         found = seen(state, each, reply)
         # Else the next call looks it up: what is in hand must not be lost to trouble.
@@ -97,12 +94,12 @@ def _attempt(
         if found.jumped:
             continue
         if reply[0] == b"OK":
-            return found.rows, found.wait_ms
+            return found
         if found.miss and state.clock.monotonic() >= until:
-            return found.rows, 0  # others are always faster, or something else writes to the queue's keys
+            return replace(found, wait_ms=0)  # others are always faster, or something else writes to the queue's keys
 
 
-def _looked(state: QueueState, want: Want, blocks: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
+def _looked(state: QueueState, want: Want, block: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
     """One look and its reply. When a reply is lost, what it had granted is given back before the next look.
 
     Each try is a look of its own: it says what the server's clock should show now, and its leases are its own, so a
@@ -110,7 +107,7 @@ def _looked(state: QueueState, want: Want, blocks: float, until: float, asked: A
     """
     tries = 0
     while True:
-        each = look(state, want, blocks, asked, declare=ALL_DECLARED)
+        each = look(state, want, block, asked, declare=ALL_DECLARED)
         each.call.until = until
         try:
             return each, (yield each.call)

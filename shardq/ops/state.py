@@ -55,14 +55,15 @@ class QueueState:
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: Waiting = field(init=False)
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[Lane] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        """Until a legacy stream is known, its key is one that nobody writes to."""
+        """Nobody waits yet. Until a legacy stream is known, its key is one that nobody writes to."""
+        self.waiting = Waiting(self.clock)
         self.legacy = f"{self.keys.prefix}legacy"
 
     def until(self, timeout: float | None = None) -> float:
@@ -127,7 +128,7 @@ class QueueState:
         self.client = client
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
-        self.waiting = Waiting()
+        self.waiting = Waiting(self.clock)
 
     def saw(self, ms: int, sent: float, at: float) -> None:
         """The reply to what was sent at local time *sent* has come: at *at* or later the server's clock showed *ms*."""

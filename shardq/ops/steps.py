@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from shardq.keys import QueueKeys, RouterKeys
+from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.scripts import Script, load
 
@@ -56,24 +57,26 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """Wait for up to `count` notifications, and run `call` the moment that ends, after `milliseconds` at the latest.
+    """Wait for up to `count` notifications, and run `call` the moment that ends, after `block_ms` ms at the latest.
 
     The answers, of which each can be a `Refused`: the connection's number, the server's time before the wait (seconds,
-    microseconds), what it ended with, the reply to `call`. At local time `due` there is a reason to end the wait.
+    microseconds), what the wait ended with, the reply to `call`. At local time `wake_at` there is a reason to end the
+    wait.
     """
 
     key: str
     count: int
-    milliseconds: int
+    block_ms: int
     call: Call
-    due: float
+    wake_at: float
     waiting: Waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let `waiter` wait, together with others, until it is done."""
+    """Let `waiter` wait on the queue of `state`, together with others, until it is done."""
 
+    state: QueueState
     waiter: Waiter
 
 

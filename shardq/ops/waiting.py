@@ -1,7 +1,10 @@
 """The readers of one client that wait on one queue: what they want, and which of them gets what. Sans-IO.
 
 They share one read, which is out on one blocking connection for all of them (`shardq.ops.pump`). The purgatory decides
-how each wait ends, exactly once: with rows, at its deadline, or with word to look for itself.
+how each wait ends, exactly once: with rows, with none when its time is up, or with word to look for itself.
+
+Two times are told apart here and in all that reads on behalf of waiters, both of the local clock: `until`, when a
+caller gives up, and `wake_at`, when there is a reason to look again. `block` is a time span: the seconds of a wait.
 """
 
 from __future__ import annotations
@@ -10,13 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol, TypeAlias
 
+from shardq.clock import Clock
 from shardq.model import Received
 from shardq.timing import Operation, Purgatory
 
-if TYPE_CHECKING:
-    from shardq.ops.state import QueueState
+Hook: TypeAlias = Callable[[], None]
+"""What the driver has to do on a word from here."""
 
 MOST: Final = 100
 """So many messages at most are asked for on behalf of several waiters."""
@@ -55,27 +59,27 @@ class Asked:
 
 
 class Waiter(Operation):
-    """One blocked read. It looked at `looked` and found nothing; there is a reason to look again at `again`.
+    """One blocked read, which gives up at `until`. It looked at `looked_at` and found nothing.
 
     Once `done`, `rows` is what it was given by the look `asked`; None means that it shall look for itself, and first
     give back what a lost `asked` was granted. `failure` is what no look can mend. `wake` is the driver's: how to tell
     the thread or task that waits.
     """
 
-    __slots__ = ("again", "asked", "deadline", "done", "failure", "looked", "rows", "state", "wake", "want")
+    __slots__ = ("asked", "done", "failure", "looked_at", "rows", "until", "waiting", "wake", "wake_at", "want")
 
-    def __init__(self, state: QueueState, want: Want, deadline: float, looked: float, again: float) -> None:
+    def __init__(self, waiting: Waiting, want: Want, *, until: float, looked_at: float, wake_at: float) -> None:
         super().__init__()
-        self.state = state
+        self.waiting = waiting
         self.want = want
-        self.deadline = deadline
-        self.looked = looked
-        self.again = again
+        self.until = until
+        self.looked_at = looked_at
+        self.wake_at = wake_at
         self.done = False
         self.rows: list[Received] | None = None
         self.asked: Asked | None = None
         self.failure: Exception | None = None
-        self.wake: Callable[[], object] = nobody
+        self.wake: Hook = nobody
 
     def settle(
         self, rows: list[Received] | None, *, asked: Asked | None = None, failure: Exception | None = None
@@ -89,24 +93,34 @@ class Waiter(Operation):
         return True
 
     def fire(self) -> None:
-        """The timer's call: the deadline has come."""
-        waiting = self.state.waiting
-        if not waiting.expire(self):
-            waiting.rouse()
+        """The timer's call: the time is up."""
+        if not self.waiting.expire(self):
+            self.waiting.rouse()
 
 
 def nobody() -> None:
     """There is nobody to be told."""
 
 
-class Waiting:
-    """The waiters of one queue, in the order of their arrival. `turn` is the driver's: what reads on their behalf."""
+class Pump(Protocol):
+    """What a driver runs to read on behalf of all who wait on one queue."""
 
-    def __init__(self) -> None:
-        self.turn: Any = None
-        self.rouse: Callable[[], object] = nobody
-        self.found_at = -NEVER  # local time; when a look on behalf of all last found something
-        self.answer_by = NEVER  # local time by which what is out should be answered
+    def cancel(self) -> object:
+        """End it, and what it has sent: nobody is left whom it could serve."""
+
+
+class Waiting:
+    """The waiters of one queue, in the order of their arrival.
+
+    The driver's are `pump`, which reads on their behalf, and `rouse`, which ends the wait that the pump has sent.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.pump: Pump | None = None
+        self.rouse: Hook = nobody
+        self.found_at = -NEVER  # local time at which a look on behalf of all last found something
+        self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
         self._leader: Waiter | None = None
         self._purgatory: Purgatory | None = None
         self._lock = Lock()
@@ -131,34 +145,41 @@ class Waiting:
         """Whether *waiter* reads for all."""
         return self._leader is waiter
 
-    def resign(self, waiter: Waiter) -> Any:
-        """*waiter* leaves, and somebody else must lead; the turn if nobody is left to end it."""
+    def resign(self, waiter: Waiter) -> None:
+        """*waiter* leaves, and somebody else must lead; where nobody is left, the pump ends."""
         with self._lock:
             if self._leader is waiter:
                 self._leader = None
             if self._leader is not None:
-                return None
+                return
             if left := self.waiters():
                 left[0].wake()
-                return None
-            orphan, self.turn = self.turn, None
-            return orphan
+                return
+            orphan, self.pump = self.pump, None
+        if orphan is not None:
+            orphan.cancel()
+
+    def stop(self) -> None:
+        """End the pump."""
+        pump, self.pump = self.pump, None
+        if pump is not None:
+            pump.cancel()
 
     def expire(self, waiter: Waiter) -> bool:
-        """End a wait at its deadline; False for the last waiter, since the answer to come is its last look.
+        """End a wait whose time is up; False for the last waiter, since the answer to come is its last look.
 
         What comes just then goes to the others. While no answers come, *waiter* must find out for itself.
         """
         with self._lock:
             if len(self.waiters()) < 2:
                 return waiter.done
-            overdue = waiter.state.clock.monotonic() > self.answer_by
+            overdue = self.clock.monotonic() > self.overdue_at
             return waiter.settle(None if overdue else []) or waiter.done
 
     def expire_all(self, now: float) -> None:
-        """A look just found nothing: it was the last one of those whose deadline has come."""
+        """A look just found nothing: it was the last one of those whose time is up."""
         for waiter in self.waiters():
-            if waiter.deadline <= now:
+            if waiter.until <= now:
                 waiter.settle([])
 
     def want(self) -> Want | None:

@@ -16,7 +16,6 @@ from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Sleep, Step, Underreplicated, Wait
-from shardq.ops.waiting import Waiter
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
@@ -79,7 +78,7 @@ class FakeDriver(Driver):
             case Batch():
                 return [self._outcome(call) for call in step.calls]
             case Wait():
-                return self._waited(step.waiter)
+                return self._waited(step)
             case Armed():
                 raise TypeError("fakeredis never blocks")
             case Ask():
@@ -104,10 +103,10 @@ class FakeDriver(Driver):
         seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
         return _SHA1HEX + source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
 
-    def _waited(self, waiter: Waiter) -> None:
+    def _waited(self, step: Wait) -> None:
         """Look for a notification, and look again until there is a reason to read; each wait is short."""
-        clock, state = self._clock, waiter.state
-        until = min(waiter.deadline, waiter.again, clock.monotonic() + state.wait_slice)
+        clock, state, waiter = self._clock, step.state, step.waiter
+        until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
         command = waiting_for(state.keys.notifications, 1, None)
         while not self._sent(*command) and (left := until - clock.monotonic()) > 0:
             self._wait(min(self._poll, left))

@@ -36,7 +36,7 @@ def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
         queue = client.queue(queue_name)
         assert queue.read_many(1) == []
         number = slot(queue.state.keys.meta)
-        topology = client._driver._topology
+        topology = client._driver._exchanges.topology
         assert topology is not None
         address = topology.owner(number)
         (owner,) = (node for node in cluster.members if node.address == address)

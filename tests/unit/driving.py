@@ -53,7 +53,7 @@ def drive(op: Op[T], answer: Answer, clock: ManualClock) -> Driven[T]:
         reply = answer(step)
         if isinstance(step, Wait) and not step.waiter.done:
             waiter, now = step.waiter, clock.monotonic()
-            clock.advance(min(waiter.deadline - now, waiter.again - now, waiter.state.wait_slice))
+            clock.advance(min(waiter.until - now, waiter.wake_at - now, step.state.wait_slice))
         resume = op.throw if isinstance(reply, BaseException) else op.send
 
 

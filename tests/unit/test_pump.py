@@ -38,11 +38,12 @@ class Room:
         self.state.seen = ServerTime.first(NOW, 0.0, 0.0)
         self.purgatory = Purgatory(Timer(clock=self.clock))
 
-    def enter(self, count: int = 1, block: float = 5, visibility: float = 30, again: float = NEVER) -> Waiter:
+    def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> Waiter:
         """One more, whose look just found nothing."""
         now = self.clock.monotonic()
-        waiter = Waiter(self.state, Want(count, visibility, None), now + block, now, again)
-        self.state.waiting.join(waiter, self.purgatory, None)
+        waiting, want = self.state.waiting, Want(count, visibility, None)
+        waiter = Waiter(waiting, want, until=now + block, looked_at=now, wake_at=wake_at)
+        waiting.join(waiter, self.purgatory, None)
         return waiter
 
     def pump(self, *replies: Any, takes: float | None = None) -> Driven[None]:
@@ -55,7 +56,7 @@ class Room:
             told = left.pop(0) if len(left) > 1 else left[0]
             if not isinstance(step, Armed) or isinstance(told, BaseException):
                 return told
-            self.clock.advance(step.milliseconds / 1000 if takes is None else takes)
+            self.clock.advance(step.block_ms / 1000 if takes is None else takes)
             woken, looked = told if isinstance(told, tuple) else (None, told)
             return [7, [b"%d" % (NOW // 1000), b"0"], woken, looked]
 
@@ -83,19 +84,19 @@ def test_where_nobody_waits_nothing_is_done(room: Room) -> None:
     assert kinds(room.pump(reply())) == []
 
 
-def test_a_wait_is_in_slices_and_ends_at_the_deadline_of_the_last(room: Room) -> None:
+def test_a_wait_is_in_slices_and_ends_when_the_last_gives_up(room: Room) -> None:
     first, second = room.enter(block=0.4), room.enter(block=2.5)
     done = room.pump(reply())
-    assert [step.milliseconds for step in armed(done)] == [1000, 1000, 500]
+    assert [step.block_ms for step in armed(done)] == [1000, 1000, 500]
     assert (first.rows, second.rows, room.clock.monotonic()) == ([], [], 2.5)
     assert len(room.purgatory) == 0
 
 
 def test_a_wait_ends_when_the_next_lease_does(room: Room) -> None:
-    room.enter(again=0.25)
+    room.enter(wake_at=0.25)
     done = room.pump(reply(wait=120), reply(row(1)))
-    assert [step.milliseconds for step in armed(done)] == [250, 120]
-    assert [step.due for step in armed(done)] == [0.25, pytest.approx(0.37)]
+    assert [step.block_ms for step in armed(done)] == [250, 120]
+    assert [step.wake_at for step in armed(done)] == [0.25, pytest.approx(0.37)]
 
 
 def test_the_message_comes_with_the_wake_up(room: Room) -> None:
@@ -144,7 +145,7 @@ def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Roo
 def test_a_new_pump_trusts_no_look_that_is_older_than_the_last_find(room: Room) -> None:
     room.enter()
     room.pump(reply(row(1)), takes=0.3)
-    room.enter().looked = 0.2
+    room.enter().looked_at = 0.2
     assert kinds(room.pump(reply(row(2)))) == ["read"]
 
 
@@ -268,9 +269,9 @@ def test_the_last_waiter_does_not_expire_by_itself_and_others_do(room: Room) -> 
     assert (waiting.expire(second), second.done) == (False, False)
 
 
-def test_at_a_deadline_without_answers_a_waiter_must_find_out_for_itself(room: Room) -> None:
+def test_when_its_time_is_up_without_answers_a_waiter_must_find_out_for_itself(room: Room) -> None:
     waiter, _ = room.enter(block=1), room.enter()
     room.clock.advance(1)
-    room.state.waiting.answer_by = 0.5
+    room.state.waiting.overdue_at = 0.5
     assert room.state.waiting.expire(waiter)
     assert (waiter.done, waiter.rows) == (True, None)

@@ -60,7 +60,7 @@ def test_who_is_told_to_look_for_itself_does_so_until_its_deadline() -> None:
 def test_a_waiter_knows_when_the_next_lease_ends() -> None:
     clock = ManualClock()
     done = drive(read(state_of(clock), 1, block=5), Server(reply(wait=120), reply(ROW)), clock)
-    assert [step.waiter.again for step in done.steps if isinstance(step, Wait)] == [pytest.approx(0.12)]
+    assert [step.waiter.wake_at for step in done.steps if isinstance(step, Wait)] == [pytest.approx(0.12)]
     assert len(done.result or []) == 1
 
 

@@ -1,0 +1,74 @@
+"""A client's pools of connections, and the settings of these."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from shardq.drivers.target import Address, Target
+from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
+
+MANY = 2**31
+"""Connections that a pool may have: redis-py's own limit would refuse who must wait; turns count those in use."""
+
+
+class Pools(dict[tuple[Address | None, bool], Any]):
+    """The pools by node, and by whether reads wait on their connections. Each is made when it is first asked for.
+
+    *redis* is the module whose classes are used, `redis` or `redis.asyncio`; *special* are settings that go with it.
+    Commands are answered within *timeout* seconds, and reads wait for up to *block* seconds.
+    """
+
+    def __init__(self, redis: Any, target: Target, *, block: float, timeout: float, **special: Any) -> None:
+        super().__init__()
+        self._redis, self._target, self._block, self._timeout, self._special = redis, target, block, timeout, special
+        self.sentinels: list[Any] = []
+
+    def __missing__(self, which: tuple[Address | None, bool]) -> Any:
+        return self.setdefault(which, self._make(*which))  # of two threads that ask at once, both get the same
+
+    def forget(self) -> None:
+        """Let go of all, and leave them open: in a forked child they are the parent's."""
+        self.clear()
+        self.sentinels = []
+
+    def _make(self, address: Address | None, blocking: bool) -> Any:
+        redis, target = self._redis, self._target
+        chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
+        if target.kind == "sentinel":
+            return self._of_sentinels(chosen)
+        if address is not None:
+            chosen |= {"host": address[0], "port": address[1]}
+        if "path" in chosen:
+            chosen["connection_class"] = redis.UnixDomainSocketConnection
+        elif target.tls:
+            chosen["connection_class"] = redis.SSLConnection
+        return redis.ConnectionPool(max_connections=MANY, **chosen)
+
+    def _of_sentinels(self, chosen: dict[str, Any]) -> Any:
+        target, sentinel = self._target, self._redis.sentinel
+        asked = {"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
+        sentinels = sentinel.Sentinel(list(target.addresses), sentinel_kwargs=asked)
+        self.sentinels += sentinels.sentinels
+        kind = sentinel.SentinelManagedSSLConnection if target.tls else sentinel.SentinelManagedConnection
+        return sentinel.SentinelConnectionPool(
+            target.service, sentinels, connection_class=kind, max_connections=MANY, **chosen
+        )
+
+
+def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
+    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
+    role = "read" if block is not None else "call"
+    chosen: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
+        "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
+    }
+    chosen |= target.settings
+    chosen |= {"protocol": 2, "decode_responses": False}
+    if "path" in chosen:
+        del chosen["socket_connect_timeout"]
+    else:
+        chosen["socket_keepalive"] = True
+    return chosen
