@@ -26,16 +26,18 @@ from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
 from shardq.routing.fast import added, dropped, entered, left
 from shardq.routing.interest import interest
+from shardq.routing.lookup import consistently, lookup
 from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
 
 
 class Ctrie:
-    """Patterns and their values, shared by threads. Lookups never lock or wait; writers never wait for one another.
+    """Patterns and their values, shared by threads. Lookups take no lock.
 
-    Values are `str`. *form* is the form of compare-and-swap ("gil", "cas", "locks"; None takes the best here), *rollup*
-    False keeps every word in a node of its own. Patterns are not checked here, and empty words are words.
+    Values are `str`. Patterns are not checked here, and an empty word is a word. *form* is the form of compare-and-swap
+    (`shardq.routing.atomic`): "gil", "lock", or None for the one that this Python uses by default. With *rollup* False
+    every word has a node of its own.
     """
 
     __slots__ = ("_head", "_rollup", "readonly")
@@ -51,13 +53,11 @@ class Ctrie:
 
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
-        found: frozenset[str] = self._head.lookup(topic)
-        return found
+        return lookup(self._head, topic)
 
     def has_interest(self, topic: str) -> bool:
         """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
-        found: bool = self._head.glance(partial(interest, text=topic))
-        return found
+        return consistently(self._head, partial(interest, text=topic))
 
     def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
         """Each pattern for which *relation* holds, with each of its values, of a snapshot taken now."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardq.routing.growth import grown, parted
+from shardq.routing.lookup import find_in_page
 from shardq.routing.nodes import FEW, SPARSE, WIDE, Tomb, encode, rolled_up, tail_of, values_of, with_child
 from shardq.routing.topic import MANY, ONE
 
@@ -20,7 +21,7 @@ NOWHERE, BELOW = -1, -2
 
 def entered(head: Any, pattern: str, value: str) -> bool:
     """Whether the literal pattern was new and is in the trie now; False says nothing."""
-    node, main, slot = head.place(None, pattern)
+    node, main, slot = find_in_page(head, None, pattern)
     if type(main) is dict:
         if pattern in main or len(main) >= WIDE:
             return False
@@ -33,7 +34,7 @@ def entered(head: Any, pattern: str, value: str) -> bool:
 
 def left(head: Any, pattern: str, value: str) -> bool:
     """Whether the literal pattern had this one value, and is not in the trie now; False says nothing."""
-    node, main, _ = head.place(None, pattern)
+    node, main, _ = find_in_page(head, None, pattern)
     if type(main) is not dict or main.get(pattern) != value or len(main) < 2:
         return False
     new = main.copy()
@@ -123,7 +124,7 @@ def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
             elif kind is tuple:
                 branch = table[1] if table[0] == word else table[3] if len(table) > 2 and table[2] == word else None
             else:
-                node, main, slot = head.place(table, word)
+                node, main, slot = find_in_page(head, table, word)
                 if type(main) is not dict:
                     return node, main, None, at, slot, None, None, None
                 branch = main.get(word)

@@ -1,16 +1,17 @@
 """The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
 
-The trie is walked by pairs of an I-node and how many words of the topic lead to it. What lies below a `#` may be led to
-by several numbers of words: it is walked by `many`, with all of them at once. So a lookup enters no node twice, however
-many `#` a pattern has; walking each way by itself would take exponentially many steps.
+`walk` goes from I-node to I-node, and knows how many words of the topic lead to each. A node below a `#` can be reached
+after several numbers of words. `shardq.routing.many` walks what is below a `#`, with all these numbers at once. So no
+node is entered twice, however many `#` a pattern has; to follow each number by itself would take exponentially many
+steps.
 
-Several nodes cannot be read at once. Each change of the trie replaces its head's `stamp` in the same instant. If that
-is the same after the walk as before, nothing changed meanwhile, and all that was read was true at the same time. Else
-the walk is repeated; when it was disturbed often, it is done in a snapshot, which nobody changes. So a lookup ends
-after a bounded number of steps, whatever the writers do.
+A lookup reads several I-nodes, one after the other. To return what was true at one instant it compares the head's
+`stamp`, which every change replaces (`shardq.routing.atomic`), before and after the walk. If the stamp is the same, the
+result is right. If not, a writer changed the trie meanwhile, and the walk is repeated. After `TRIES` such walks the
+lookup takes a snapshot, which no writer changes, and walks that. So a lookup ends after a bounded number of steps,
+whatever the writers do.
 
-It is one long function, since it is the hot path: a call costs as much as a node. `lookup_refs` is its twin for the
-forms of compare-and-swap that cannot replace a stamp in the same instant.
+`walk` is one long function because it is the hot path: a function call costs as much as a node.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def lookup(head: Any, text: str) -> frozenset[str]:
     return frozenset(walk(frozen(head), text))
 
 
-def glance(head: Any, ask: Callable[[Any], T]) -> T:
-    """What *ask* says of what the root holds and what is below it, all of one instant, as in `lookup`."""
+def consistently(head: Any, ask: Callable[[Any], T]) -> T:
+    """Call *ask* with the root's content; its answer, from nodes as they all were at one instant, as in `lookup`."""
     tries = TRIES
     while tries:
         stamp = head.stamp
@@ -52,7 +53,7 @@ def glance(head: Any, ask: Callable[[Any], T]) -> T:
 
 
 def frozen(head: Any) -> Any:
-    """What the root held at one instant; what is below it does not change any more."""
+    """Take a snapshot: the root's content at one instant, below which no node is changed any more."""
     while True:
         root = head.root
         top = root.main
@@ -61,7 +62,7 @@ def frozen(head: Any) -> Any:
 
 
 def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
-    """The values below *top*, the content of a root, that match *text*; some may be there more than once."""
+    """The values of the patterns below *top*, the content of a root, that match *text*; a value may be there twice."""
     page, node = top
     main = page.main
     if type(main) is list:
@@ -84,7 +85,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
     topic = text.split(".") if text else []
     size = len(topic)
     at = 0
-    todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
+    todo: list[Any] = []  # I-nodes still to enter, each followed by the number of words that lead to it
     while True:
         run, held, star, many, words = node.main
         node = None
@@ -156,10 +157,10 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             node = todo.pop()
 
 
-def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
-    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be.
+def find_in_page(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node in *page* (None: the page of the literal patterns) to which *key* belongs, its content, and a slot.
 
-    No page is that of the literal patterns.
+    The slot is where *key*'s I-node would be if the content is a list, which then has none there.
     """
     if page is None:
         page = head.root.main[0]

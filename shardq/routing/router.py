@@ -36,7 +36,7 @@ def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] 
 
 
 class Router:
-    """Bindings in this process, shared by its threads without a lock: one trie and a cache of lookups before it.
+    """The bindings of this process, shared by its threads: a trie, and a cache of the results of lookups.
 
     *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of `shardq.routing.ctrie.Ctrie`.
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, interest, lookup, lookup_refs
-from shardq.routing.atomic import GilHead
+from shardq.routing import Router, interest, lookup
+from shardq.routing.atomic import forms
 from shardq.routing.census import entry
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.lookup import frozen
@@ -131,32 +131,17 @@ def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkey
     assert looks == lookup.TRIES + 1  # the last in a snapshot
 
 
-class Blind:
-    """A stamp that never changes."""
-
-    def get(self) -> None:
-        """Always the same."""
-
-    def set(self, new: Any) -> None:
-        """Forget it."""
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_a_lookup_that_sees_no_stamp_change_is_found_out(
     form: str, rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unstamped(self: GilHead, node: Any, old: Any, new: Any) -> bool:
+    def unstamped(self: Any, node: Any, old: Any, new: Any) -> bool:
         done = False
         if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
-    def blind() -> Ctrie:
-        trie = Ctrie(form=form)
-        trie._head.stamp = Blind()
-        return trie
-
-    monkeypatch.setattr(GilHead, "gcas", unstamped)
-    assert any(impossible(rng, blind(), 1000) for _ in range(30))
+    monkeypatch.setattr(forms()[form], "gcas", unstamped)
+    assert any(impossible(rng, Ctrie(form=form), 1000) for _ in range(30))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -171,9 +156,8 @@ def test_lookups_that_are_disturbed_often_are_done_in_a_snapshot(
         taken += 1
         return frozen(head)
 
-    for module in (lookup, lookup_refs):
-        monkeypatch.setattr(module, "TRIES", tries)
-        monkeypatch.setattr(module, "frozen", counted)
+    monkeypatch.setattr(lookup, "TRIES", tries)
+    monkeypatch.setattr(lookup, "frozen", counted)
     assert histories(rng, lambda: Ctrie(form=form), ROUNDS // 5)
     assert impossible(rng, Ctrie(form=form), 300) == 0
     assert taken > 0
