@@ -59,7 +59,7 @@ class Operation(Entry):
     _again: bool  # set by whoever finds somebody else trying
 
     def __init__(self) -> None:
-        self.home = None
+        self.bucket = None
         self._purgatory: Purgatory | None = None
         self._trying = Lock()
 

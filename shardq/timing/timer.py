@@ -25,7 +25,6 @@ from typing import Any, Final, Self, TypedDict, Unpack
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.keys import shown
-from shardq.timing.buckets import Bucket, DictBucket
 from shardq.timing.entry import Callback, Entry
 from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 
@@ -60,7 +59,6 @@ class Settings(TypedDict, total=False):
     wheel_size: int
     clock: Clock
     execute: Callable[..., object]
-    kind: type[Bucket]
 
 
 class Timer:
@@ -80,14 +78,13 @@ class Timer:
         self._monotonic = settings.get("clock", SystemClock()).monotonic
         self._execute: Callable[..., object] | None = settings.get("execute")
         self._size = settings.get("wheel_size", DEFAULT_SIZE)
-        self._kind = settings.get("kind", DictBucket)
         self._closed = False
         self._start()
 
     def _start(self) -> None:
         self._rate = 1 / self.tick
         self._zero = self._monotonic()  # ticks count from here, which keeps the numbers small
-        self._wheel = TimingWheel(self._size, kind=self._kind)
+        self._wheel = TimingWheel(self._size)
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` in `delay` seconds, at once if that is not above 0. The entry can be cancelled."""
@@ -114,7 +111,7 @@ class Timer:
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
             raise _refusal(delay) from None
-        if entry.home is not None:
+        if entry.bucket is not None:
             entry.leave()
         if self._wheel.insert(entry, due):
             self._wake_for(entry)

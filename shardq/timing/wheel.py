@@ -70,7 +70,7 @@ from typing import Final
 
 from shardq.errors import ClosedError, ConfigError
 from shardq.keys import shown
-from shardq.timing.buckets import CLOSED, Bucket, DictBucket, Opened, Wheel
+from shardq.timing.buckets import CLOSED, Bucket, CascadeTargets, Wheel
 from shardq.timing.entry import Entry
 
 DEFAULT_SIZE: Final = 256
@@ -80,7 +80,7 @@ DEFAULT_SIZE: Final = 256
 class TimingWheel:
     """Wheels of `size` buckets of one `kind`, and the delay queue. All time is in ticks, as `advance` tells it."""
 
-    def __init__(self, size: int = DEFAULT_SIZE, *, now: int = 0, kind: type[Bucket] = DictBucket) -> None:
+    def __init__(self, size: int = DEFAULT_SIZE, *, now: int = 0, kind: type[Bucket] = Bucket) -> None:
         if type(size) is not int or size < 2:
             raise ConfigError(f"a wheel needs an int of at least 2 buckets, not {shown(size)}")
         self.now = now
@@ -89,10 +89,10 @@ class TimingWheel:
         self._last = now
         self._wheels = [Wheel(1, size, now, self._closed)]
         self._queue: list[tuple[int, int, Bucket]] = []  # expiration, level; no two buckets have both in common
-        self._due: list[Bucket] = []  # inserted when already due
-        self._running: deque[Bucket] = deque()  # fallen due, and not run to the end yet
+        self._late: list[Bucket] = []  # inserted when already due
+        self._expired: deque[Bucket] = deque()  # fallen due, and not run to the end yet
         self._lock = Lock()
-        self._over = False
+        self._ended = False
 
     def insert(self, entry: Entry, due: int) -> bool:
         """Hold `entry`, which no wheel holds now, until the tick `due`; whether that made `next_expiration` earlier."""
@@ -107,7 +107,7 @@ class TimingWheel:
             bucket = self._recent = self._find(due)
             if due >= bucket.end:
                 return self._insert_locked(entry)
-        entry.home = bucket
+        entry.bucket = bucket
         bucket[entry] = True
         if due < bucket.end or not bucket.pop(entry, False):
             return False
@@ -118,29 +118,29 @@ class TimingWheel:
         wheel: Wheel | None = self._wheels[0]
         while wheel is not None:
             if due < wheel.end:
-                bucket = wheel.buckets[wheel.place(due)]
+                bucket = wheel.buckets[wheel.index(due)]
                 return bucket if bucket.start <= due else self._closed  # it may be one of the next turn
             wheel = wheel.overflow
         return self._closed
 
     def _insert_locked(self, entry: Entry) -> bool:
         with self._lock:
-            if self._over:
+            if self._ended:
                 raise ClosedError("the timer is closed: make a new one")
             if entry.due <= self.now:
-                bucket, sooner = self._overdue(), True
+                bucket, sooner = self._late_bucket(), True
             else:
-                bucket, sooner = self._open(entry.due)
-            entry.home = bucket
+                bucket, sooner = self._bucket_for(entry.due)
+            entry.bucket = bucket
             bucket[entry] = True
             return sooner
 
-    def _overdue(self) -> Bucket:
-        if not self._due:
-            self._due.append(self._kind(0, CLOSED))
-        return self._due[0]
+    def _late_bucket(self) -> Bucket:
+        if not self._late:
+            self._late.append(self._kind(0, CLOSED))
+        return self._late[0]
 
-    def _open(self, due: int) -> tuple[Bucket, bool]:
+    def _bucket_for(self, due: int) -> tuple[Bucket, bool]:
         """The bucket for the tick `due`, opened if need be; whether it is the next to expire, and was not before."""
         level = 0
         while due >= self._wheels[level].end:
@@ -148,7 +148,7 @@ class TimingWheel:
             if level == len(self._wheels):
                 self._add_overflow()
         wheel = self._wheels[level]
-        bucket = wheel.buckets[wheel.place(due)]
+        bucket = wheel.buckets[wheel.index(due)]
         if bucket is not self._closed:
             return bucket, False
         start = due - due % wheel.tick
@@ -163,7 +163,7 @@ class TimingWheel:
 
     def _enqueue(self, level: int, bucket: Bucket) -> None:
         wheel = self._wheels[level]
-        wheel.buckets[wheel.place(bucket.start)] = bucket
+        wheel.buckets[wheel.index(bucket.start)] = bucket
         heappush(self._queue, (bucket.start, level, bucket))
 
     def _close_next(self) -> tuple[int, Bucket]:
@@ -171,7 +171,7 @@ class TimingWheel:
         start, level, bucket = heappop(self._queue)
         bucket.end = CLOSED  # first, so that an insert that comes too late notices
         wheel = self._wheels[level]
-        wheel.buckets[wheel.place(start)] = self._closed
+        wheel.buckets[wheel.index(start)] = self._closed
         if self._recent is bucket:
             self._recent = self._closed
         return level, bucket
@@ -183,47 +183,47 @@ class TimingWheel:
         with the next call.
         """
         with self._lock:
-            self._running.extend(self._due)
-            self._due.clear()
+            self._expired.extend(self._late)
+            self._late.clear()
             while self._queue and self._queue[0][0] <= now:
                 level, bucket = self._close_next()
-                self._turn(bucket.start)
+                self._set_now(bucket.start)
                 if level:
                     self._cascade(level - 1, bucket)
                 else:
-                    self._running.append(bucket)
-            self._turn(max(now, self.now))
+                    self._expired.append(bucket)
+            self._set_now(max(now, self.now))
         return self._hand_over()
 
-    def _turn(self, now: int) -> None:
+    def _set_now(self, now: int) -> None:
         self.now = now
         for wheel in self._wheels:
             if now < wheel.end:
                 break
-            wheel.turn(now)
+            wheel.revolve(now)
 
     def _cascade(self, level: int, bucket: Bucket) -> None:
         """Empty `bucket` into the wheel below, whose buckets open when all is in, so nobody gets ahead of the older."""
         tick = self._wheels[level].tick
-        opened = Opened(tick, self._kind)
-        bucket.pour(tick, opened)
-        for each in opened.values():
+        targets = CascadeTargets(tick, self._kind)
+        bucket.cascade(tick, targets)
+        for each in [each for each in targets.values() if len(each)]:  # one is empty if its entry went elsewhere
             each.end = each.start + tick
             self._enqueue(level, each)
 
     def _hand_over(self) -> Iterator[Entry]:
-        while self._running:
-            bucket = self._running[0]
+        while self._expired:
+            bucket = self._expired[0]
             for entry in list(bucket):
                 if bucket.pop(entry, False):
-                    entry.home = None
+                    entry.bucket = None
                     yield entry
-            self._running.popleft()
+            self._expired.popleft()
 
     def next_expiration(self) -> int | None:
         """The tick at which to call `advance` next, None if there is nothing to wait for."""
         with self._lock:
-            if any([*self._running, *self._due]):
+            if any([*self._expired, *self._late]):
                 return self.now
             while self._queue and not self._queue[0][2]:
                 self._retire_next()
@@ -242,7 +242,7 @@ class TimingWheel:
             return sum(map(len, self._buckets()))
 
     def _buckets(self) -> list[Bucket]:
-        return [*self._running, *self._due, *(bucket for _, _, bucket in self._queue)]
+        return [*self._expired, *self._late, *(bucket for _, _, bucket in self._queue)]
 
     def close(self) -> list[Entry]:
         """Take everything out, in the order in which it would have run; from now on `insert` raises ClosedError.
@@ -250,12 +250,13 @@ class TimingWheel:
         No bucket is open then, so an insert that comes in between is noticed by the same second look as always.
         """
         with self._lock:
-            self._over = True
-            due = [*self._running, *self._due]
-            self._due.clear()
+            self._ended = True
+            due = [*self._expired, *self._late]
+            self._late.clear()
             later = [self._close_next()[1] for _ in range(len(self._queue))]
-        return [*_left(due), *sorted(_left(later), key=lambda entry: entry.due)]  # stable; equal ones share a bucket
+        by_due = sorted(_taken_out(later), key=lambda entry: entry.due)  # stable, and one bucket has all of a tick
+        return [*_taken_out(due), *by_due]
 
 
-def _left(buckets: list[Bucket]) -> list[Entry]:
+def _taken_out(buckets: list[Bucket]) -> list[Entry]:
     return [entry for bucket in buckets for entry in list(bucket) if entry.leave()]
