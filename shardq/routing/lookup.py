@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shardq.routing.many import matching
-from shardq.routing.match import ends, fits, same, values
+from shardq.routing.match import run_matches, tail_matches, tail_matches_later, values_in
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def lookup(head: Any, text: str) -> frozenset[str]:
         if head.stamp is stamp:
             return frozenset(found) if found else NOTHING
         tries -= 1
-    return frozenset(walk(frozen(head), text))
+    return frozenset(walk(freeze(head), text))
 
 
 def consistently(head: Any, ask: Callable[[Any], T]) -> T:
@@ -49,10 +49,10 @@ def consistently(head: Any, ask: Callable[[Any], T]) -> T:
         if head.stamp is stamp:
             return answer
         tries -= 1
-    return ask(frozen(head))
+    return ask(freeze(head))
 
 
-def frozen(head: Any) -> Any:
+def freeze(head: Any) -> Any:
     """Take a snapshot: the root's content at one instant, below which no node is changed any more."""
     while True:
         root = head.root
@@ -81,7 +81,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             if type(held) is str:
                 found.append(held)
             else:
-                found += values(held)
+                found += values_in(held)
     topic = text.split(".") if text else []
     size = len(topic)
     at = 0
@@ -89,7 +89,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
     while True:
         run, held, star, many, words = node.main
         node = None
-        if not run or same(run, topic, at):
+        if not run or run_matches(run, topic, at):
             at += len(run)
             if many is not None:
                 kind = type(many)
@@ -97,12 +97,12 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                     found.append(many)
                 elif kind is not tuple or many[0][-2:] == ".#":
                     for part in matching(many, topic, (2 << size) - (1 << at)):
-                        found += values(part)
-                elif ends(many[0], topic, at):
+                        found += values_in(part)
+                elif tail_matches_later(many[0], topic, at):
                     found += many[1:]
             if at == size:
                 if held is not None:
-                    found += values(held)
+                    found += values_in(held)
             else:
                 if words is not None:
                     word = topic[at]
@@ -134,7 +134,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                                 found.append(branch)
                         elif kind is not tuple:
                             node = branch
-                        elif fits(branch[0], topic, at + 1):
+                        elif tail_matches(branch[0], topic, at + 1):
                             found += branch[1:]
                 at += 1
                 if star is not None:
@@ -148,7 +148,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                         else:
                             todo.append(star)
                             todo.append(at)
-                    elif fits(star[0], topic, at):
+                    elif tail_matches(star[0], topic, at):
                         found += star[1:]
         if node is None:
             if not todo:

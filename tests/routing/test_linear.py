@@ -10,9 +10,9 @@ import pytest
 
 from shardq.routing import Router, interest, lookup
 from shardq.routing.atomic import forms
-from shardq.routing.census import entry
+from shardq.routing.census import page_get
 from shardq.routing.ctrie import Ctrie
-from shardq.routing.lookup import frozen
+from shardq.routing.lookup import freeze
 from tests.routing.conftest import FORMS, MakeTrie
 from tests.routing.linear import Done, Recorder, linearizable
 
@@ -120,13 +120,13 @@ def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkey
     def moving(page: Any, key: str) -> Any:
         nonlocal looks
         looks += 1
-        held = entry(page, key)
+        held = page_get(page, key)
         come, go = ("a.b", "#") if held is None else ("#", "a.b")
         if trie.lookup("a.b") and trie.insert(come, "q"):
             assert trie.remove(go, "q")
         return held
 
-    monkeypatch.setattr(interest, "entry", moving)
+    monkeypatch.setattr(interest, "page_get", moving)
     assert trie.has_interest("a.b")
     assert looks == lookup.TRIES + 1  # the last in a snapshot
 
@@ -154,10 +154,10 @@ def test_lookups_that_are_disturbed_often_are_done_in_a_snapshot(
     def counted(head: Any) -> Any:
         nonlocal taken
         taken += 1
-        return frozen(head)
+        return freeze(head)
 
     monkeypatch.setattr(lookup, "TRIES", tries)
-    monkeypatch.setattr(lookup, "frozen", counted)
+    monkeypatch.setattr(lookup, "freeze", counted)
     assert histories(rng, lambda: Ctrie(form=form), ROUNDS // 5)
     assert impossible(rng, Ctrie(form=form), 300) == 0
     assert taken > 0
