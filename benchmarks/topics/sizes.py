@@ -55,9 +55,6 @@ def _targets(found: Rounds, count: int) -> list[Target]:
         ),
         Target("R8 snapshot, of 10 µs", middle(found, "snapshot", "shardq") / 10, 1, most=True),
     ]
-    for field in ("insert", "lookup", "remove"):
-        slower = ratio(found, field, "shardq, lock", "shardq")
-        targets.append(Target(f"R12 time of {field} with a lock, of that without", slower, 1.15, most=True))
     if count >= 1_000_000:
         targets.append(Target("R1 memory, of paho's", over("bytes"), 0.2, most=True))
         targets.append(Target("R7 worst pause, of paho's", over("pause"), 0.1, most=True))

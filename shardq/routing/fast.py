@@ -68,11 +68,8 @@ def insert_wild(head: Any, words: list[str], value: str, rollup: bool) -> bool:
         leaf = (encode(rest), value) if rest else value
     else:
         leaf = new_branch(rest, value, make, rollup)
-    new = (
-        _with_node(main, slot, make({words[at - 1]: leaf}))
-        if slot >= 0
-        else _with_branch(main, words[at - 1], leaf, make)
-    )
+    word = words[at - 1]
+    new = _with_node(main, slot, make({word: leaf})) if slot >= 0 else _with_branch(main, word, leaf, make)
     return new is not None and bool(head.gcas(node, main, new))
 
 

@@ -4,7 +4,7 @@ Those numbers are the bits of one int, the *row*: bit n is set if the first n wo
 (Baeza-Yates and Gonnet, "A New Approach to Text Searching", CACM 1992; `shardq.routing.relation` does the same with
 patterns). A word of a pattern moves all bits at which the topic has that word next by one, in one step. So each node is
 entered once, and each of its words is one step, however long the topic is and however many wildcards a pattern has. To
-go on from each number by itself would take as many times as long as the topic has words, for each `#`.
+go on from each number by itself would take as many times as long as the topic has words.
 """
 
 from __future__ import annotations
