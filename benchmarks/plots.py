@@ -163,7 +163,6 @@ def _within(panels: list[Any], table: Table) -> None:
 LINES: dict[str, tuple[str, str]] = {
     "shardq, wheel 20": (OURS, "-"),
     "shardq, wheel 256": (OURS, "--"),
-    "shardq, wheel 20, linked lists": (LIGHT, "-"),
     "heapq + Lock": (GREYS[0], "-"),
     "asyncio.call_later": (GREYS[1], "-"),
 }

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shardq.timing import DictBucket, Entry, LinkedBucket, Timer
+from shardq.timing import Entry, Timer
 
 Monotonic = Callable[[], float]
 
@@ -77,7 +77,7 @@ class WheelRequest(Entry):
     __slots__ = ("owner",)
 
     def __init__(self, owner: Wheel) -> None:
-        self.home = None
+        self.bucket = None
         self.owner = owner
 
     def fire(self) -> None:
@@ -89,9 +89,9 @@ class WheelRequest(Entry):
 class Wheel(Timer):
     """shardq's."""
 
-    def __init__(self, monotonic: Monotonic, size: int, kind: type[Any] = DictBucket) -> None:
+    def __init__(self, monotonic: Monotonic, size: int) -> None:
         self.timeouts, self.wake = 0, nobody
-        super().__init__(clock=GivenClock(monotonic), wheel_size=size, kind=kind)
+        super().__init__(clock=GivenClock(monotonic), wheel_size=size)
 
     def _wake(self) -> None:
         self.wake()
@@ -253,14 +253,13 @@ class _NoFiles(selectors.SelectSelector):
 
 
 ASYNCIO, HEAP, FLAT = "asyncio.call_later", "heapq + Lock", "dict of ticks"
-WHEEL, WHEEL_256, LINKED = "shardq, wheel 20", "shardq, wheel 256", "shardq, wheel 20, linked lists"
+WHEEL, WHEEL_256 = "shardq, wheel 20", "shardq, wheel 256"
 NOTHING = "(the driver)"
 
 CONTENDERS: dict[str, Callable[[Monotonic], Any]] = {
     NOTHING: Nothing,
     WHEEL: lambda monotonic: Wheel(monotonic, 20),
     WHEEL_256: lambda monotonic: Wheel(monotonic, 256),
-    LINKED: lambda monotonic: Wheel(monotonic, 20, LinkedBucket),
     HEAP: Heap,
     FLAT: Flat,
     ASYNCIO: Asyncio,

@@ -173,7 +173,7 @@ class TimedEntry(Entry):
     __slots__ = ("operation",)
 
     def __init__(self, operation: Waiting) -> None:
-        self.home = None
+        self.bucket = None
         self.operation = operation
 
     def fire(self) -> None:

@@ -10,14 +10,14 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.timers.contenders import ASYNCIO, CONTENDERS, HEAP, LINKED, WHEEL, WHEEL_256, Asyncio
+from benchmarks.timers.contenders import ASYNCIO, CONTENDERS, HEAP, WHEEL, WHEEL_256, Asyncio
 from benchmarks.timers.memory import forget_peak, peak, used
 from benchmarks.timers.workload import TIMEOUT, requests
 from shardq.clock import SystemClock
 from shardq.timing import ThreadTimer
 from shardq.timing.timer import Alarm
 
-LIVE = (WHEEL, WHEEL_256, LINKED, HEAP, ASYNCIO)
+LIVE = (WHEEL, WHEEL_256, HEAP, ASYNCIO)
 """Who takes part; the dict of ticks is not thread-safe."""
 
 

@@ -104,7 +104,7 @@ CONTENDERS: dict[str, Callable[[], Any]] = {
     "shardq": Ctrie,
     "shardq, no roll-up": lambda: Ctrie(rollup=False),
     "shardq, cached": Routed,
-    "shardq, cereggii": lambda: Ctrie(form="cas"),
+    "shardq, lock": lambda: Ctrie(form="lock"),
     "shardq, one lock": lambda: Locked(Ctrie()),
     "dict trie, one lock": lambda: Locked(DictTrie()),
     "paho": Paho,

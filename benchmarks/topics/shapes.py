@@ -17,7 +17,7 @@ from benchmarks.timers.rounds import middle, place, rounds_of
 from benchmarks.topics.workload import make
 from shardq.routing.ctrie import Ctrie
 
-WITH_GENERATIONS = ("atomic_refs", "atomic", "fast", "prune", "write", "ctrie")  # in the order of their imports
+WITH_GENERATIONS = ("atomic", "fast", "prune", "write", "ctrie")  # in the order of their imports
 BOMBS = ((4, 16), (6, 24), (8, 30), (10, 40))
 
 

@@ -6,8 +6,8 @@ from benchmarks.report import Table, Target
 from benchmarks.timers.process import in_process
 from benchmarks.timers.rounds import Rounds, middle, place, ratio, rounds_of
 
-NAMES = ("paho", "dict trie, one lock", "shardq", "shardq, no roll-up", "shardq, cached", "shardq, cereggii")
-FEWER = ("paho", "shardq", "shardq, cached", "shardq, cereggii")  # of a million: those that targets are about
+NAMES = ("paho", "dict trie, one lock", "shardq", "shardq, no roll-up", "shardq, cached", "shardq, lock")
+FEWER = ("paho", "shardq", "shardq, cached", "shardq, lock")  # of a million: those that targets are about
 COLUMNS = (
     "", "insert k/s", "lookup k/s", "Zipf k/s", "remove k/s", "p50 µs", "p99 µs", "B/binding", "GC objects",
     "worst GC ms", "snapshot µs",
@@ -55,9 +55,6 @@ def _targets(found: Rounds, count: int) -> list[Target]:
         ),
         Target("R8 snapshot, of 10 µs", middle(found, "snapshot", "shardq") / 10, 1, most=True),
     ]
-    for field in ("insert", "lookup", "remove"):
-        slower = ratio(found, field, "shardq, cereggii", "shardq")
-        targets.append(Target(f"R12 time of {field} with cereggii, of that without", slower, 1.15, most=True))
     if count >= 1_000_000:
         targets.append(Target("R1 memory, of paho's", over("bytes"), 0.2, most=True))
         targets.append(Target("R7 worst pause, of paho's", over("pause"), 0.1, most=True))

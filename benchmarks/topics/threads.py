@@ -17,7 +17,7 @@ from benchmarks.timers.rounds import Rounds, middle, place, ratio, rounds_of
 from benchmarks.topics.contenders import CONTENDERS, spelled
 from benchmarks.topics.workload import make
 
-NAMES = ("shardq", "shardq, cereggii", "shardq, one lock", "dict trie, one lock", "paho, one lock")
+NAMES = ("shardq", "shardq, lock", "shardq, one lock", "dict trie, one lock", "paho, one lock")
 THREADS = (1, 2, 4, 8, 16)
 MIXES = {"1:1": 1, "1:3": 3}
 SEED, LONG = (1, 0.1), (20, 0.0)

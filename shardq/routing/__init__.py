@@ -1,7 +1,8 @@
-"""Topics, routed to queues: `Router` keeps patterns bound to queues and says which queues a topic goes to.
+"""Topics and the queues they go to. `Router` holds bindings of patterns to queues, and matches topics with them.
 
-It is local and does no I/O; `Client.bind` and `Client.publish` share bindings through Redis. Within: `topic` is the
-grammar, `ctrie` the trie, made of `nodes` in I-nodes of `atomic`, `lookup` the way through it, `cache` what is before.
+A router is local and does no I/O; `Client.bind` and `Client.publish` share bindings through Redis. `topic` has the
+grammar, `ctrie` the trie, which is made of `nodes` in the I-nodes of `atomic`. `lookup` walks it, and `cache` keeps the
+results.
 
 >>> router = Router()
 >>> router.bind("orders.*.created", "billing"), router.bind("orders.#", "audit")

@@ -1,72 +1,36 @@
-"""I-nodes, and how a thread replaces what one holds without a lock: compare-and-swap in three forms.
+"""I-nodes, and the compare-and-swap that replaces what one of them holds.
 
-An I-node has `main`, what it holds now, and `gen`, the generation it was made in. A head has `root`, the I-node at the
-top; the root's generation is the trie's. Three steps change things, each at one instant:
+An I-node stays where it is in the trie. Its `main` is what it holds now (a C-node, a page or a T-node), and its `gen`
+is the generation in which it was made. The head of a trie has `root`, the I-node at the top, whose generation is the
+trie's, and `stamp`, an object that every change replaces. Two operations change a trie:
 
-- `gcas(node, old, new)`: `node.main` becomes `new` if it is `old` and the trie's generation still is the node's;
-- `renew(root, main, fresh)`: if the root and what it holds are still these, a new root holds `fresh`, in a generation
-  of its own. From then on no `gcas` on a node of an older generation succeeds: it belongs to a snapshot.
-- reading `main` and `root`, without waiting for anyone.
+- `gcas(node, old, new)` sets `node.main` to `new` if it is `old` and the node is of the trie's generation;
+- `renew(root, main, fresh)` puts a new root, which holds `fresh` and begins a new generation, in the place of `root`,
+  if the trie still has this root and the root still holds `main`. From then on `gcas` fails for every node of an older
+  generation: such nodes belong to snapshots.
 
-`lookup(topic)` is how a head is read: it depends on the form what can be read at one instant.
+Reading `root`, `stamp` and `main` takes no lock.
 
-Source: "Concurrent Tries with Efficient Non-Blocking Snapshots" (Prokopec, Bronson, Bagwell, Odersky, PPoPP 2012),
-where these are GCAS, RDCSS on the root, and GCAS_READ.
+There are two forms of these operations. `GilHead` needs no lock, and is used by CPython 3.11 to 3.14 with the GIL.
+`LockHead` is used by every other Python: free-threaded builds, newer versions, other implementations.
+
+Source: "Concurrent Tries with Efficient Non-Blocking Snapshots" (Prokopec, Bronson, Bagwell, Odersky, PPoPP 2012).
+There the two operations are GCAS, and RDCSS on the root.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Protocol, TypeVar
+import threading
+from typing import Any
 
 from shardq.errors import ConfigError
-from shardq.routing.atomic_refs import LockHead
-from shardq.routing.lookup import glance, lookup, place
-
-T = TypeVar("T")
+from shardq.keys import shown
 
 
-class INode(Protocol):
+class INode:
     """A place in the trie that stays while what it holds is replaced."""
-
-    gen: object
-
-    @property
-    def main(self) -> Any:
-        """What it holds now."""
-
-
-class Head(Protocol):
-    """Where a trie hangs."""
-
-    @property
-    def root(self) -> Any:
-        """The I-node at the top."""
-
-    def make(self, main: Any, gen: object) -> Any:
-        """A new I-node."""
-
-    def gcas(self, node: Any, old: Any, new: Any) -> bool:
-        """Let *node* hold *new* if it holds *old* and is of the trie's generation; whether it does."""
-
-    def renew(self, root: Any, main: Any, fresh: Any) -> bool:
-        """Put a new root, holding *fresh* in a new generation, in the place of *root* if that still holds *main*."""
-
-    def lookup(self, text: str) -> frozenset[str]:
-        """The values of the patterns that match the topic *text*, as of one instant during the call."""
-
-    def glance(self, ask: Callable[[Any], T]) -> T:
-        """What *ask* says of what the root holds and what is below it, all of one instant during the call."""
-
-    def place(self, page: Any, key: str) -> tuple[Any, Any, int]:
-        """As `shardq.routing.lookup.place`."""
-
-
-class GilNode:
-    """An I-node whose `main` is stored plainly."""
 
     __slots__ = ("gen", "main")
 
@@ -75,63 +39,115 @@ class GilNode:
         self.gen = gen
 
 
-class GilHead:
-    """Compare-and-swap by the GIL: each is one line of Python, which CPython does not interrupt.
+class Head:
+    """The head of a trie: its root, and the stamp that every change replaces.
 
-    Since 3.10, CPython gives the GIL away only when a Python function is entered or a loop jumps back (bpo-29988). In
-    the two lines below nothing is called and nothing jumps: slots are read and written, identities compared. So does
-    CPython work, not a promise of Python, so `best` takes this form only for versions it was tested on, and
-    tests/routing/test_atomic.py tests it, beside forms that must fail. Tools that stop inside a line (branch events of
-    `sys.monitoring`, opcode tracing) break it; take another form under them.
-
-    Each change replaces `stamp`, too, in the same line. What is stored in a node is never stored there again, so a
-    stamp that somebody holds does not come back.
+    A thread that reads the same stamp before and after reading several I-nodes has read what was true at one instant
+    (`shardq.routing.lookup`). No object is ever a stamp twice, since each change makes a new one.
     """
 
     __slots__ = ("root", "stamp")
-    make = GilNode
-    lookup = lookup
-    glance = glance
-    place = place
+    make = INode
 
     def __init__(self, main: Any) -> None:
-        self.root = GilNode(main, object())
+        self.root = INode(main, object())
         self.stamp: Any = None
 
-    def gcas(self, node: GilNode, old: Any, new: Any) -> bool:
+    def gcas(self, node: INode, old: Any, new: Any) -> bool:
+        """Set *node*'s content to *new* if it is *old* and *node* is of the trie's generation; whether it was set."""
+        raise NotImplementedError
+
+    def renew(self, root: INode, main: Any, fresh: Any) -> bool:
+        """Replace *root*, if it is the root and holds *main*, by one of a new generation that holds *fresh*."""
+        raise NotImplementedError
+
+
+class GilHead(Head):
+    """Compare-and-swap in one line of Python, which CPython does not interrupt while it holds the GIL.
+
+    Since 3.10, CPython gives the GIL away only where a Python function is entered or a loop jumps back (bpo-29988). The
+    two lines below do neither: they read and write slots, and compare identities. CPython works so, but Python does not
+    promise it. Therefore `gil_form_holds` lists the versions it was checked for; tests/routing/test_atomic.py looks at
+    the bytecode, and lets threads race. A tool that stops inside a line, as branch coverage by `sys.monitoring` and
+    opcode tracing do, breaks it: use `Router(form="lock")` under such a tool.
+    """
+
+    __slots__ = ()
+
+    def gcas(self, node: INode, old: Any, new: Any) -> bool:
         """As `Head.gcas`."""
         done = False
         if node.main is old and self.root.gen is node.gen: node.main = self.stamp = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
-    def renew(self, root: GilNode, main: Any, fresh: Any) -> bool:
+    def renew(self, root: INode, main: Any, fresh: Any) -> bool:
         """As `Head.renew`."""
-        done, node = False, GilNode(fresh, object())
+        done, node = False, INode(fresh, object())
         if self.root is root and root.main is main: self.root = self.stamp = node; done = True  # fmt: skip # noqa: E701, E702
         return done
 
 
-def forms() -> dict[str, Any]:
-    """The forms that work here, the best first."""
-    found: dict[str, Any] = {}
-    if gil_form_holds():
-        found["gil"] = GilHead
-    if find_spec("cereggii"):
-        found["cas"] = import_module("shardq.routing.atomic_cas").CasHead
-    found["locks"] = LockHead
-    return found
+_lock = threading.Lock()
+
+
+def _unlock_in_child() -> None:
+    """Make a new lock in a forked child, where the thread that holds the old one does not exist."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
+
+
+class LockHead(Head):
+    """Compare-and-swap under a lock, one for all tries of the process. Lookups take no lock.
+
+    The stamp is replaced before the content. So between two replacements of the stamp there is exactly one change of
+    content. A lookup that reads the same stamp before and after may overlap that one change: it has read the changed
+    node either before or after it, and no other node changed, so what it read was true at one instant.
+
+    A finalizer or a signal handler must not write to a trie: it could interrupt a thread that holds the lock.
+    """
+
+    __slots__ = ()
+
+    def gcas(self, node: INode, old: Any, new: Any) -> bool:
+        """As `Head.gcas`."""
+        with _lock:
+            if node.main is not old or self.root.gen is not node.gen:
+                return False
+            self.stamp = new
+            node.main = new
+            return True
+
+    def renew(self, root: INode, main: Any, fresh: Any) -> bool:
+        """As `Head.renew`."""
+        node = INode(fresh, object())
+        with _lock:
+            if self.root is not root or root.main is not main:
+                return False
+            self.stamp = node
+            self.root = node
+            return True
 
 
 def gil_form_holds() -> bool:
-    """Whether the one-line form is atomic here: CPython with the GIL, of a version it was tested on."""
+    """Whether `GilHead` is atomic here: in CPython with the GIL, of a version that it was checked for."""
     gil = getattr(sys, "_is_gil_enabled", lambda: True)()
     return sys.implementation.name == "cpython" and gil and (3, 11) <= sys.version_info[:2] <= (3, 14)
 
 
-def form_of(name: str | None) -> Any:
-    """The head class of that form, of the best one for None; ConfigError if it cannot be had here."""
+def forms() -> dict[str, type[Head]]:
+    """The forms that work on this Python, the one to use first."""
+    return {"gil": GilHead, "lock": LockHead} if gil_form_holds() else {"lock": LockHead}
+
+
+def form_of(name: str | None) -> type[Head]:
+    """The head class of the form *name*, or of the one to use here for None; ConfigError if it does not work here."""
     found = forms()
-    chosen = name or next(iter(found))
+    chosen = next(iter(found)) if name is None else name
     if chosen not in found:
-        raise ConfigError(f"the form {chosen!r} of compare-and-swap cannot be had here; there are {', '.join(found)}")
+        known = ", ".join(found)
+        raise ConfigError(f"compare-and-swap has no form {shown(chosen)} on this Python; there are: {known}")
     return found[chosen]

@@ -1,13 +1,15 @@
-"""Results of lookups, kept by topic, bounded, and never older than the trie.
+"""A bounded cache of the results of lookups, by topic, which never returns a result older than the trie.
 
-A write says so before it changes the trie (`writing`) and after (`written`), when it also replaces a stamp: that of
-its topic's cell if the pattern is literal, the one for all topics if it has wildcards. A result carries the stamps
-that were there before its lookup began. It is used only while no write that could concern it is on its way and both
-stamps still are the same: then no write took effect between the lookup and now, so it is what a lookup would say.
-Stamps are objects compared by identity, so replacing one is a plain store; nobody counts, locks or waits.
+A writer calls `begin_write` before it changes the trie and `end_write` afterwards. `end_write` replaces a stamp: topics
+are divided into `CELLS` cells by their hash, and a literal pattern replaces the stamp of its cell; a pattern with
+wildcards replaces the one stamp that all topics share. A result is kept with the two stamps from before its lookup. It
+is used only while both are unchanged and no write that could concern its topic is under way: then no write took effect
+since the lookup, which would have the same result now. Stamps are objects that are compared by identity, so to replace
+one is a plain store, without a counter or a lock.
 
-Two generations bound it: when the young one is full it becomes the old one, whose results are forgotten together; a hit
-in the old one moves to the young. Topics seen once do not drive out those seen often, and nothing is ever swept.
+The cache has two generations. When the young one is full it becomes the old one, and the former old one is forgotten as
+a whole. A hit in the old one is copied to the young one. So topics that are seen once do not displace those that are
+seen often, and there is no scan for results to forget.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ Result = frozenset[str]
 
 
 class Cache:
-    """Up to *size* results; `hits` and `misses` are counted without a lock, so they may miss some."""
+    """Up to *size* results. `hits` and `misses` are counted without a lock, so the counts may be a little too low."""
 
     __slots__ = ("_cells", "_half", "_old", "_wild", "_writing", "_young", "hits", "misses")
 
@@ -39,38 +41,38 @@ class Cache:
         return len(young) + (0 if old is young else len(old))
 
     def get(self, topic: str) -> Result | None:
-        """The result for *topic*, None if there is none to be used."""
+        """The result for *topic*, None if there is none or it may be out of date."""
         entry = self._young.get(topic) or self._promoted(topic)
         if entry is not None:
             wild, cell, stamp, result = entry
-            if not self._concerned(cell) and wild is self._wild and stamp is self._cells[cell]:
+            if not self._being_written(cell) and wild is self._wild and stamp is self._cells[cell]:
                 self.hits += 1
                 return result
         self.misses += 1
         return None
 
     def ticket(self, topic: str) -> tuple[object, int, object] | None:
-        """To be taken before a lookup and given to `put`; None while its result may not be kept."""
+        """Take this before a lookup, and give it to `put` with the result. None: do not keep that result."""
         cell = hash(topic) % CELLS
         ticket = (self._wild, cell, self._cells[cell])
-        return None if self._concerned(cell) else ticket
+        return None if self._being_written(cell) else ticket
 
     def put(self, topic: str, ticket: tuple[object, int, object], result: Result) -> None:
-        """Keep *result*."""
+        """Keep *result*, whose lookup began after *ticket* was taken."""
         young = self._young
         if len(young) >= self._half:
             self._old = young
             self._young = young = {}
         young[topic] = (*ticket, result)
 
-    def writing(self, pattern: str, *, wild: bool) -> object:
-        """A write begins; what `written` takes when it ended."""
+    def begin_write(self, pattern: str, *, wild: bool) -> object:
+        """Say that a write of *pattern* begins; returns a token for `end_write`."""
         token = object()
         self._writing[token] = ALL if wild else hash(pattern) % CELLS
         return token
 
-    def written(self, token: Any) -> None:
-        """The write that got *token* ended."""
+    def end_write(self, token: Any) -> None:
+        """Say that the write with that *token* has ended, whether it changed the trie or not."""
         cell = self._writing[token]
         if cell == ALL:
             self._wild = object()
@@ -78,8 +80,8 @@ class Cache:
             self._cells[cell] = object()
         del self._writing[token]
 
-    def _concerned(self, cell: int) -> bool:
-        """Whether a write is on its way that could change what is looked up in *cell*."""
+    def _being_written(self, cell: int) -> bool:
+        """Whether a write is under way that could change results of *cell*."""
         writing = self._writing
         if not writing:
             return False

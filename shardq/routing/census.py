@@ -1,4 +1,4 @@
-"""Walks over what is in a trie that does not change: what it holds, and of what it is made."""
+"""Iterating over the contents of a trie that does not change, and counting its nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shardq.routing.topic import MANY, ONE
 
 @dataclass(slots=True)
 class Census:
-    """How many nodes of which kind a trie has, and how many pairs of a pattern and a value."""
+    """The number of nodes of each kind in a trie, and the number of pairs of a pattern and a value (`values`)."""
 
     inodes: int = 0
     cnodes: int = 0
@@ -35,14 +35,14 @@ class Census:
 
     @property
     def nodes(self) -> int:
-        """All of them."""
+        """The number of I-nodes, C-nodes and pages."""
         return self.inodes + self.cnodes + self.pages
 
 
 def pairs(top: list[Any]) -> Iterator[tuple[str, str]]:
-    """Each pattern with each of its values."""
+    """Each pattern with each of its values, below *top*, the content of a root."""
     literals, wild = top
-    for pattern, held in entries(literals):
+    for pattern, held in page_items(literals):
         for value in _values(held):
             yield pattern, value
     todo: list[tuple[list[str], Any]] = [([], wild)]
@@ -61,8 +61,8 @@ def pairs(top: list[Any]) -> Iterator[tuple[str, str]]:
                 todo.append(([*words, word], branch))
 
 
-def entries(page: Any) -> Iterator[tuple[str, Any]]:
-    """What a page holds."""
+def page_items(page: Any) -> Iterator[tuple[str, Any]]:
+    """All keys of a page, each with what is under it."""
     todo = [page]
     for each in todo:
         main = each.main
@@ -72,8 +72,8 @@ def entries(page: Any) -> Iterator[tuple[str, Any]]:
             yield from main.items()
 
 
-def entry(page: Any, key: str) -> Any:
-    """What a page holds under *key*, None for nothing."""
+def page_get(page: Any, key: str) -> Any:
+    """What is in a page under *key*; None if the key is not there."""
     bits, used, last = hash(key), FIRST_BITS, FIRST_LAST
     while page is not None:
         main = page.main
@@ -86,27 +86,27 @@ def entry(page: Any, key: str) -> Any:
 
 
 def all_branches(main: Any) -> Iterator[tuple[str, Any]]:
-    """The branches of a C-node, those in a page, too."""
+    """All branches of a C-node with their words, also if the words are in a page."""
     found = branches(main)
     if found is not None:
         yield from found
         return
     yield from branches((*main[:4], None)) or ()
-    yield from entries(main[4])
+    yield from page_items(main[4])
 
 
 def some_branches(main: Any, words: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """The branches of a C-node under wildcards, and those of *words*."""
+    """The branches of a C-node for `*`, for `#` and for each of *words*."""
     _, _, star, many, table = main
-    found = [(ONE, star), (MANY, many), *((word, below(table, word)) for word in words)]
+    found = [(ONE, star), (MANY, many), *((word, branch_of(table, word)) for word in words)]
     return ((word, branch) for word, branch in found if branch is not None)
 
 
-def below(table: Any, word: str) -> Any:
-    """What the words of a C-node, in any form, hold under *word*; None for nothing."""
+def branch_of(table: Any, word: str) -> Any:
+    """The branch for *word* in the `words` of a C-node, whatever their form; None if there is none."""
     if table is None or type(table) is dict or type(table) is tuple:
         return word_in(table, word)
-    return entry(table, word)
+    return page_get(table, word)
 
 
 def _values(held: Any) -> Iterator[str]:
@@ -115,16 +115,16 @@ def _values(held: Any) -> Iterator[str]:
     if is_leaf(held):
         yield from values_of(held)
     else:
-        yield from (value for value, _ in entries(held))
+        yield from (value for value, _ in page_items(held))
 
 
-def any_value(held: Any) -> bool:
-    """Whether that is a leaf, or a page with something in it."""
-    return held is not None and (is_leaf(held) or any(True for _ in entries(held)))
+def has_value(held: Any) -> bool:
+    """Whether *held* has a value: it is a leaf, or a page that is not empty."""
+    return held is not None and (is_leaf(held) or any(True for _ in page_items(held)))
 
 
 def count(top: list[Any]) -> Census:
-    """Count the nodes."""
+    """Count the nodes below *top*, the content of a root."""
     census = Census(inodes=1)
     _count_page(top[0], census, literal=True)
     todo = [top[1]]
@@ -155,7 +155,7 @@ def _count_values(held: Any, census: Census) -> None:
         census.values += len(values_of(held))
     else:
         _count_page(held, census, literal=False)
-        census.values += sum(1 for _ in entries(held))
+        census.values += sum(1 for _ in page_items(held))
 
 
 def _count_page(page: Any, census: Census, *, literal: bool) -> None:

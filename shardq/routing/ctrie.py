@@ -1,18 +1,21 @@
-"""A concurrent trie of topic patterns with constant-time snapshots: the Ctrie, branching by word.
+"""A concurrent trie of topic patterns with constant-time snapshots: a Ctrie that branches by word.
 
-"Breaking and Entering: Lose the Lock While Embracing Concurrency" (Treat) derives it from the Ctrie of Prokopec et
-al. (PPoPP 2012): branches are chosen by the words of a topic, not a hash, values may lie on inner nodes, a T-node
-comes only when all branches are gone, and what is empty is pruned. What is added here: runs of single branches are
-rolled up and split on demand (so a T-node also comes when one pattern is left), tables that grow wide become hash
-tries of I-nodes, and patterns without wildcards, which a lookup finds by one key, live in such a table of their own.
+"Breaking and Entering: Lose the Lock While Embracing Concurrency" (Treat) derives it from the Ctrie of Prokopec et al.
+(PPoPP 2012): the words of a topic choose the branches instead of a hash, inner nodes may have values, a node becomes a
+T-node only when all of its branches are gone, and empty nodes are pruned. This implementation adds three things. A run
+of nodes with one branch each is rolled up into one node, and split again on demand; so a node also becomes a T-node
+when one pattern is left in it. A table of words that grows wide becomes a hash trie of I-nodes, called a page. Patterns
+without wildcards are in a page of their own, where a lookup finds them by one key.
 
 The invariants:
 
-- What an I-node holds is a value that never changes; a change is one `gcas` of the I-node. Who loses starts over.
-- An I-node that holds a T-node holds it for ever. Only then may its parent drop it; every writer that meets it does.
-- A writer changes only I-nodes of the trie's generation. An older one belongs to a snapshot, and is copied first, into
-  its parent. Nobody can change it any more, so the copy is exact. Lookups copy nothing: they read what is there.
-- The root holds the page of literal patterns and the top C-node; neither is ever a T-node.
+- The content of an I-node is a value that never changes. A writer replaces it by one `gcas`; if that fails, the writer
+  starts over.
+- An I-node that holds a T-node holds it for ever. Only then may its parent drop the I-node, and every writer that comes
+  across a T-node has the parent drop it.
+- A writer changes only I-nodes of the trie's generation. An I-node of an older generation belongs to a snapshot. Nobody
+  can change it any more, so the writer copies it into its parent, and changes the copy. Lookups copy nothing.
+- The root holds the page of the literal patterns and the top C-node. Neither of them ever becomes a T-node.
 """
 
 from __future__ import annotations
@@ -24,18 +27,20 @@ from typing import Any, Self
 from shardq.routing import nodes
 from shardq.routing.atomic import form_of
 from shardq.routing.census import Census, count, pairs
-from shardq.routing.fast import added, dropped, entered, left
+from shardq.routing.fast import insert_literal, insert_wild, remove_literal, remove_wild
 from shardq.routing.interest import interest
+from shardq.routing.lookup import consistently, lookup
 from shardq.routing.relation import Relation, related
 from shardq.routing.topic import wild_words
 from shardq.routing.write import Write
 
 
 class Ctrie:
-    """Patterns and their values, shared by threads. Lookups never lock or wait; writers never wait for one another.
+    """Patterns and their values, shared by threads. Lookups take no lock.
 
-    Values are `str`. *form* is the form of compare-and-swap ("gil", "cas", "locks"; None takes the best here), *rollup*
-    False keeps every word in a node of its own. Patterns are not checked here, and empty words are words.
+    Values are `str`. Patterns are not checked here, and an empty word is a word. *form* is the form of compare-and-swap
+    (`shardq.routing.atomic`): "gil", "lock", or None for the one that this Python uses by default. With *rollup* False
+    every word has a node of its own.
     """
 
     __slots__ = ("_head", "_rollup", "readonly")
@@ -51,46 +56,44 @@ class Ctrie:
 
     def lookup(self, topic: str) -> frozenset[str]:
         """The values of all patterns that match *topic*, as of one instant during the call."""
-        found: frozenset[str] = self._head.lookup(topic)
-        return found
+        return lookup(self._head, topic)
 
     def has_interest(self, topic: str) -> bool:
         """Whether any pattern matches *topic*, as of one instant during the call; stops at the first that does."""
-        found: bool = self._head.glance(partial(interest, text=topic))
-        return found
+        return consistently(self._head, partial(interest, text=topic))
 
     def related(self, relation: Relation) -> Iterator[tuple[str, str]]:
-        """Each pattern for which *relation* holds, with each of its values, of a snapshot taken now."""
+        """Each pattern for which *relation* holds, with each of its values, from a snapshot taken now."""
         return related(self.snapshot()._head.root.main, relation)
 
     def insert(self, pattern: str, value: str) -> bool:
-        """Put *value* under *pattern*; False if it was there."""
+        """Add *value* to the values of *pattern*; False if it was there."""
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
         head, rollup = self._head, self._rollup
-        if entered(head, pattern, value) if words is None else added(head, words, value, rollup):
+        if insert_literal(head, pattern, value) if words is None else insert_wild(head, words, value, rollup):
             return True
         while (done := Write(head, rollup).insert(pattern, words, value)) is None:
             pass
         return done
 
     def remove(self, pattern: str, value: str) -> bool:
-        """Take *value* from *pattern*; False if it was not there."""
+        """Remove *value* from the values of *pattern*; False if it was not there."""
         if self.readonly:
             self._refuse()
         words = wild_words(pattern)
         head, rollup = self._head, self._rollup
-        gone = left(head, pattern, value) if words is None else dropped(head, words, value, rollup)
+        gone = remove_literal(head, pattern, value) if words is None else remove_wild(head, words, value, rollup)
         if gone:
             return True
-        rest = value if gone is False else None  # no value is None: on its way it drops T-nodes, and removes nothing
+        rest = value if gone is False else None  # None is no value: this removes nothing, and drops T-nodes
         while (done := Write(head, rollup).remove(pattern, words, rest)) is None:
             pass
         return done or gone is None
 
     def clear(self) -> None:
-        """Remove everything, at one instant; snapshots keep theirs."""
+        """Remove all values of all patterns at one instant; snapshots keep theirs."""
         if self.readonly:
             self._refuse()
         make = self._head.make
@@ -98,7 +101,7 @@ class Ctrie:
             pass
 
     def snapshot(self, *, readonly: bool = True) -> Ctrie:
-        """The trie as it is at one instant, in constant time; a writable one goes its own way."""
+        """The trie as it is at one instant, in constant time. A writable snapshot does not change with this trie."""
         root = self._head.root
         top = root.main
         while not self.readonly and not self._head.renew(root, top, top):
@@ -108,7 +111,7 @@ class Ctrie:
         return copy._start(type(self._head), self._rollup, top, readonly=readonly or self.readonly)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Each pattern with each of its values, of a snapshot taken now."""
+        """Each pattern with each of its values, from a snapshot taken now."""
         return pairs(self.snapshot()._head.root.main)
 
     def __len__(self) -> int:

@@ -1,39 +1,44 @@
-"""The writes that are nearly all: one pattern comes or goes, and nothing else has to give way.
+"""The usual writes: one pattern comes or goes, and the tree around it stays as it is.
 
-They keep one step of the way down, since nothing further above will change, and give up where it is not so simple:
-`Write` in `shardq.routing.write` does the rest. What makes them right is the last step alone: an I-node of the trie's
-generation that holds no T-node is in the trie, and `gcas` succeeds only if it still is. A node that is left with one
-pattern becomes a T-node, which ends the removal; then the I-node above holds that pattern instead, if it still can.
+Each of these functions tries a write with one `gcas`. If the write is not that simple, they give up, and `Write` in
+`shardq.routing.write` does it. They remember the last I-node on the way down and at most the one above it, because
+nothing further above changes. They are right because of the last step alone: an I-node of the trie's generation that
+holds no T-node is in the trie, and `gcas` succeeds only if it still is.
+
+A node that is left with one pattern becomes a T-node, and with that the removal is done. Then the I-node above takes
+that pattern in its place, if nobody changed it meanwhile.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from shardq.routing.growth import grown, parted
+from shardq.routing.growth import new_branch, split_leaf
+from shardq.routing.lookup import find_in_page
 from shardq.routing.nodes import FEW, SPARSE, WIDE, Tomb, encode, rolled_up, tail_of, values_of, with_child
 from shardq.routing.topic import MANY, ONE
 
 NOWHERE, BELOW = -1, -2
-"""Where a branch is, if not to be put in a list: in a C-node or a page that is not split; in a page below a list."""
+"""Values of `slot` when there is no empty place in a list: NOWHERE means that the branch is in a C-node or in a page
+that is not split, BELOW that it is in a part of a page that is split."""
 
 
-def entered(head: Any, pattern: str, value: str) -> bool:
-    """Whether the literal pattern was new and is in the trie now; False says nothing."""
-    node, main, slot = head.place(None, pattern)
+def insert_literal(head: Any, pattern: str, value: str) -> bool:
+    """Insert a literal pattern that is new; True if that was done, False if `Write` must find out."""
+    node, main, slot = find_in_page(head, None, pattern)
     if type(main) is dict:
         if pattern in main or len(main) >= WIDE:
             return False
         new = main.copy()
         new[pattern] = value
     else:
-        new = _filled(main, slot, head.make({pattern: value}, node.gen))
+        new = _with_node(main, slot, head.make({pattern: value}, node.gen))
     return new is not None and bool(head.gcas(node, main, new))
 
 
-def left(head: Any, pattern: str, value: str) -> bool:
-    """Whether the literal pattern had this one value, and is not in the trie now; False says nothing."""
-    node, main, _ = head.place(None, pattern)
+def remove_literal(head: Any, pattern: str, value: str) -> bool:
+    """Remove a literal pattern whose only value is *value*; True if that was done, False if `Write` must find out."""
+    node, main, _ = find_in_page(head, None, pattern)
     if type(main) is not dict or main.get(pattern) != value or len(main) < 2:
         return False
     new = main.copy()
@@ -42,11 +47,11 @@ def left(head: Any, pattern: str, value: str) -> bool:
     return done
 
 
-def added(head: Any, words: list[str], value: str, rollup: bool) -> bool:
-    """Whether the pattern of these words, with wildcards, was new and is in the trie now; False says nothing."""
+def insert_wild(head: Any, words: list[str], value: str, rollup: bool) -> bool:
+    """Insert a pattern with wildcards that is new; True if that was done, False if `Write` must find out."""
     root = head.root
     gen = root.gen
-    node, main, branch, at, slot, _, _, _ = _way(head, root.main[1], words)
+    node, main, branch, at, slot, _, _, _ = _descend(head, root.main[1], words)
     if node is None or node.gen is not gen:
         return False
 
@@ -56,29 +61,30 @@ def added(head: Any, words: list[str], value: str, rollup: bool) -> bool:
     rest = words[at:]
     leaf: Any
     if branch is not None:
-        leaf = parted(branch, rest, value, make, rollup)
+        leaf = split_leaf(branch, rest, value, make, rollup)
         if leaf is None:
             return False
     elif rollup and MANY not in rest[:-1]:
         leaf = (encode(rest), value) if rest else value
     else:
-        leaf = grown(rest, value, make, rollup)
-    new = _filled(main, slot, make({words[at - 1]: leaf})) if slot >= 0 else _with(main, words[at - 1], leaf, make)
+        leaf = new_branch(rest, value, make, rollup)
+    word = words[at - 1]
+    new = _with_node(main, slot, make({word: leaf})) if slot >= 0 else _with_branch(main, word, leaf, make)
     return new is not None and bool(head.gcas(node, main, new))
 
 
-def dropped(head: Any, words: list[str], value: str, rollup: bool) -> bool | None:
-    """Whether the pattern of these words had this one value, and is not in the trie now; False says nothing.
+def remove_wild(head: Any, words: list[str], value: str, rollup: bool) -> bool | None:
+    """Remove a pattern with wildcards whose only value is *value*; True if that was done.
 
-    None when it is not, and a T-node is left for somebody to drop.
+    False if `Write` must find out. None if it was done, but left a T-node that `Write` must drop.
     """
     root = head.root
-    node, main, branch, at, slot, over, held, key = _way(head, root.main[1], words)
+    node, main, branch, at, slot, over, held, key = _descend(head, root.main[1], words)
     if node is None or branch is None or node.gen is not root.gen:
         return False
     if values_of(branch) != (value,) or tail_of(branch) != encode(words[at:]):
         return False
-    new = _without(main, words[at - 1], 1 if slot == BELOW else FEW + 1)
+    new = _without_branch(main, words[at - 1], 1 if slot == BELOW else FEW + 1)
     if new is not None:
         return bool(head.gcas(node, main, new))
     if over is None:
@@ -87,19 +93,21 @@ def dropped(head: Any, words: list[str], value: str, rollup: bool) -> bool | Non
     alone, leaf = rolled_up(rest, rollup)
     if not alone or leaf is None:
         return False
-    above = with_child(held, key, leaf, _no_node)  # it is a branch as before, so nothing has to change its form
+    above = with_child(held, key, leaf, _no_node)  # the number of branches is the same, so the table keeps its form
     if (type(above) is tuple and rolled_up(above, rollup)[0]) or not head.gcas(node, main, Tomb(rest)):
         return False
     return True if head.gcas(over, held, above) else None
 
 
-def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
+def _descend(  # noqa: C901 - the hot path of writes: a call costs as much as a step
     head: Any, node: Any, words: list[str]
 ) -> tuple[Any, Any, Any, int, int, Any, Any, Any]:
-    """Where the way of *words* ends: the I-node, what it holds, the leaf or None, how many words, and where it is.
+    """Go down from *node* by *words*; return (node, main, branch, at, slot, over, held, key).
 
-    And the I-node above, what that holds, and the word under which it does. No I-node for patterns that end at one, or
-    lead by a run.
+    `node` is the last I-node on the way and `main` its content. `branch` is the leaf there, or None. `at` words were
+    used up. `slot` is the place in `main`, a list, for a new I-node, or NOWHERE or BELOW. `over` is the I-node above,
+    which holds `node` in its content `held` under `key`. `node` is None if the words end at an I-node, or if a C-node
+    on the way has a run: `Write` must do it then.
     """
     at, size = 0, len(words)
     over = held = key = None
@@ -123,7 +131,7 @@ def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
             elif kind is tuple:
                 branch = table[1] if table[0] == word else table[3] if len(table) > 2 and table[2] == word else None
             else:
-                node, main, slot = head.place(table, word)
+                node, main, slot = find_in_page(head, table, word)
                 if type(main) is not dict:
                     return node, main, None, at, slot, None, None, None
                 branch = main.get(word)
@@ -136,8 +144,8 @@ def _way(  # noqa: C901 - the hot path of writes: a call costs as much as a step
     return None, None, None, 0, NOWHERE, None, None, None
 
 
-def _filled(main: Any, slot: int, node: Any) -> Any:
-    """A page's list with *node* in an empty place; None for a T-node."""
+def _with_node(main: Any, slot: int, node: Any) -> Any:
+    """The list *main* of a page with *node* in its place *slot*; None if *main* is a T-node."""
     if type(main) is not list:
         return None
     copy = main.copy()
@@ -145,8 +153,8 @@ def _filled(main: Any, slot: int, node: Any) -> Any:
     return copy
 
 
-def _with(main: Any, word: str, branch: Any, make: Any) -> Any:
-    """*main* with *branch* under *word*; None if a page would grow too large."""
+def _with_branch(main: Any, word: str, branch: Any, make: Any) -> Any:
+    """*main* with *branch* under *word*; None if *main* is a page that would grow too large."""
     if type(main) is dict:
         if len(main) >= WIDE and word not in main:
             return None
@@ -156,8 +164,8 @@ def _with(main: Any, word: str, branch: Any, make: Any) -> Any:
     return with_child(main, word, branch, make)
 
 
-def _without(main: Any, word: str, least: int) -> Any:
-    """*main* without *word*; None if what is left has to change its form, or to be merged with another node."""
+def _without_branch(main: Any, word: str, least: int) -> Any:
+    """*main* without *word*; None if the rest must change its form, or must be merged with another node."""
     if type(main) is dict:
         if len(main) <= least:
             return None
@@ -176,5 +184,5 @@ def _without(main: Any, word: str, least: int) -> Any:
 
 
 def _no_node(_: Any) -> Any:
-    """Nothing that shrinks needs a new I-node."""
+    """Stand in for `make`: content that shrinks needs no new I-node."""
     raise AssertionError

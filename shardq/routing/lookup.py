@@ -1,16 +1,17 @@
 """The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
 
-The trie is walked by pairs of an I-node and how many words of the topic lead to it. What lies below a `#` may be led to
-by several numbers of words: it is walked by `many`, with all of them at once. So a lookup enters no node twice, however
-many `#` a pattern has; walking each way by itself would take exponentially many steps.
+`walk` goes from I-node to I-node, and knows how many words of the topic lead to each. A node below a `#` can be reached
+after several numbers of words. `shardq.routing.many` walks what is below a `#`, with all these numbers at once. So no
+node is entered twice, however many `#` a pattern has; to follow each number by itself would take exponentially many
+steps.
 
-Several nodes cannot be read at once. Each change of the trie replaces its head's `stamp` in the same instant. If that
-is the same after the walk as before, nothing changed meanwhile, and all that was read was true at the same time. Else
-the walk is repeated; when it was disturbed often, it is done in a snapshot, which nobody changes. So a lookup ends
-after a bounded number of steps, whatever the writers do.
+A lookup reads several I-nodes, one after the other. To return what was true at one instant it compares the head's
+`stamp`, which every change replaces (`shardq.routing.atomic`), before and after the walk. If the stamp is the same, the
+result is right. If not, a writer changed the trie meanwhile, and the walk is repeated. After `TRIES` such walks the
+lookup takes a snapshot, which no writer changes, and walks that. So a lookup ends after a bounded number of steps,
+whatever the writers do.
 
-It is one long function, since it is the hot path: a call costs as much as a node. `lookup_refs` is its twin for the
-forms of compare-and-swap that cannot replace a stamp in the same instant.
+`walk` is one long function because it is the hot path: a function call costs as much as a node.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from shardq.routing.many import matching
-from shardq.routing.match import ends, fits, same, values
+from shardq.routing.match import run_matches, tail_matches, tail_matches_later, values_in
 from shardq.routing.nodes import BITS, FIRST_BITS, FIRST_LAST, LAST
 
 T = TypeVar("T")
@@ -36,11 +37,11 @@ def lookup(head: Any, text: str) -> frozenset[str]:
         if head.stamp is stamp:
             return frozenset(found) if found else NOTHING
         tries -= 1
-    return frozenset(walk(frozen(head), text))
+    return frozenset(walk(freeze(head), text))
 
 
-def glance(head: Any, ask: Callable[[Any], T]) -> T:
-    """What *ask* says of what the root holds and what is below it, all of one instant, as in `lookup`."""
+def consistently(head: Any, ask: Callable[[Any], T]) -> T:
+    """Call *ask* with the root's content; its answer, from nodes as they all were at one instant, as in `lookup`."""
     tries = TRIES
     while tries:
         stamp = head.stamp
@@ -48,11 +49,11 @@ def glance(head: Any, ask: Callable[[Any], T]) -> T:
         if head.stamp is stamp:
             return answer
         tries -= 1
-    return ask(frozen(head))
+    return ask(freeze(head))
 
 
-def frozen(head: Any) -> Any:
-    """What the root held at one instant; what is below it does not change any more."""
+def freeze(head: Any) -> Any:
+    """Take a snapshot: the root's content at one instant, below which no node is changed any more."""
     while True:
         root = head.root
         top = root.main
@@ -61,7 +62,7 @@ def frozen(head: Any) -> Any:
 
 
 def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
-    """The values below *top*, the content of a root, that match *text*; some may be there more than once."""
+    """The values of the patterns below *top*, the content of a root, that match *text*; a value may be there twice."""
     page, node = top
     main = page.main
     if type(main) is list:
@@ -80,15 +81,15 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             if type(held) is str:
                 found.append(held)
             else:
-                found += values(held)
+                found += values_in(held)
     topic = text.split(".") if text else []
     size = len(topic)
     at = 0
-    todo: list[Any] = []  # nodes to be entered, each followed by how many words lead to it
+    todo: list[Any] = []  # I-nodes still to enter, each followed by the number of words that lead to it
     while True:
         run, held, star, many, words = node.main
         node = None
-        if not run or same(run, topic, at):
+        if not run or run_matches(run, topic, at):
             at += len(run)
             if many is not None:
                 kind = type(many)
@@ -96,12 +97,12 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                     found.append(many)
                 elif kind is not tuple or many[0][-2:] == ".#":
                     for part in matching(many, topic, (2 << size) - (1 << at)):
-                        found += values(part)
-                elif ends(many[0], topic, at):
+                        found += values_in(part)
+                elif tail_matches_later(many[0], topic, at):
                     found += many[1:]
             if at == size:
                 if held is not None:
-                    found += values(held)
+                    found += values_in(held)
             else:
                 if words is not None:
                     word = topic[at]
@@ -133,7 +134,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                                 found.append(branch)
                         elif kind is not tuple:
                             node = branch
-                        elif fits(branch[0], topic, at + 1):
+                        elif tail_matches(branch[0], topic, at + 1):
                             found += branch[1:]
                 at += 1
                 if star is not None:
@@ -147,7 +148,7 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
                         else:
                             todo.append(star)
                             todo.append(at)
-                    elif fits(star[0], topic, at):
+                    elif tail_matches(star[0], topic, at):
                         found += star[1:]
         if node is None:
             if not todo:
@@ -156,10 +157,10 @@ def walk(top: Any, text: str) -> list[str]:  # noqa: C901 - see above
             node = todo.pop()
 
 
-def place(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
-    """The I-node of a page where *key* belongs, what it holds, and if that is a list, where its I-node would be.
+def find_in_page(head: Any, page: Any, key: str) -> tuple[Any, Any, int]:
+    """The I-node in *page* (None: the page of the literal patterns) to which *key* belongs, its content, and a slot.
 
-    No page is that of the literal patterns.
+    The slot is where *key*'s I-node would be if the content is a list, which then has none there.
     """
     if page is None:
         page = head.root.main[0]

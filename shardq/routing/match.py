@@ -1,12 +1,12 @@
-"""Whether the words that a node or a leaf stands for are those of a topic, and what it holds: for both walks."""
+"""Comparing the words of a node or a leaf with those of a topic, and collecting values."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
-    """Whether the topic's words from *at* on begin with those of a run, which has no `#`."""
+def run_matches(run: tuple[str, ...], topic: list[str], at: int) -> bool:
+    """Whether the words of the topic from *at* on begin with those of *run*, which has no `#`."""
     if at + len(run) > len(topic):
         return False
     for word in run:
@@ -16,8 +16,8 @@ def same(run: tuple[str, ...], topic: list[str], at: int) -> bool:
     return True
 
 
-def fits(tail: str, topic: list[str], at: int) -> bool:
-    """Whether the tail matches all words from *at* on; only its last word may be `#`."""
+def tail_matches(tail: str, topic: list[str], at: int) -> bool:
+    """Whether *tail* matches exactly the words from *at* on. Only its last word may be `#`."""
     left = len(topic) - at
     wanted = tail.count(".")
     if tail[-2:] == ".#":
@@ -33,14 +33,14 @@ def fits(tail: str, topic: list[str], at: int) -> bool:
     return True
 
 
-def ends(tail: str, topic: list[str], at: int) -> bool:
-    """Whether the tail of a leaf under `#`, itself without one, matches all words from *at* or from a later one on."""
+def tail_matches_later(tail: str, topic: list[str], at: int) -> bool:
+    """Whether *tail*, which has no `#` and is below one, matches exactly the words from *at* or a later word on."""
     start = len(topic) - tail.count(".")
-    return start >= at and fits(tail, topic, start)
+    return start >= at and tail_matches(tail, topic, start)
 
 
-def values(held: Any) -> list[str]:
-    """The values of a leaf, or all in a page."""
+def values_in(held: Any) -> list[str]:
+    """The values of a leaf, or of a page of values."""
     kind = type(held)
     if kind is str:
         return [held]

@@ -1,16 +1,20 @@
-"""What I-nodes hold, as plain values that never change: a writer makes a new one and swaps it in.
+"""The contents of I-nodes: plain values that never change. A writer makes a new one and swaps it in.
 
-- C-node, a tuple (run, values, star, many, words): the words that stand alone before the node branches (rolled up,
-  patricia-style), the values of the pattern that ends here, the branches for `*`, for `#` and by word.
-- `words` is None, sparse (a tuple: word, branch, word, branch), dense (a dict), or the I-node of a page when wide.
-- Page, a hash table: a dict of up to 64, or a list of I-nodes (None for an empty one), at the top 256 by 8 bits of the
-  hash, below 16 by 4 bits: one step finds a word in a wide node, two or three a literal pattern.
-- A branch is an I-node or a leaf. A leaf is one value (a str), or a tuple (tail, values ...): the rest of the only
-  pattern there, as text, and its values. More than 8 values are in a page, whose I-node is in `values`.
-- T-nodes, `Tomb` and `TombPage`: the last content of an I-node, which never changes again.
+- A C-node is a tuple (run, values, star, many, words). `run` has the words that the pattern must have before the node
+  branches (nodes with one branch are rolled up into one, as in a patricia trie), `values` the values of the pattern
+  that ends here. `star`, `many` and `words` are the branches for `*`, for `#` and by word.
+- `words` is None, a sparse table (a tuple: word, branch, word, branch), a dense one (a dict), or when it is wide the
+  I-node of a page.
+- A page is a hash table: a dict of up to 64 keys, or a list of I-nodes of such pages (None for an empty one). The list
+  at the top has 256 places, by 8 bits of the hash, those below have 16, by 4 bits. So a word of a wide node is found in
+  one step, a literal pattern in two or three.
+- A branch is an I-node or a leaf. A leaf stands for the only pattern there is below: it is one value (a str), or a
+  tuple (tail, values ...), in which the tail is the rest of the pattern as text. If there are more than 8 values, they
+  are in a page, whose I-node is in `values`.
+- T-nodes, `Tomb` and `TombPage`, are the last content of an I-node, which never changes again.
 
-Copying costs what a node holds, so nothing here grows beyond 64. Values are plain `str`: hashing and comparing them
-runs no Python code. Sources: seed "Breaking and Entering" (branches by word, T-nodes once all branches are gone),
+Copying takes as long as a node is large, so no node grows beyond 64. Values are plain `str`, so hashing and comparing
+them runs no Python code. Sources: seed "Breaking and Entering" (branches by word, T-nodes once all branches are gone),
 seed "Optimising Subscriptions in nanomsg" (patricia, sparse and dense nodes).
 """
 
@@ -26,13 +30,13 @@ Make: TypeAlias = Callable[[Any], Any]
 
 RUN, VALUES, STAR, HASH, WORDS = range(5)
 EMPTY: Final[CNode] = ((), None, None, None, None)
-FEW: Final = 4  # a page that shrinks to so many is no page any more
-SMALL: Final = 8  # values beside one another in a leaf
+FEW: Final = 4  # a page that shrinks to this number of keys becomes a table or a leaf
+SMALL: Final = 8  # values in a leaf; more are in a page
 SPARSE: Final = 2  # words in a sparse table
-WIDE: Final = 64  # what one dict may hold
+WIDE: Final = 64  # keys in a dict
 FIRST_BITS, BITS = 8, 4
 FIRST_LAST, LAST = 255, 15
-DEPTH: Final = 56  # bits of the hash after which a page is not split any more
+DEPTH: Final = 56  # bits of the hash; a page below so many is not split any more
 
 
 class Tomb(tuple[Any, ...]):
@@ -62,7 +66,7 @@ def is_leaf(branch: Any) -> bool:
 
 
 def encode(words: Sequence[str]) -> str:
-    """The rest of a pattern as text: each word after a dot."""
+    """*words*, the rest of a pattern, as a tail: text with a dot before each word."""
     return "." + ".".join(words) if words else ""
 
 
@@ -72,22 +76,22 @@ def decode(tail: str) -> list[str]:
 
 
 def tail_of(leaf: Any) -> str:
-    """The leaf's tail."""
+    """The tail of a leaf."""
     return "" if type(leaf) is str else leaf[0]
 
 
 def values_of(leaf: Any) -> tuple[str, ...]:
-    """The leaf's values."""
+    """The values of a leaf."""
     return (leaf,) if type(leaf) is str else leaf[1:]
 
 
 def leaf_of(tail: str, values: Sequence[str]) -> Any:
-    """The leaf of one pattern with these values."""
+    """The leaf with this tail and these values."""
     return values[0] if not tail and len(values) == 1 else (tail, *values)
 
 
-def retailed(leaf: Any, words: Sequence[str]) -> Any:
-    """The leaf with another tail."""
+def with_tail(leaf: Any, words: Sequence[str]) -> Any:
+    """The same leaf with *words* as its tail."""
     return leaf_of(encode(words), values_of(leaf))
 
 
@@ -95,9 +99,9 @@ def retailed(leaf: Any, words: Sequence[str]) -> Any:
 
 
 def child(main: Any, key: Any) -> Any:
-    """What *main* holds under *key*: a word, or the position in a list or a C-node; None for nothing.
+    """What *main* holds under *key*, which is a word, or a position in a list or in a C-node; None if there is nothing.
 
-    None, too, where *main* is not of the kind any more that it was when *key* was found: a table that grew or shrunk.
+    Also None if *main* is of another kind now than when *key* was found, because a table grew or shrank.
     """
     if isinstance(main, dict):
         return main.get(key) if type(key) is not int else None
@@ -111,7 +115,7 @@ def child(main: Any, key: Any) -> Any:
 
 
 def word_in(words: Any, word: str) -> Any:
-    """What a sparse or dense table of words holds under *word*; None for nothing, and for a page."""
+    """The branch for *word* in a sparse or dense table; None if there is none, or if *words* is a page."""
     if words is None:
         return None
     if type(words) is dict:
@@ -122,7 +126,7 @@ def word_in(words: Any, word: str) -> Any:
 
 
 def with_child(main: Any, key: Any, branch: Any, make: Make) -> Any:
-    """*main* with *branch* under *key*, without the key if it is None. Never a T-node."""
+    """*main* with *branch* under *key*, or without the key if *branch* is None; the result is never a T-node."""
     if type(main) is list:
         copy = main.copy()
         copy[key] = branch
@@ -157,7 +161,7 @@ def _pairs(sparse: tuple[Any, ...] | None) -> list[tuple[str, Any]]:
 
 
 def table_of(table: dict[str, Any], make: Make) -> Any:
-    """The words of a C-node in the form that fits how many they are."""
+    """A table of words in the form for its size: None, sparse, dense, or a page."""
     if len(table) > WIDE:
         return make(page_of(table, 0, make))
     if len(table) > SPARSE:
@@ -169,7 +173,7 @@ def table_of(table: dict[str, Any], make: Make) -> Any:
 
 
 def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
-    """The content of a page that holds *table*, *shift* bits of the hash being used up."""
+    """The content of a page with the keys of *table*. The lists above it have used *shift* bits of the hash."""
     if len(table) <= WIDE or shift > DEPTH:
         return table
     parts: list[dict[str, Any]] = [{} for _ in range((LAST if shift else FIRST_LAST) + 1)]
@@ -179,17 +183,17 @@ def page_of(table: dict[str, Any], shift: int, make: Make) -> Any:
 
 
 def slot(bits: int, shift: int) -> int:
-    """Which of the I-nodes of a list, *shift* bits of the hash being used up."""
+    """The place in a list for a key with the hash *bits*. The lists above it have used *shift* bits."""
     return bits >> shift & LAST if shift else bits & FIRST_LAST
 
 
 def deeper(shift: int) -> int:
-    """How many bits of the hash are used up one list below."""
+    """How many bits of the hash are used one list further down."""
     return shift + (BITS if shift else FIRST_BITS)
 
 
 def with_entry(main: Any, shift: int, key: str, value: Any, make: Make) -> Any:
-    """The page *main* with *key*; split when it grows too large."""
+    """The page *main* with *value* under *key*; a page that grows too large is split."""
     if type(main) is list:
         return with_child(main, slot(hash(key), shift), make({key: value}), make)
     table = main.copy()
@@ -197,11 +201,11 @@ def with_entry(main: Any, shift: int, key: str, value: Any, make: Make) -> Any:
     return page_of(table, shift, make) if len(table) > WIDE else table
 
 
-# --- what becomes of a node that lost something ----------------------------------------------------------------
+# --- after a removal -------------------------------------------------------------------------------------------
 
 
 def branches(main: CNode) -> list[tuple[str, Any]] | None:
-    """The branches of a C-node, with their words; None if the words are in a page."""
+    """The branches of a C-node with their words; None if the words are in a page."""
     _, _, star, many, words = main
     found = [(key, branch) for key, branch in ((ONE, star), (MANY, many)) if branch is not None]
     if type(words) is dict:
@@ -212,7 +216,7 @@ def branches(main: CNode) -> list[tuple[str, Any]] | None:
 
 
 def rolled_up(main: CNode, rollup: bool) -> tuple[bool, Any]:
-    """Whether a C-node holds one pattern at most, so that its I-node is not needed; and the leaf, None for none."""
+    """Whether a C-node has one pattern at most, so that a leaf can replace its I-node; and the leaf, None for none."""
     run, values, *_ = main
     found = branches(main)
     if found is None or len(found) > 1 or (found and (values is not None or not rollup)):
@@ -220,15 +224,15 @@ def rolled_up(main: CNode, rollup: bool) -> tuple[bool, Any]:
     if not found:
         if values is None:
             return True, None
-        return (True, retailed(values, run)) if is_leaf(values) else (False, None)
+        return (True, with_tail(values, run)) if is_leaf(values) else (False, None)
     word, leaf = found[0]
     if not is_leaf(leaf) or (word == MANY and tail_of(leaf)):
         return False, None
-    return True, retailed(leaf, [*run, word, *decode(tail_of(leaf))])
+    return True, with_tail(leaf, [*run, word, *decode(tail_of(leaf))])
 
 
-def lone(main: CNode) -> tuple[str, Any] | None:
-    """The word and the I-node of a C-node that is only on the way to it, so that both can become one."""
+def only_child(main: CNode) -> tuple[str, Any] | None:
+    """The word and the I-node of the only branch of a C-node without values, with which it can be merged; or None."""
     found = branches(main)
     if main[VALUES] is not None or found is None or len(found) != 1:
         return None
@@ -237,5 +241,5 @@ def lone(main: CNode) -> tuple[str, Any] | None:
 
 
 def merged(main: CNode, word: str, below: CNode) -> CNode:
-    """A C-node that is only on the way to *below*, and that one, as one."""
+    """The C-node *main*, whose only branch, for *word*, leads to *below*, merged with *below*."""
     return ((*main[RUN], word, *below[RUN]), *below[1:])

@@ -1,4 +1,4 @@
-"""What becomes of I-nodes that lost something: who is not needed any more gives way, and its parent shrinks."""
+"""Pruning after a removal: I-nodes that are not needed any more give way to a leaf, or to the only node below them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shardq.routing import nodes
 from shardq.routing.nodes import FEW, WORDS, Tomb, TombPage, with_child
 
 Path = list[tuple[Any, Any]]
-"""The way to an I-node: each I-node above it, and the key under which that one holds the next."""
+"""The way to an I-node: each I-node above it, with the key under which that one holds the next."""
 
 
-class Place:
-    """An I-node, `node`, what it held, `main`, the way to it, and the key there of what is to change."""
+class Cursor:
+    """A place in the trie: an I-node, `node`, its content, `main`, the `path` to it, and the `key` that changes."""
 
     __slots__ = ("gen", "head", "key", "main", "node", "path", "rollup", "shift")
 
@@ -32,7 +32,7 @@ class Place:
         return self.head.make(main, self.gen)
 
     def shrink(self, branch: Any) -> bool | None:
-        """Hold *branch*, less than before, under the key here; prune what is not needed any more."""
+        """Put *branch*, which has less than before, under the key here, and prune nodes that are not needed then."""
         new = self.pruned(with_child(self.main, self.key, branch, self.make), self.path)
         if not self.head.gcas(self.node, self.main, new):
             return None
@@ -43,7 +43,7 @@ class Place:
         return True
 
     def pruned(self, main: Any, path: Path) -> Any:
-        """What an I-node at the end of *path* is to hold: *main*, or a T-node if it is not needed."""
+        """The new content of the I-node at the end of *path*: *main*, or a T-node if the I-node is not needed."""
         if type(main) is list:
             if any(main):
                 return main
@@ -56,17 +56,17 @@ class Place:
         return TombPage(main) if len(main) <= (0 if type(above) is list else FEW) else main
 
     def clean(self) -> None:
-        """Drop the I-node here, which holds a T-node, from its parent; and so on upwards."""
+        """Have the parent drop the I-node here, which holds a T-node, and so on upwards."""
         path = self.path
         while len(path) > 1:
             node, key = path.pop()
             while True:
                 main = node.main
                 if nodes.is_tomb(main):
-                    break  # its parent drops it
+                    break  # its own parent must drop it
                 tomb = nodes.child(main, key)
                 if tomb is None or nodes.is_leaf(tomb) or not nodes.is_tomb(tomb.main):
-                    return  # somebody did it
+                    return  # another writer dropped it
                 new = self.pruned(self.without(main, key, tomb.main), path)
                 if self.head.gcas(node, main, new):
                     if not nodes.is_tomb(new):
@@ -77,18 +77,18 @@ class Place:
                     return
 
     def without(self, main: Any, key: Any, tomb: Any) -> Any:
-        """*main* with what is left of the T-node under *key* in its place."""
+        """*main*, in which the T-node under *key* is replaced by what is left of it."""
         if type(tomb) is TombPage:
             return self.without_page(main, key, tomb)
         needless, leaf = nodes.rolled_up(tomb, self.rollup)
         if needless:
             return with_child(main, key, leaf, self.make)
-        if type(main) is tuple and nodes.lone(main) and self.rollup:
+        if type(main) is tuple and nodes.only_child(main) and self.rollup:
             return nodes.merged(main, key, tuple(tomb))
         return with_child(main, key, self.make(tuple(tomb)), self.make)
 
     def without_page(self, main: Any, key: Any, tomb: TombPage) -> Any:
-        """The same for a page."""
+        """As `without`, for the T-node of a page."""
         if type(main) is list:
             return with_child(main, key, None, self.make)
         if key is WORDS:
@@ -96,13 +96,14 @@ class Place:
         return with_child(main, key, nodes.leaf_of("", tuple(tomb)) if tomb else None, self.make)
 
     def merge(self, node: Any, main: Any, path: Path) -> None:
-        """If *node* is now only on the way to one other, make one of both.
+        """If *node*, which holds *main*, now has one branch and no values, merge it with the node below.
 
-        That one becomes a T-node first, unless it is of an older generation, when nobody can change it anyhow.
+        The node below becomes a T-node first, so that nobody changes it. One of an older generation cannot change
+        anyway.
         """
         if type(main) is not tuple or len(path) < 2 or not self.rollup:
             return
-        only = nodes.lone(main)
+        only = nodes.only_child(main)
         if only is None:
             return
         word, below = only

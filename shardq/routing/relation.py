@@ -1,15 +1,17 @@
-"""What patterns have to do with one another: which covers which, and which overlap.
+"""Whether one pattern covers another, and whether two patterns overlap.
 
-A pattern covers another if it matches every topic that the other matches, and overlaps it if some topic is matched by
-both. Topics of any length and any words count.
+A pattern covers another if it matches every topic that the other matches. Two patterns overlap if some topic is matched
+by both. Both are decided exactly, for topics of any length and of any words.
 
-The one that asks is an automaton with a state for each of its words, the other is its input, word by word; the states
-that it may be in are the bits of a number (Baeza-Yates and Gonnet, "A New Approach to Text Searching", CACM 1992). So
-an answer takes one step for each word of the other, whatever the wildcards; walking each way by itself would take
-exponentially many. For covering that is enough since the asker's wildcards are put in order first: next to one another,
-`*` and `#` in any order mean "at least so many words", written `*.*.#`. Literal words then lie at both ends of whatever
-is between two `#`, so a `#` of the other, which may stand for more words than the asker has, has to lie within one
-"at least"; and from a way to read it as no words and one to read it as very many, one is made that reads it as both.
+One pattern, the asker, is an automaton with a state for each of its words. The other pattern is its input, word by
+word. The states in which the automaton may be are the bits of an int, the row (Baeza-Yates and Gonnet, "A New Approach
+to Text Searching", CACM 1992). So an answer takes one step for each word of the other pattern, whatever the wildcards.
+To follow each state by itself would take exponentially many steps.
+
+For covering, a row is enough only if the asker's wildcards are in normal form: neighbours, `*` and `#` in any order,
+mean "at least so many words", and are written `*.*.#`. Then the words between two such groups begin and end with a
+literal word. A `#` of the other pattern may stand for more words than the asker has, so the asker must read it within
+one group. And if the asker can read it both as no words and as very many, it can read it as any number of words.
 
 >>> covers("orders.#", "orders.*.created"), covers("*.#", "#.*"), covers("*", "#")
 (True, True, False)
@@ -22,31 +24,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from shardq.routing.census import all_branches, entries, entry, some_branches
-from shardq.routing.match import values
+from shardq.routing.census import all_branches, page_get, page_items, some_branches
+from shardq.routing.match import values_in
 from shardq.routing.nodes import RUN, VALUES, decode, is_leaf, tail_of
 from shardq.routing.topic import MANY, ONE, check_pattern, split
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Whether *pattern* matches all topics that *other* matches. PatternError for what is no pattern."""
+    """Whether *pattern* matches all topics that *other* matches. PatternError if one of them is not a pattern."""
     return Covering(check_pattern(pattern)).holds(check_pattern(other))
 
 
 def overlaps(pattern: str, other: str) -> bool:
-    """Whether some topic is matched by both. PatternError for what is no pattern."""
+    """Whether some topic is matched by both. PatternError if one of them is not a pattern."""
     return Overlapping(check_pattern(pattern)).holds(check_pattern(other))
 
 
 class Relation:
-    """A pattern as an automaton: bit n of a row of states says that its first n words may be those so far."""
+    """A pattern as an automaton. Bit n of a row is set if its first n words can match the words read so far."""
 
-    __slots__ = ("_any", "_gap", "_last", "_literal", "_many", "_one", "_words", "start")
+    __slots__ = ("_any", "_at_least", "_last", "_literal", "_many", "_one", "_words", "start")
 
     def __init__(self, pattern: str) -> None:
-        words = self._words = in_order(split(pattern))
+        words = self._words = normalized(split(pattern))
         self._last = 1 << len(words)
-        self._one = self._many = self._gap = 0
+        self._one = self._many = self._at_least = 0
         self._literal: dict[str, int] = {}
         open_gap = False
         for at, word in reversed(list(enumerate(words))):
@@ -59,53 +61,53 @@ class Relation:
             else:
                 self._literal[word] = self._literal.get(word, 0) | bit
             if open_gap:
-                self._gap |= bit
+                self._at_least |= bit
         self._any = (self._last - 1) & ~self._many
-        self.start = self._skipped(1)
+        self.start = self._past_many(1)
 
     def holds(self, other: str) -> bool:
-        """Whether it holds for *other*."""
-        return self.ends(self.over(split(other), self.start))
+        """Whether the relation holds for *other*."""
+        return self.accepts(self.after(split(other), self.start))
 
-    def over(self, words: Iterable[str], row: int) -> int:
-        """The states after *words*; 0 when what begins so cannot be what is asked for."""
+    def after(self, words: Iterable[str], row: int) -> int:
+        """The row after *words*; 0 if the relation holds for no pattern that begins so."""
         for word in words:
             if not row:
                 break
             row = self.step(row, word)
         return row
 
-    def ends(self, row: int) -> bool:
-        """Whether it holds for what ends here."""
+    def accepts(self, row: int) -> bool:
+        """Whether the relation holds for a pattern that ends at this row."""
         return bool(row & self._last)
 
-    def wanted(self, row: int) -> list[str] | None:
-        """The literal words that lead on from here; None for any."""
+    def next_words(self, row: int) -> list[str] | None:
+        """The literal words with which a pattern can go on from this row; None if it can go on with any word."""
         if row & (self._one | self._many):
             return None
         return [word for word, bits in self._literal.items() if row & bits]
 
     @property
     def literal(self) -> str | None:
-        """The pattern, if it has no wildcards."""
+        """The pattern if it has no wildcards; else None."""
         return None if self._one | self._many else ".".join(self._words)
 
     @property
     def prefix(self) -> str:
-        """What all texts begin with for which it may hold."""
+        """The text with which every literal pattern begins for which the relation can hold."""
         first_wild = (self._one | self._many | self._last) & -(self._one | self._many | self._last)
         return ".".join(self._words[: first_wild.bit_length() - 1])
 
     def step(self, row: int, word: str) -> int:
-        """The states after *word*, which may be a wildcard."""
+        """The row after *word*, which may be a wildcard."""
         raise NotImplementedError
 
-    def _moved(self, row: int, moves: int) -> int:
-        """One word on from the states *moves*; those at `#` stay, too."""
-        return self._skipped((row & moves) << 1 | row & self._many)
+    def _advance(self, row: int, moves: int) -> int:
+        """The row after one word, which the states *moves* take. A state before a `#` takes any word and also stays."""
+        return self._past_many((row & moves) << 1 | row & self._many)
 
-    def _skipped(self, row: int) -> int:
-        """With what is behind `#`: it may be no words. No two are neighbours."""
+    def _past_many(self, row: int) -> int:
+        """*row* with the states behind each `#` of it, which may be no words. No two `#` are neighbours."""
         return row | (row & self._many) << 1
 
 
@@ -115,10 +117,10 @@ class Covering(Relation):
     __slots__ = ()
 
     def step(self, row: int, word: str) -> int:
-        """Only a wildcard takes a wildcard; a `#` may be no words, so it counts none towards "at least so many"."""
+        """A wildcard is taken by wildcards only; a `#` may be no words, so it adds none to "at least so many"."""
         if word == MANY:
-            return self._skipped(row & self._gap)
-        return self._moved(row, self._one if word == ONE else self._one | self._literal.get(word, 0))
+            return self._past_many(row & self._at_least)
+        return self._advance(row, self._one if word == ONE else self._one | self._literal.get(word, 0))
 
 
 class Overlapping(Relation):
@@ -127,14 +129,14 @@ class Overlapping(Relation):
     __slots__ = ()
 
     def step(self, row: int, word: str) -> int:
-        """A wildcard takes a word, and a word a wildcard."""
+        """A wildcard takes any word, and any word takes a wildcard."""
         if word == MANY:
-            return (self._last << 1) - (row & -row)  # all from the first on
-        return self._moved(row, self._any if word == ONE else self._one | self._literal.get(word, 0))
+            return (self._last << 1) - (row & -row)  # all from the lowest on: it is any number of words
+        return self._advance(row, self._any if word == ONE else self._one | self._literal.get(word, 0))
 
 
-def in_order(words: list[str]) -> list[str]:
-    """The same pattern, with the wildcards that are neighbours as `*`, as often as it is there, and one `#` if any."""
+def normalized(words: list[str]) -> list[str]:
+    """The same pattern in normal form: of wildcards that are neighbours first all `*`, then one `#` if any."""
     ordered: list[str] = []
     stars = many = 0
     for word in words:
@@ -150,30 +152,31 @@ def in_order(words: list[str]) -> list[str]:
 
 
 def related(top: list[Any], relation: Relation) -> Iterator[tuple[str, str]]:
-    """Each pattern for which it holds, with each of its values, below *top*: of a root that does not change.
+    """Each pattern below *top* for which *relation* holds, with each of its values.
 
-    Only what can lead to one is looked at, but for the literal patterns: all, unless the relation's is literal itself.
+    *top* is the content of a root that does not change. Of the patterns with wildcards only branches that can lead to a
+    result are looked at; of the literal ones all, unless the relation's own pattern is literal.
     """
     literals, wild = top
     for pattern, held in _literals(literals, relation):
-        for value in values(held):
+        for value in values_in(held):
             yield pattern, value
     todo: list[tuple[Any, list[str], int]] = [(wild, [], relation.start)]
     while todo:
         branch, words, row = todo.pop()
         run, held = _tail_and_values(branch)
-        row = relation.over(run, row)
+        row = relation.after(run, row)
         words = [*words, *run]
-        if held is not None and relation.ends(row):
-            for value in values(held):
+        if held is not None and relation.accepts(row):
+            for value in values_in(held):
                 yield ".".join(words), value
-        for word, below in _branches(branch, relation.wanted(row)):
+        for word, below in _branches(branch, relation.next_words(row)):
             if after := relation.step(row, word):
                 todo.append((below, [*words, word], after))
 
 
 def _tail_and_values(branch: Any) -> tuple[Sequence[str], Any]:
-    """Of a leaf or an I-node: the words that stand alone, and what the pattern that ends with them has."""
+    """Of a leaf or an I-node: the words before it branches, and the values of the pattern that ends with these."""
     if is_leaf(branch):
         return decode(tail_of(branch)), branch
     main = branch.main
@@ -188,7 +191,7 @@ def _branches(branch: Any, wanted: list[str] | None) -> Iterable[tuple[str, Any]
 
 def _literals(page: Any, relation: Relation) -> Iterator[tuple[str, Any]]:
     if relation.literal is not None:
-        held = entry(page, relation.literal)
+        held = page_get(page, relation.literal)
         return iter([] if held is None else [(relation.literal, held)])
     start = relation.prefix
-    return ((text, held) for text, held in entries(page) if text.startswith(start) and relation.holds(text))
+    return ((text, held) for text, held in page_items(page) if text.startswith(start) and relation.holds(text))

@@ -1,4 +1,4 @@
-"""Patterns bound to queues: which queues does a topic go to?"""
+"""The router: patterns that are bound to queues, and the queues to which a topic goes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Binding(NamedTuple):
 
 
 def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] = lambda queue: queue) -> list[Binding]:
-    """Pairs (pattern, queue) as bindings, each once; ConfigError or PatternError for the first that is none.
+    """Pairs (pattern, queue) as bindings, without duplicates; *name* turns a queue into its name.
 
-    *name* says what a queue is called.
+    ConfigError or PatternError for the first pair that is not a binding.
     """
     if not isinstance(bindings, Iterable):
         raise ConfigError(f"bindings must be pairs (pattern, queue); this is of type {type(bindings).__name__}")
@@ -36,7 +36,7 @@ def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] 
 
 
 class Router:
-    """Bindings in this process, shared by its threads without a lock: one trie and a cache of lookups before it.
+    """The bindings of this process, shared by its threads: a trie, and a cache of the results of lookups.
 
     *cache* is how many results are kept, 0 for none; *form* and *rollup* are those of `shardq.routing.ctrie.Ctrie`.
     """
@@ -48,24 +48,24 @@ class Router:
         self.cache = Cache(cache) if cache else None
 
     def bind(self, pattern: str, queue: str) -> bool:
-        """Let messages whose topic *pattern* matches go to *queue*; False if they did. PatternError, ConfigError."""
+        """Route topics that *pattern* matches to *queue*; False if they are already. PatternError, ConfigError."""
         check_bindable(pattern)
         return self._write(self.trie.insert, pattern, str(check_name(queue)))
 
     def unbind(self, pattern: str, queue: str) -> bool:
-        """Take that back; False if there was no such binding. Other patterns of the queue stay."""
+        """Remove that binding; False if it did not exist. Other patterns of the queue stay."""
         check_pattern(pattern)
         return self._write(self.trie.remove, pattern, str(check_name(queue)))
 
     def bind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
-        """Bind many, one after another; those that were bound already are returned. All are checked before."""
+        """Add many bindings, one after another; return those that existed. All are checked first."""
         found = bindings_of(bindings)
         for each in found:
             check_bindable(each.pattern)
         return [each for each in found if not self._write(self.trie.insert, *each)]
 
     def unbind_many(self, bindings: Iterable[tuple[str, str]]) -> list[Binding]:
-        """Take many back, one after another; those that there were not are returned. All are checked before."""
+        """Remove many bindings, one after another; return those that did not exist. All are checked first."""
         return [each for each in bindings_of(bindings) if not self._write(self.trie.remove, *each)]
 
     def match(self, topic: str) -> frozenset[str]:
@@ -85,7 +85,7 @@ class Router:
         return result
 
     def has_interest(self, topic: str) -> bool:
-        """Whether *topic* goes to any queue, as of one instant during the call; stops at the first pattern found."""
+        """Whether *topic* goes to any queue, as of one instant during the call; stops at the first match."""
         check_topic(topic)
         result = None if self.cache is None else self.cache.get(topic)
         return self.trie.has_interest(topic) if result is None else bool(result)
@@ -95,7 +95,7 @@ class Router:
         return len(self.match(topic))
 
     def bindings(self) -> Iterator[Binding]:
-        """All bindings at one instant, in no order; what is bound meanwhile is not seen."""
+        """All bindings at one instant, in no order; bindings that are added meanwhile are not among them."""
         return map(Binding._make, self.trie)
 
     def routes_of(self, queue: str) -> list[str]:
@@ -103,11 +103,11 @@ class Router:
         return sorted(pattern for pattern, bound in self.trie if bound == queue)
 
     def covered_by(self, pattern: str) -> list[Binding]:
-        """The bindings that match only topics that *pattern* matches, too, sorted, at one instant."""
+        """The bindings whose pattern matches only topics that *pattern* matches, too; sorted, at one instant."""
         return sorted(map(Binding._make, self.trie.related(Covering(check_pattern(pattern)))))
 
     def overlapping(self, pattern: str) -> list[Binding]:
-        """The bindings that match some topic that *pattern* matches, too, sorted, at one instant."""
+        """The bindings whose pattern matches some topic that *pattern* matches, too; sorted, at one instant."""
         return sorted(map(Binding._make, self.trie.related(Overlapping(check_pattern(pattern)))))
 
     def __len__(self) -> int:
@@ -118,8 +118,8 @@ class Router:
         cache = self.cache
         if cache is None:
             return act(pattern, queue)
-        token = cache.writing(pattern, wild=wild_words(pattern) is not None)
+        token = cache.begin_write(pattern, wild=wild_words(pattern) is not None)
         try:
             return act(pattern, queue)
         finally:
-            cache.written(token)
+            cache.end_write(token)

@@ -1,8 +1,8 @@
-"""Topics and patterns: their grammar, and what it means that a pattern matches, in its plainest form.
+"""Topics and patterns: their grammar, and the plainest definition of when a pattern matches.
 
-A topic is words joined by dots, a word letters, digits, `_` and `-`. In a pattern a word may also be `*`, which stands
-for exactly one word, or `#`, which stands for zero or more; anywhere, and any number of them (AMQP 0-9-1, section
-3.1.3.3). The empty text is the topic of zero words.
+A topic is words joined by dots; a word is letters, digits, `_` and `-`. In a pattern a word may also be `*`, which
+stands for exactly one word, or `#`, which stands for zero or more words. Wildcards may stand anywhere, any number of
+them (AMQP 0-9-1, section 3.1.3.3). The empty text is the topic of zero words.
 
 >>> naive_match("orders.*.created", "orders.eu.created"), naive_match("orders.#", "orders")
 (True, True)
@@ -22,7 +22,7 @@ MAX_TOPIC: Final = 255
 
 MAX_WORDS: Final = 32
 MAX_WILDCARDS: Final = 16
-"""What a pattern with wildcards may have, to be bound: each match may look at all of its words."""
+"""Limits of a pattern with wildcards that is bound: each match may look at all of its words."""
 
 ONE: Final = "*"
 MANY: Final = "#"
@@ -33,21 +33,21 @@ _WORD = "1 or more of letters, digits, _ and - (ASCII)"
 
 
 def check_topic(topic: str) -> str:
-    """Return *topic* if it is one; else PatternError says what is wrong."""
+    """Return *topic* if it is a topic; else raise PatternError, which says what is wrong."""
     if type(topic) is str and len(topic) <= MAX_TOPIC and _TOPIC.fullmatch(topic):
         return topic
     raise PatternError(_complaint("topic", topic, wild=False))
 
 
 def check_pattern(pattern: str) -> str:
-    """Return *pattern* if it is one; else PatternError says what is wrong."""
+    """Return *pattern* if it is a pattern; else raise PatternError, which says what is wrong."""
     if type(pattern) is str and len(pattern) <= MAX_TOPIC and _PATTERN.fullmatch(pattern):
         return pattern
     raise PatternError(_complaint("pattern", pattern, wild=True))
 
 
 def check_bindable(pattern: str) -> str:
-    """Return *pattern* if it is one that may be bound; else PatternError says why not."""
+    """Return *pattern* if it may be bound; else raise PatternError, which says why not."""
     check_pattern(pattern)
     wildcards = pattern.count(ONE) + pattern.count(MANY)
     words = pattern.count(".") + 1
@@ -73,9 +73,9 @@ def wild_words(pattern: str) -> list[str] | None:
 
 
 def naive_match(pattern: str, topic: str) -> bool:
-    """Whether *pattern* matches *topic*, for any words: the meaning, in O(words of both) steps.
+    """Whether *pattern* matches *topic*: the definition, against which the trie is tested.
 
-    Row by row, as one computes an edit distance; what is fast is tested against it.
+    It computes row by row, as one does for an edit distance.
     """
     words = split(topic)
     row = [True] + [False] * len(words)  # row[n]: the pattern so far matches the first n words

@@ -1,4 +1,4 @@
-"""One try of one write: down to the place, one compare-and-swap there, and pruning of what that leaves behind."""
+"""One attempt at a write: go down to the place, replace one I-node's content there, and prune what is empty then."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 from shardq.routing import growth, nodes
 from shardq.routing.nodes import RUN, SMALL, VALUES, WORDS, with_child
-from shardq.routing.prune import Place
+from shardq.routing.prune import Cursor
 from shardq.routing.topic import MANY, ONE
 
 LITERALS, WILD = 0, 1
 
 
-class Write(Place):
-    """One try of one write; its methods return None when another write came in between."""
+class Write(Cursor):
+    """One attempt at a write. `insert` and `remove` return None if another write came in between: try again."""
 
     __slots__ = ()
 
     # --- going down --------------------------------------------------------------------------------------------
 
-    def down(self, key: Any, branch: Any) -> bool:
-        """Go to the I-node *branch*, held here under *key*; False when that must be tried again."""
+    def descend(self, key: Any, branch: Any) -> bool:
+        """Go to the I-node *branch*, which is here under *key*; False to start over."""
         if branch.gen is not self.gen:
             copy = self.make(branch.main)
             changed = with_child(self.main, key, copy, self.make)
@@ -35,38 +35,38 @@ class Write(Place):
             return False
         return True
 
-    def page(self, position: int, page: Any, key: str) -> bool:
-        """Go to the place for *key* in the page held here at *position*; False to try again."""
+    def descend_page(self, position: int, page: Any, key: str) -> bool:
+        """Go to the place for *key* in *page*, which is here at *position*; False to start over."""
         self.shift, bits = 0, hash(key)
-        if not self.down(position, page):
+        if not self.descend(position, page):
             return False
         while type(self.main) is list:
             index = nodes.slot(bits, self.shift)
             below = self.main[index]
             if below is None:
                 return True
-            if not self.down(index, below):
+            if not self.descend(index, below):
                 return False
             self.shift = nodes.deeper(self.shift)
         return True
 
-    def found(self, key: Any) -> Any:
-        """What is held here under *key*, and from now on the place to change."""
+    def select(self, key: Any) -> Any:
+        """Make *key* the key here that changes; return what is under it."""
         self.key = key
         return None if type(self.main) is list else nodes.child(self.main, key)
 
-    def step(self, word: str) -> tuple[bool, Any]:
-        """Go to where the branch for *word* of this C-node is held; whether that went well, and the branch."""
+    def select_word(self, word: str) -> tuple[bool, Any]:
+        """Go to the place of the branch for *word* of this C-node; return False to start over, and the branch."""
         words = self.main[WORDS]
         wide = words is not None and type(words) is not dict and type(words) is not tuple
-        if wide and word not in (ONE, MANY) and not self.page(WORDS, words, word):
+        if wide and word not in (ONE, MANY) and not self.descend_page(WORDS, words, word):
             return False, None
-        return True, self.found(word)
+        return True, self.select(word)
 
     # --- writing -----------------------------------------------------------------------------------------------
 
     def put(self, branch: Any) -> bool | None:
-        """Hold *branch* under the key here; True, or None when that must be tried again."""
+        """Put *branch* under the key here; True, or None to start over."""
         if type(self.main) is tuple:
             new = with_child(self.main, self.key, branch, self.make)
         else:
@@ -74,11 +74,11 @@ class Write(Place):
         return True if self.head.gcas(self.node, self.main, new) else None
 
     def insert(self, pattern: str, words: list[str] | None, value: str) -> bool | None:
-        """Add *value*; whether it is new."""
+        """Add *value* to the pattern; whether it was new, or None to start over."""
         if words is None:
-            there = self.page(LITERALS, self.main[LITERALS], pattern)
-            return self.add(self.found(pattern), value) if there else None
-        if not self.down(WILD, self.main[WILD]):
+            there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
+            return self.add_value(self.select(pattern), value) if there else None
+        if not self.descend(WILD, self.main[WILD]):
             return None
         at = 0
         while True:
@@ -86,19 +86,19 @@ class Write(Place):
                 return None
             at += len(self.main[RUN])
             if at == len(words):
-                return self.add(self.found(VALUES), value)
-            good, branch = self.step(words[at])
+                return self.add_value(self.select(VALUES), value)
+            good, branch = self.select_word(words[at])
             at += 1
             if good and branch is None:
-                return self.put(self.grown(words[at:], value))
+                return self.put(self.new_branch(words[at:], value))
             if good and nodes.is_leaf(branch):
-                both = growth.parted(branch, words[at:], value, self.make, self.rollup)
-                return self.add(branch, value, words[at:]) if both is None else self.put(both)
-            if not good or not self.down(self.key, branch):
+                both = growth.split_leaf(branch, words[at:], value, self.make, self.rollup)
+                return self.add_value(branch, value, words[at:]) if both is None else self.put(both)
+            if not good or not self.descend(self.key, branch):
                 return None
 
-    def add(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
-        """Add *value* to the values held here; *tail* is the rest of the pattern of a branch."""
+    def add_value(self, held: Any, value: str, tail: list[str] | None = None) -> bool | None:
+        """Add *value* to the values *held* here; *tail* is the rest of the pattern if *held* is a branch."""
         if held is None:
             return self.put(value)
         if nodes.is_leaf(held):
@@ -108,21 +108,21 @@ class Write(Place):
             if len(values) < SMALL:
                 return self.put((nodes.tail_of(held), *values, value))
             page = self.make(dict.fromkeys((*values, value)))
-            return self.put(page if tail is None else self.grown(tail, page))
-        if not self.page(self.key, held, value):
+            return self.put(page if tail is None else self.new_branch(tail, page))
+        if not self.descend_page(self.key, held, value):
             return None
         if type(self.main) is not list and value in self.main:
             return False
         new = nodes.with_entry(self.main, self.shift, value, None, self.make)
         return True if self.head.gcas(self.node, self.main, new) else None
 
-    def grown(self, words: list[str], values: Any) -> Any:
-        """As `growth.grown`."""
-        return growth.grown(words, values, self.make, self.rollup)
+    def new_branch(self, words: list[str], values: Any) -> Any:
+        """As `growth.new_branch`."""
+        return growth.new_branch(words, values, self.make, self.rollup)
 
     def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:
-        """Where the run here parts from *words*, put the rest of the node below it; False to try again."""
-        same = growth.common(run, words[at:]) if run else 0
+        """Split the node here where its run parts from *words*, if it does; False to start over."""
+        same = growth.common_prefix(run, words[at:]) if run else 0
         if same == len(run):
             return True
         below = self.make((run[same + 1 :], *self.main[1:]))
@@ -133,30 +133,30 @@ class Write(Place):
         return True
 
     def remove(self, pattern: str, words: list[str] | None, value: Any) -> bool | None:
-        """Take *value* away; whether it was there."""
+        """Remove *value* from the pattern; whether it was there, or None to start over."""
         if words is None:
-            there = self.page(LITERALS, self.main[LITERALS], pattern)
-            return self.take(self.found(pattern), value) if there else None
-        if not self.down(WILD, self.main[WILD]):
+            there = self.descend_page(LITERALS, self.main[LITERALS], pattern)
+            return self.remove_value(self.select(pattern), value) if there else None
+        if not self.descend(WILD, self.main[WILD]):
             return None
         at = 0
         while True:
             run = self.main[RUN]
-            if run and growth.common(run, words[at:]) < len(run):
+            if run and growth.common_prefix(run, words[at:]) < len(run):
                 return False
             at += len(run)
             if at == len(words):
-                return self.take(self.found(VALUES), value)
-            good, branch = self.step(words[at])
+                return self.remove_value(self.select(VALUES), value)
+            good, branch = self.select_word(words[at])
             at += 1
             if good and (branch is None or nodes.is_leaf(branch)):
                 ours = branch is not None and nodes.decode(nodes.tail_of(branch)) == words[at:]
-                return self.take(branch, value) if ours else False
-            if not good or not self.down(self.key, branch):
+                return self.remove_value(branch, value) if ours else False
+            if not good or not self.descend(self.key, branch):
                 return None
 
-    def take(self, held: Any, value: Any) -> bool | None:
-        """Take *value* from the values held here."""
+    def remove_value(self, held: Any, value: Any) -> bool | None:
+        """Remove *value* from the values *held* here."""
         if held is None:
             return False
         if nodes.is_leaf(held):
@@ -165,7 +165,7 @@ class Write(Place):
                 return False
             left = [each for each in values if each != value]
             return self.shrink(nodes.leaf_of(nodes.tail_of(held), left) if left else None)
-        if not self.page(self.key, held, value):
+        if not self.descend_page(self.key, held, value):
             return None
         if type(self.main) is list or value not in self.main:
             return False

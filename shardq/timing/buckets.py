@@ -1,54 +1,64 @@
-"""Buckets, the entries of one tick of one wheel in the order of their insertion; and the wheel, a circle of buckets.
+"""Buckets, each with the entries of some ticks in the order of their insertion; and the wheel, a circle of buckets.
 
-There are two kinds of buckets behind one interface. `shardq.timing.linked.LinkedBucket` is the reference, the cyclic
-doubly linked list of the specification: an entry holds its link cell. `DictBucket` is the default: a dict *is* an
-insertion-ordered table that a given entry leaves in O(1), and in CPython it is C. `benchmarks/timing.py` publishes
-both: the list takes about two and a half times as long, and more memory.
+The specification asks for cyclic doubly linked lists, from which a given entry is removed in O(1). A dict can do that,
+too, and keeps the order of insertion. It is written in C: linked lists in Python took two and a half times as long.
 
-The timing wheel asks of a bucket that `[]=` and `pop` are atomic, which is what lets insert and cancel do without its
-lock. A dict is so by itself, since entries hash and compare by identity, without running Python code.
+The timing wheel relies on `bucket[entry] = True` and `bucket.pop(entry, False)` being atomic, so that insert and cancel
+need no lock. For a dict they are, because entries hash and compare by identity, which runs no Python code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, Protocol
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
 
 from shardq.timing.entry import Entry
+from shardq.timing.move import MOVE
 
 CLOSED: Final = -(1 << 62)
 """The `end` of a bucket that takes no entries: before every tick."""
 
-
-class Bucket(Protocol):
-    """What a wheel needs: a container of entries for the ticks from `start` to before `end`; CLOSED ends it."""
-
-    start: int
-    end: int
-
-    def __init__(self, start: int, end: int, /) -> None: ...
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[Entry]:
-        """The entries in order; `list(bucket)` is one atomic step."""
-        ...
-
-    def __setitem__(self, entry: Entry, value: bool, /) -> None:
-        """Append `entry`, whose `home` is this bucket already. Atomic."""
-        ...
-
-    def pop(self, entry: Entry, missing: bool, /) -> bool:
-        """Take `entry` out; True if it was in, else `missing`. Atomic."""
-        ...
-
-    def pour(self, tick: int, to: Mapping[int, Bucket], /) -> None:
-        """Move each entry, in order, to the bucket of its tick: cascade. A concurrent cancel never misses its entry."""
-        ...
+AT_ONCE: Final = 64
+"""How many entries are moved under the lock. A cancel may have to wait for so many moves, about 20 µs."""
 
 
-class Opened(dict[int, Bucket]):
-    """The buckets that a cascade fills, by number; they take nothing else yet."""
+class Bucket(dict[Entry, bool]):
+    """The entries that are due at the ticks from `start` to before `end`. An `end` of CLOSED means: insert no more."""
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: int = 0, end: int = CLOSED, /) -> None:
+        self.start = start
+        self.end = end
+
+    def cascade(self, tick: int, targets: Mapping[int, Bucket], /) -> None:
+        """Move each entry, in order, to the bucket of `targets` for its due tick; buckets there are `tick` wide.
+
+        Other threads may cancel entries meanwhile. Until an entry has left this bucket, it is cancelled here, although
+        it is in its new bucket already; afterwards it is cancelled there. So only one of several cancels succeeds.
+        """
+        entries = iter(list(self))
+        while some := list(islice(entries, AT_ONCE)):
+            with MOVE.lock:
+                self._move(some, tick, targets)
+
+    def _move(self, entries: list[Entry], tick: int, targets: Mapping[int, Bucket]) -> None:
+        move = MOVE
+        for entry in entries:
+            target = targets[entry.due // tick]
+            move.target = target
+            move.entry = entry
+            target[entry] = True
+            if not self.pop(entry, False):  # it was cancelled
+                target.pop(entry, False)
+            elif move.entry is entry:  # else it was cancelled just now, by a finalizer or signal handler of this thread
+                entry.bucket = target
+        move.entry = move.target = None
+
+
+class CascadeTargets(dict[int, Bucket]):
+    """The buckets that a cascade fills, by number, each made when it is asked for. They take nothing else yet."""
 
     def __init__(self, tick: int, kind: type[Bucket]) -> None:
         self.tick = tick
@@ -59,28 +69,8 @@ class Opened(dict[int, Bucket]):
         return bucket
 
 
-class DictBucket(dict[Entry, bool]):
-    """A bucket that is a dict."""
-
-    __slots__ = ("end", "start")
-
-    def __init__(self, start: int = 0, end: int = CLOSED, /) -> None:
-        self.start = start
-        self.end = end
-
-    def pour(self, tick: int, to: Mapping[int, Bucket], /) -> None:
-        """Move each entry to the bucket of its tick. It is in both for a moment, so that a cancel finds it in one."""
-        for entry in list(self):
-            bucket = to[entry.due // tick]
-            bucket[entry] = True  # before it says so, or a cancel would look for it in vain
-            entry.home = bucket
-            if not self.pop(entry, False):  # cancelled here, before or after it was there
-                bucket.pop(entry, False)
-                entry.home = None
-
-
 class Wheel:
-    """One circle of `size` buckets, each `tick` wide; it shows the turn that ends before the tick `end`."""
+    """One circle of `size` buckets, each `tick` wide. It shows one revolution, the one that ends before `end`."""
 
     __slots__ = ("buckets", "end", "overflow", "tick")
 
@@ -88,17 +78,17 @@ class Wheel:
         self.tick = tick
         self.buckets = [closed] * size
         self.overflow: Wheel | None = None
-        self.turn(now)
+        self.revolve(now)
 
     @property
     def interval(self) -> int:
-        """How many ticks a turn takes."""
+        """How many ticks one revolution takes."""
         return self.tick * len(self.buckets)
 
-    def turn(self, now: int) -> None:
-        """Show the turn that holds `now`."""
+    def revolve(self, now: int) -> None:
+        """Show the revolution that holds the tick `now`."""
         self.end = (now // self.interval + 1) * self.interval
 
-    def place(self, due: int) -> int:
-        """Where in the circle the bucket for the tick `due` is."""
+    def index(self, due: int) -> int:
+        """The index in `buckets` of the bucket for the tick `due`."""
         return due // self.tick % len(self.buckets)

@@ -3,55 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from shardq.timing.move import MOVE
 
-class Home(Protocol):
-    """Where an entry is until it runs: `pop` is atomic, so exactly one caller takes the entry out."""
-
-    def pop(self, entry: Entry, missing: bool, /) -> bool:
-        """Take `entry` out; True if it was in, else `missing`."""
-        ...
+if TYPE_CHECKING:
+    from shardq.timing.buckets import Bucket
 
 
 class Entry:
-    """What is due at a tick; its own handle. Subclasses say what happens then (`fire`), and leave `__eq__` alone.
+    """Something that is due at a tick. Subclasses define `fire`, and must not define `__eq__` or `__hash__`.
 
-    `home` is the bucket that holds the entry, None before and after. Whoever takes the entry out of its bucket decides
-    between running and cancelling it; there is no other state that could disagree.
+    `bucket` is the bucket that holds the entry, None before and after. To take the entry out of its bucket is atomic,
+    and whoever took it out decides what becomes of it: the clock runs it, a caller of `leave` or `cancel` does not.
     """
 
-    __slots__ = ("due", "home")
+    __slots__ = ("bucket", "due")
 
     def __init__(self) -> None:
         self.due = 0
-        self.home: Home | None = None
+        self.bucket: Bucket | None = None
 
     def fire(self) -> None:
         """Run. The timer calls this once, after it took the entry out of its bucket."""
         raise NotImplementedError
 
     def leave(self) -> bool:
-        """Whether this call took the entry out before it ran; it can be inserted again.
+        """Take the entry out before it runs; True if this call did. The entry can be inserted again then.
 
-        Any thread, callback, finalizer or signal handler may call it: it takes no lock (but in linked buckets).
+        Any thread, callback, finalizer or signal handler may call it. It takes no lock, unless another thread is just
+        moving the entry to another bucket, or taking it out: then it waits until no entry is being moved.
         """
-        while (home := self.home) is not None:
-            if home.pop(self, False):
-                self.home = None
+        while (bucket := self.bucket) is not None:
+            if bucket.pop(self, False) or MOVE.intercept(self):
+                self.bucket = None
                 return True
-            if self.home is home:  # not moved to another bucket meanwhile: taken out to run, or by another call of this
+            if self.bucket is bucket:  # it was not moved: the clock took it out to run it, or another caller did
                 break
         return False
 
     def cancel(self) -> bool:
-        """Whether this call kept the entry from running; False if it ran, runs, or was cancelled."""
+        """Keep the entry from running; True if this call did, False if it ran, runs, or was cancelled before."""
         return self.leave()
 
     @property
     def pending(self) -> bool:
         """Whether the entry waits to run."""
-        return self.home is not None
+        return self.bucket is not None
 
 
 class Callback(Entry):
@@ -65,15 +63,15 @@ class Callback(Entry):
         self.args = args
 
     def fire(self) -> None:
-        """Call."""
+        """Call the callback."""
         if self.callback is not None:
             self.callback(*self.args)
 
     def cancel(self) -> bool:
-        """Whether this call kept the callback from being called; then callback and arguments are released at once."""
-        home = self.home
-        if home is not None and (home.pop(self, False) or self.leave()):
-            self.home = self.callback = None
+        """Keep the callback from being called; True if this call did. Callback and arguments are released at once."""
+        bucket = self.bucket
+        if bucket is not None and (bucket.pop(self, False) or self.leave()):
+            self.bucket = self.callback = None
             self.args = ()
             return True
         return False

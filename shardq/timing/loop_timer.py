@@ -1,6 +1,6 @@
-"""The timer of an event loop: one handle of the loop for all its entries.
+"""The timer of an event loop, which takes one handle of the loop for all of its entries.
 
-The loop is handed in, so nothing here imports asyncio: `LoopTimer(asyncio.get_running_loop())`.
+The loop is a parameter, so this module does not import asyncio: `LoopTimer(asyncio.get_running_loop())`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Handle(Protocol):
 
 
 class Loop(Protocol):
-    """What is needed of an event loop; asyncio's and uvloop's have it."""
+    """What the timer needs of an event loop; those of asyncio and uvloop have it."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Handle:
         """Call `callback` in `delay` seconds."""
@@ -29,10 +29,10 @@ class Loop(Protocol):
 
 
 class LoopTimer(Timer):
-    """A timer whose callbacks run on an event loop. As the loop's own `call_later`, it is for the loop's thread only.
+    """A timer whose callbacks run on an event loop. Only the loop's thread may use it; any thread may cancel entries.
 
-    Cancelling an entry is not: any thread may. A timer with nothing pending has no handle, and never wakes the loop.
-    What the loop refuses because it is closed is not inserted.
+    While no entry is pending the timer has no handle, and does not wake the loop. If the loop is closed, an insert
+    raises the loop's error, and the entry is not inserted.
     """
 
     def __init__(self, loop: Loop, **settings: Unpack[Settings]) -> None:
@@ -42,10 +42,11 @@ class LoopTimer(Timer):
         self._busy = False
 
     def _wake(self) -> None:
-        if not self._busy:  # else it is armed afterwards, once for all that the callbacks inserted
+        if not self._busy:  # `_ring` sets the handle once, after all callbacks, however many entries they inserted
             self._arm(self._pause())
 
     def _arm(self, pause: float | None) -> None:
+        """Have the loop call `_ring` in `pause` seconds, instead of when it was to; never, if `pause` is None."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -56,12 +57,12 @@ class LoopTimer(Timer):
         self._busy = True
         try:
             self.run_due()
-        finally:  # the loop may end with what a callback raised, such as SystemExit
+        finally:  # an error that is no Exception, such as SystemExit, comes out here
             self._busy = False
             self._arm(self._pause())
 
     def close(self) -> list[Entry]:
-        """Stop for good; the entries that were pending, in order. They will not run."""
+        """Stop for good; return the entries that were pending, in order. They will not run."""
         left = super().close()
         self._arm(None)
         return left

@@ -1,7 +1,8 @@
 """The purgatory: operations that wait for a condition or for a timeout, watched under keys.
 
-An operation is tried when something happens under one of its keys (`check`). It completes when its condition holds,
-when somebody completes it, or when its timer rings: exactly once, whichever is first, on whatever thread::
+A purgatory tries an operation when something happens under one of its keys (`check`). The operation completes when its
+condition holds, when somebody completes it, or when its timeout is over. It completes exactly once, by whichever comes
+first, on the thread on which that happens::
 
     class Fetch(Operation):
         def ready(self): return log.size >= self.wanted
@@ -11,24 +12,25 @@ when somebody completes it, or when its timer rings: exactly once, whichever is 
     purgatory.watch(Fetch(...), keys=["partition-1", "partition-2"], timeout=0.5)
     purgatory.check("partition-1")      # when something was appended to it
 
-**Nothing is kept of a completed operation.** It leaves the timer and all of its watch lists at once, since a watch list
-is a dict, from which it goes in O(1). Kafka cannot do that with the linked lists of its watchers, so it estimates how
-many completed operations are left in them and purges by a scan. Measured (`benchmarks/timing.py`), the scan costs more
-than removing, and holds up to a thousand operations with all that they refer to (KAFKA-19763: out of memory).
+**Nothing is kept of a completed operation.** It leaves the timer and all of its watch lists at once. A watch list is a
+dict, so that takes O(1). Kafka's watch lists are linked lists, from which it cannot remove an operation so. It
+estimates how many completed operations are in them, and purges them by a scan. `benchmarks/timing.py` measures that the
+scan costs more than removing at once, and that it keeps up to a thousand completed operations with all that they refer
+to (KAFKA-19763: out of memory).
 
-**Exactly once**: the table of pending operations decides. Taking an operation out of it is atomic, and who took it out
-completes it. Hence `len` is exact too.
+**Exactly once.** There is one table of pending operations. To take an operation out of it is atomic, and whoever took
+it out completes it. So `len` is exact, too.
 
-**No lost wake-up**: an operation is tried, then watched, then tried again; so an event between the first try and the
-watching is seen by the second. One thread tries it at a time; one that finds it busy leaves word, and it is tried
-again.
+**No lost wake-up.** An operation is tried, then put in the watch lists, then tried again. If its event comes between
+the first try and the watch lists, the second try sees it. Only one thread at a time tries an operation. A thread that
+finds another one trying sets a flag, and the other one tries once more.
 
-**No chain grows the stack**: what an operation's `on_complete` completes, by whatever way, is taken out at once; its
-own `on_complete` is called when this one has returned, on the same thread. So any number of operations may complete one
-another in a row.
+**Completing one another does not grow the stack.** When `on_complete` of one operation completes another one, that one
+is taken out at once, but its own `on_complete` is called after the first has returned, on the same thread. So any
+number of operations may complete one another in a row.
 
-**No lock is held while an operation's own code runs**, so that may check other keys, complete other operations and take
-locks of its own (KAFKA-3994 was a deadlock of this kind).
+**No lock is held while the code of an operation runs.** So that code may check other keys, complete other operations
+and take locks of its own (KAFKA-3994 was a deadlock of this kind).
 
 Source: Kafka's "Purgatory Redesign Proposal" (Matsuda, 2015) and `DelayedOperationPurgatory`.
 """
@@ -52,14 +54,14 @@ _NOT_WATCHED: Final = "an operation can be watched by one purgatory, once at a t
 
 
 class Operation(Entry):
-    """What waits. Subclasses say when it is `ready`, and what is to happen then."""
+    """An operation that waits. Subclasses define when it is `ready`, and what happens then."""
 
     __slots__ = ("_again", "_purgatory", "_trying")
 
-    _again: bool  # set by whoever finds somebody else trying
+    _again: bool  # set by a thread that finds another one trying
 
     def __init__(self) -> None:
-        self.home = None
+        self.bucket = None
         self._purgatory: Purgatory | None = None
         self._trying = Lock()
 
@@ -68,95 +70,95 @@ class Operation(Entry):
         return False
 
     def on_complete(self) -> None:
-        """Called once, whether by the condition, by force or by the timeout; after that of an operation that did it."""
+        """Called once, after the condition, `complete` or the timeout completed the operation."""
 
     def on_expire(self) -> None:
-        """Called after `on_complete` if it was the timeout."""
+        """Called after `on_complete` if the timeout completed the operation."""
 
     def complete(self) -> bool:
-        """Complete by force; whether this call did it. False too if no purgatory watches the operation."""
+        """Complete the operation; True if this call did. False also if no purgatory watches it."""
         return self._complete(expired=False)
 
     def cancel(self) -> bool:
-        """Leave the purgatory uncompleted; whether this call did it."""
+        """Leave the purgatory without completing; True if this call took the operation out."""
         purgatory = self._purgatory
         return purgatory is not None and purgatory._take_out(self)
 
     def fire(self) -> None:
-        """The timer's call: the timeout is over."""
+        """Complete, because the timeout is over. The timer calls this."""
         self._complete(expired=True)
 
     def _complete(self, *, expired: bool) -> bool:
         purgatory = self._purgatory
         if purgatory is None or not purgatory._take_out(self):
             return False
-        _told.tell(self, expired)
+        _completions.call(self, expired)
         return True
 
-    def _tell(self, expired: bool) -> None:
+    def _call_back(self, expired: bool) -> None:
         self.on_complete()
         if expired:
             self.on_expire()
 
 
-class _Told(threading.local):
-    """Tells operations that they are complete: on each thread one by one, however they complete one another."""
+class _Completions(threading.local):
+    """Calls `on_complete` of completed operations, on each thread one after the other."""
 
     def __init__(self) -> None:
-        self._later: deque[tuple[Operation, bool]] | None = None  # None while no operation is told anything
+        self._later: deque[tuple[Operation, bool]] | None = None  # None while no `on_complete` is being called
 
-    def tell(self, operation: Operation, expired: bool) -> None:
-        """Now, or after what is told now. The first one's error comes out, a later one's is logged."""
+    def call(self, operation: Operation, expired: bool) -> None:
+        """Call it now, or after the one that is being called. The first one's error is raised, others are logged."""
         if self._later is not None:
             self._later.append((operation, expired))
             return
         later = self._later = deque()
         try:
             try:
-                operation._tell(expired)
+                operation._call_back(expired)
             finally:
-                _tell_each(later)
+                _call_each(later)
         finally:
             self._later = None
 
 
-def _tell_each(later: deque[tuple[Operation, bool]]) -> None:
+def _call_each(later: deque[tuple[Operation, bool]]) -> None:
     end: BaseException | None = None
     while later:
         operation, expired = later.popleft()
         try:
-            operation._tell(expired)
+            operation._call_back(expired)
         except Exception:
             log.exception("an operation failed when it completed")
-        except BaseException as error:  # noqa: BLE001 (the others are told before it goes on)
+        except BaseException as error:  # noqa: BLE001 (raised after the others have been called)
             end = error
     if end is not None:
         raise end
 
 
-_told = _Told()
+_completions = _Completions()
 
 
 class Purgatory:
-    """Operations by the keys they are watched under. Safe across threads; not from finalizers and signal handlers."""
+    """Operations and the keys under which they are watched. For any thread; not for finalizers and signal handlers."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
         self._pending: dict[Operation, tuple[Hashable, ...]] = {}
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
-        self._lock = Lock()  # of the watch lists
+        self._lock = Lock()  # guards the watch lists
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout: float | None) -> bool:
-        """Try `operation`; if it is not ready, watch it for `timeout` seconds (None: for ever). Whether it is complete.
+        """Try `operation`; if it is not ready, watch it for `timeout` seconds (None: for ever). True if it completed.
 
-        An error of its own code comes out here, and the operation is not watched then.
+        If the operation's own code fails, its error is raised here, and the operation is not watched.
         """
         if operation._purgatory is not None:
             raise ConfigError(_NOT_WATCHED)
         operation._purgatory = self
         self._pending[operation] = keys = tuple(keys)
         try:
-            if operation.ready() and operation.complete():  # nobody else can try it yet
+            if operation.ready() and operation.complete():  # no other thread can try it yet
                 return True
             self._add_watcher(operation, keys)
             if self._try(operation):
@@ -168,14 +170,14 @@ class Purgatory:
             raise
         if operation in self._pending:
             return False
-        operation.leave()  # completed just before it came into the timer
+        operation.leave()  # another thread completed it just before the timer had it
         return True
 
     def check(self, key: Hashable, limit: int | None = None) -> int:
-        """Try the operations watched under `key`, the longest waiting first; how many completed by that.
+        """Try the operations watched under `key`, those that wait longest first; return how many completed by that.
 
-        At most `limit` of them are. The error of one is logged, and the others are tried. Hold no lock that their code
-        could want.
+        Stops when `limit` of them completed. If one fails, its error is logged, and the others are tried. The caller
+        must not hold a lock that the operations' code takes.
         """
         done = 0
         for operation in self.watched_under(key):
@@ -188,11 +190,11 @@ class Purgatory:
         return done
 
     def cancel_for_key(self, key: Hashable) -> list[Operation]:
-        """Take out every operation watched under `key`, uncompleted; those operations."""
+        """Take out all operations watched under `key` without completing them; return them."""
         return [operation for operation in self.watched_under(key) if self._take_out(operation)]
 
     def watched_under(self, key: Hashable) -> tuple[Operation, ...]:
-        """The operations that wait under `key`, the longest waiting first."""
+        """The operations that wait under `key`, those that wait longest first."""
         with self._lock:
             return tuple(self._watchers.get(key, ()))
 
@@ -205,23 +207,23 @@ class Purgatory:
 
     @property
     def watched(self) -> int:
-        """How many places in watch lists are taken: one per waiting operation and key."""
+        """How many entries the watch lists have: one for each waiting operation and each of its keys."""
         with self._lock:
             return sum(map(len, self._watchers.values()))
 
     def _try(self, operation: Operation) -> bool:
-        """Complete `operation` if it is ready; whether this call did it."""
+        """Complete `operation` if it is ready; True if this call did."""
         while operation in self._pending:
             if not operation._trying.acquire(False):
-                operation._again = True  # somebody's look may be older than what made us come: it must look again ...
+                operation._again = True  # the other thread may have looked before our event, so it must look again ...
                 if operation._trying.locked():
                     return False
-                continue  # ... unless it was finished before it could see that
+                continue  # ... unless it ended before it saw the flag
             ready, failure = False, None
             try:
                 operation._again = False
                 ready = operation.ready()
-            except Exception as error:  # noqa: BLE001 (raised below, unless it is to look again)
+            except Exception as error:  # noqa: BLE001 (raised below, unless it looks again)
                 failure = error
             finally:
                 operation._trying.release()
@@ -234,7 +236,7 @@ class Purgatory:
         return False
 
     def _take_out(self, operation: Operation) -> bool:
-        """Forget `operation`; True for the one caller that did."""
+        """Forget `operation`; True if this call did."""
         keys = self._pending.pop(operation, None)
         if keys is None:
             return False
@@ -250,7 +252,7 @@ class Purgatory:
     def _add_watcher(self, operation: Operation, keys: tuple[Hashable, ...]) -> None:
         with self._lock:
             if operation not in self._pending:
-                return  # completed by force meanwhile: nobody would take it out again
+                return  # `complete` was called meanwhile: nobody would take it out of the watch lists
             for key in keys:
                 watchers = self._watchers.get(key)
                 if watchers is None:

@@ -1,7 +1,8 @@
-"""The timer: callbacks at their time, on one thread that sleeps until there is something to do.
+"""Timers, which run callbacks at their time.
 
-`Timer` is moved by hand (`run_due`); `ThreadTimer` by a thread of its own, `shardq.timing.loop_timer.LoopTimer` by an
-event loop. All have one interface::
+`run_due` runs the entries that are due. A `Timer` leaves it to its user to call that; a `ThreadTimer` has a thread of
+its own for it, which sleeps until the next entry is due; a `shardq.timing.loop_timer.LoopTimer` uses an event loop. All
+have one interface::
 
     with ThreadTimer() as timer:
         entry = timer.call_later(30.0, extend, delivery)
@@ -25,21 +26,21 @@ from typing import Any, Final, Self, TypedDict, Unpack
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.keys import shown
-from shardq.timing.buckets import Bucket, DictBucket
 from shardq.timing.entry import Callback, Entry
 from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 
 log = logging.getLogger("shardq")
 
 LONGEST_WAIT: Final = 1.0
-"""Seconds. Neither a thread's wait nor an event loop's counts the time that the machine slept, so while something is
-pending they are cut into pieces: what fell due meanwhile is so much late at most. A look finds nothing in 10 µs.
+"""Seconds. The waits of threads and event loops do not count the time for which the machine was suspended. So, while an
+entry is pending, no wait is longer than this, and an entry that fell due meanwhile is late by this at most. A wait that
+ends for nothing costs 10 µs.
 """
 
-_GRAIN: Final = 1e-6  # of a tick: 1 ns at 1 ms. Sums of floats miss whole ticks by less, and no clock is finer.
+_GRAIN: Final = 1e-6  # of a tick: 1 ns of 1 ms. Rounding errors of sums of floats are smaller, and no clock is finer.
 _FAILED: Final = "a callback of the timer failed"
 _BAD_DELAY: Final = (TypeError, ValueError, OverflowError)
-_new = object.__new__  # half the cost of a class with __init__, in the one place where it counts
+_new = object.__new__  # takes half the time of a call of the class, which counts in `call_later`
 
 
 def _refusal(delay: object) -> ConfigError:
@@ -54,22 +55,21 @@ def _run(entry: Entry) -> None:
 
 
 class Settings(TypedDict, total=False):
-    """What every timer can be told."""
+    """The settings of all timers; `Timer` explains them."""
 
     tick: float
     wheel_size: int
     clock: Clock
     execute: Callable[..., object]
-    kind: type[Bucket]
 
 
 class Timer:
-    """A timer that somebody else moves, with `run_due`: for tests, and for loops that know when to look.
+    """A timer for those who call `run_due` themselves: tests, and loops that know when something is due.
 
-    `tick`: seconds; nothing runs early, and nothing more than a tick late on an idle machine. `wheel_size`: buckets per
-    wheel. `clock`: where the time comes from. `execute`: for callbacks that take long, called as `execute(function,
-    entry)`, for example the `submit` of a pool; by default they run one after the other where the clock runs. Errors of
-    callbacks are logged, and do not stop the clock.
+    `tick`: seconds; no entry runs early, and on an idle machine none runs more than a tick late. `wheel_size`: buckets
+    per wheel. `clock`: where the time comes from. `execute`: for callbacks that take long; it is called as
+    `execute(function, entry)`, and can be the `submit` of a pool. By default callbacks run one after the other on the
+    thread that calls `run_due`. Their errors are logged, and do not stop the timer.
     """
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
@@ -80,21 +80,20 @@ class Timer:
         self._monotonic = settings.get("clock", SystemClock()).monotonic
         self._execute: Callable[..., object] | None = settings.get("execute")
         self._size = settings.get("wheel_size", DEFAULT_SIZE)
-        self._kind = settings.get("kind", DictBucket)
         self._closed = False
         self._start()
 
     def _start(self) -> None:
         self._rate = 1 / self.tick
-        self._zero = self._monotonic()  # ticks count from here, which keeps the numbers small
-        self._wheel = TimingWheel(self._size, kind=self._kind)
+        self._zero = self._monotonic()  # tick 0; ticks that are small ints take less memory
+        self._wheel = TimingWheel(self._size)
 
     def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Callback:
         """Call `callback(*args)` in `delay` seconds, at once if that is not above 0. The entry can be cancelled."""
         entry = _new(Callback)
         entry.callback = callback
         entry.args = args
-        try:  # `insert` and `_due` written out for the usual case: their calls would be a fifth of the whole
+        try:  # this repeats `insert` and `_due`: to call them would take a fifth of the time of `call_later`
             now = self._monotonic() - self._zero
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
@@ -108,13 +107,13 @@ class Timer:
         return self.call_later(when - self._monotonic(), callback, *args)
 
     def insert(self, entry: Entry, delay: float) -> None:
-        """Have `entry` fire in `delay` seconds; if it is pending, then instead of when it was to."""
+        """Have `entry` fire in `delay` seconds. If it is pending, its former time is forgotten."""
         try:
             now = self._monotonic() - self._zero
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
             raise _refusal(delay) from None
-        if entry.home is not None:
+        if entry.bucket is not None:
             entry.leave()
         if self._wheel.insert(entry, due):
             self._wake_for(entry)
@@ -123,7 +122,7 @@ class Timer:
         return int(now * self._rate + _GRAIN) if delay <= 0 else ceil((now + delay) * self._rate - _GRAIN)
 
     def run_due(self) -> float | None:
-        """Run what is due, in order; seconds until the next look, None if nothing is pending."""
+        """Run the entries that are due, in order; return in how many seconds to call this again, None for never."""
         execute = self._execute
         for entry in self._wheel.advance(int((self._monotonic() - self._zero) * self._rate + _GRAIN)):
             try:
@@ -140,7 +139,7 @@ class Timer:
         return None if next_tick is None else max(0.0, self._zero + next_tick * self.tick - self._monotonic())
 
     def _wake_for(self, entry: Entry) -> None:
-        """*entry* is due sooner than what the clock waits for; it does not stay when the clock cannot be told."""
+        """Call `_wake`, since *entry* is due before all others. If that fails, take *entry* out again."""
         try:
             self._wake()
         except BaseException:
@@ -148,17 +147,17 @@ class Timer:
             raise
 
     def _wake(self) -> None:
-        """Look again at what is due next."""
+        """Shorten the wait for the next entry that is due. A timer that does not wait has nothing to do."""
 
     def __len__(self) -> int:
-        """How many entries are pending: neither run nor cancelled. Exact, also while other threads are busy."""
+        """How many entries are pending: neither run nor cancelled. The number is exact, whatever other threads do."""
         return len(self._wheel)
 
     def __bool__(self) -> bool:
         return True  # an idle timer is still a timer
 
     def close(self) -> list[Entry]:
-        """Stop for good; the entries that were pending, in order. They will not run."""
+        """Stop for good; return the entries that were pending, in order. They will not run."""
         self._closed = True
         return self._wheel.close()
 
@@ -172,13 +171,13 @@ class Timer:
 
 
 class Alarm:
-    """What a thread waits on. Setting it takes no lock that the same thread may hold, so a finalizer may do it."""
+    """An event that a thread waits for, and that a finalizer may set: `set` takes no lock that its thread may hold."""
 
     def __init__(self) -> None:
         self._bells: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def set(self) -> None:
-        """End the wait of now, or the next one."""
+        """End the wait that is under way, or the next one."""
         if self._bells.empty():
             self._bells.put(None)
 
@@ -189,7 +188,7 @@ class Alarm:
                 self._bells.get_nowait()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Until it is set, or so long."""
+        """Wait until it is set, for *seconds* at most."""
         with contextlib.suppress(queue.Empty):
             self._bells.get(timeout=seconds)
 
@@ -197,9 +196,9 @@ class Alarm:
 class ThreadTimer(Timer):
     """A timer with a daemon thread, which starts with the first entry and sleeps while nothing is due.
 
-    Any thread may use it. One that nobody refers to any more ends as if closed: its thread does not keep it. After a
-    fork the child's is empty, since the parent runs what was pending; it works, with a thread of its own.
-    `wait(alarm, seconds)` is for tests: how the thread waits.
+    Any thread may use it. The daemon thread does not keep the timer alive: when nothing else refers to it, the thread
+    ends. In a forked child the timer is empty, since the parent runs the pending entries; it works there, with a thread
+    of the child. `wait(alarm, seconds)` is for tests: how the thread waits.
     """
 
     def __init__(
@@ -230,9 +229,9 @@ class ThreadTimer(Timer):
                 self._thread = thread
 
     def close(self) -> list[Entry]:
-        """Stop for good; the entries that were pending, in order. They will not run.
+        """Stop for good; return the entries that were pending, in order. They will not run.
 
-        Waits for the callback that runs at this moment, unless it is the one that calls.
+        Waits for the callback that runs at this moment, unless that callback itself calls `close`.
         """
         with self._starting:
             self._closed = True
@@ -244,9 +243,9 @@ class ThreadTimer(Timer):
 
 
 def _drive(gone: weakref.ref[ThreadTimer], alarm: Alarm, wait: Callable[[Alarm, float | None], object]) -> None:
-    """The life of the thread of a timer. It knows the timer only while it looks, so that the timer can go."""
+    """The main function of a timer's thread. It refers to the timer only while it runs entries, so the timer can go."""
     while (timer := gone()) is not None and not timer._closed:
-        alarm.clear()  # before looking, so that no insert goes unnoticed
+        alarm.clear()  # before `run_due`, so that no insert goes unnoticed
         try:
             pause = timer.run_due()
         except BaseException:  # a callback that wants to end its thread must not end everybody's timers

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, Client, Queue
-from shardq.routing import atomic_refs
+from shardq.routing import atomic
+from shardq.routing.ctrie import Ctrie
 from tests.fault.test_processes import child
 from tests.servers import Server
 from tests.waiting import eventually
@@ -112,12 +113,10 @@ def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(clien
             fresh.queue("another").len()
         client.publish("a.b", "published", shard_key="tenant")
         found = client.queue(older.name).read_many(10, block=SOON)
-        atomic_refs.LockRef(None).compare_and_set(None, 1)
-        for lock in atomic_refs.LOCKS:
-            assert not lock.locked()
+        assert Ctrie(form="lock").insert("a", "q")
         return ",".join(each.payload for each in found)
 
-    with held([client._lock, router.lock, *turns, *waits, *atomic_refs.LOCKS]):
+    with held([client._lock, router.lock, *turns, *waits, atomic._lock]):
         assert child(bounded(work)) == "known,published"
 
 

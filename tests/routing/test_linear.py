@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shardq.routing import Router, interest, lookup, lookup_refs
-from shardq.routing.atomic import GilHead
-from shardq.routing.census import entry
+from shardq.routing import Router, interest, lookup
+from shardq.routing.atomic import forms
+from shardq.routing.census import page_get
 from shardq.routing.ctrie import Ctrie
-from shardq.routing.lookup import frozen
+from shardq.routing.lookup import freeze
 from tests.routing.conftest import FORMS, MakeTrie
 from tests.routing.linear import Done, Recorder, linearizable
 
@@ -120,43 +120,28 @@ def test_interest_is_of_one_instant_of_several_nodes(make_trie: MakeTrie, monkey
     def moving(page: Any, key: str) -> Any:
         nonlocal looks
         looks += 1
-        held = entry(page, key)
+        held = page_get(page, key)
         come, go = ("a.b", "#") if held is None else ("#", "a.b")
         if trie.lookup("a.b") and trie.insert(come, "q"):
             assert trie.remove(go, "q")
         return held
 
-    monkeypatch.setattr(interest, "entry", moving)
+    monkeypatch.setattr(interest, "page_get", moving)
     assert trie.has_interest("a.b")
     assert looks == lookup.TRIES + 1  # the last in a snapshot
-
-
-class Blind:
-    """A stamp that never changes."""
-
-    def get(self) -> None:
-        """Always the same."""
-
-    def set(self, new: Any) -> None:
-        """Forget it."""
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_lookup_that_sees_no_stamp_change_is_found_out(
     form: str, rng: random.Random, restless: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unstamped(self: GilHead, node: Any, old: Any, new: Any) -> bool:
+    def unstamped(self: Any, node: Any, old: Any, new: Any) -> bool:
         done = False
         if node.main is old and self.root.gen is node.gen: node.main = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
-    def blind() -> Ctrie:
-        trie = Ctrie(form=form)
-        trie._head.stamp = Blind()
-        return trie
-
-    monkeypatch.setattr(GilHead, "gcas", unstamped)
-    assert any(impossible(rng, blind(), 1000) for _ in range(30))
+    monkeypatch.setattr(forms()[form], "gcas", unstamped)
+    assert any(impossible(rng, Ctrie(form=form), 1000) for _ in range(30))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -169,11 +154,10 @@ def test_lookups_that_are_disturbed_often_are_done_in_a_snapshot(
     def counted(head: Any) -> Any:
         nonlocal taken
         taken += 1
-        return frozen(head)
+        return freeze(head)
 
-    for module in (lookup, lookup_refs):
-        monkeypatch.setattr(module, "TRIES", tries)
-        monkeypatch.setattr(module, "frozen", counted)
+    monkeypatch.setattr(lookup, "TRIES", tries)
+    monkeypatch.setattr(lookup, "freeze", counted)
     assert histories(rng, lambda: Ctrie(form=form), ROUNDS // 5)
     assert impossible(rng, Ctrie(form=form), 300) == 0
     assert taken > 0

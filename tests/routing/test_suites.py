@@ -13,7 +13,7 @@ import pytest
 from shardq.routing import fast, nodes
 from shardq.routing.atomic import GilHead
 from shardq.routing.ctrie import Ctrie
-from shardq.routing.prune import Place
+from shardq.routing.prune import Cursor
 from shardq.routing.topic import naive_match
 from tests.routing.conftest import MakeTrie
 from tests.routing.test_linear import on_threads
@@ -233,8 +233,8 @@ def test_a_read_only_snapshot_is_read_through_t_nodes_and_writes_nothing(
     for pattern in ("*.a.b", "*.a.c", "*.d"):
         trie.insert(pattern, "q")
     with monkeypatch.context() as patched:
-        patched.setattr(Place, "clean", lambda _: None)  # as if the writer had come no further
-        patched.setattr("shardq.routing.ctrie.dropped", lambda *_: False)
+        patched.setattr(Cursor, "clean", lambda _: None)  # as if the writer had come no further
+        patched.setattr("shardq.routing.ctrie.remove_wild", lambda *_: False)
         assert trie.remove("*.a.b", "q")
     star = trie._head.root.main[1].main[nodes.STAR]
     below = [branch for _, branch in nodes.branches(star.main) or () if not nodes.is_leaf(branch)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from shardq.timing import Callback, DictBucket, Entry, TimingWheel
+from shardq.timing import Bucket, Callback, Entry, TimingWheel
 from tests.timing.names import names
 
 
@@ -15,17 +17,25 @@ def nothing() -> None:
     pass
 
 
-class Hooked(DictBucket):
+class Hooked(Bucket):
     """Calls what the test put there, once, in the middle of an operation."""
 
     before_store: Callable[[], object] = staticmethod(nothing)
     after_store: Callable[[], object] = staticmethod(nothing)
     after_look: Callable[[], object] = staticmethod(nothing)
+    before_pop: Callable[[], object] = staticmethod(nothing)
+    after_pop: Callable[[], object] = staticmethod(nothing)
 
     def __setitem__(self, entry: Entry, value: bool, /) -> None:
         once("before_store")
         super().__setitem__(entry, value)
         once("after_store")
+
+    def pop(self, entry: Entry, missing: Any, /) -> Any:  # type: ignore[override]
+        once("before_pop")
+        found = super().pop(entry, missing)
+        once("after_pop")
+        return found
 
     def __bool__(self) -> bool:
         found = len(self) > 0
@@ -45,7 +55,7 @@ def at(moment: str, hook: Callable[[], object]) -> None:
 
 @pytest.fixture
 def wheel() -> TimingWheel:
-    """With an open bucket at 2 and one at 16 to 19."""
+    """With an open bucket for tick 2 and one for ticks 16 to 31."""
     made = TimingWheel(4, kind=Hooked)
     made.insert(Callback(nothing, ("two",)), 2)
     made.insert(Callback(nothing, ("sixteen",)), 16)
@@ -94,9 +104,9 @@ def test_an_insert_overtakes_the_retirement_of_an_empty_bucket() -> None:
     assert wheel.next_expiration() is None
 
 
-@pytest.mark.parametrize("moment", ["before_store", "after_store"])
+@pytest.mark.parametrize("moment", ["before_store", "after_store", "before_pop", "after_pop"])
 def test_a_cancel_in_the_middle_of_a_move(wheel: TimingWheel, moment: str) -> None:
-    """Before the entry is in its new bucket, or in both: cancelled is cancelled."""
+    """By the clock's own thread: before the entry is in its new bucket, in both, or only in the new one."""
     own = Callback(nothing, ("own",))
     wheel.insert(own, 17)
     first = next(iter(wheel._queue[1][2]))
@@ -108,18 +118,57 @@ def test_a_cancel_in_the_middle_of_a_move(wheel: TimingWheel, moment: str) -> No
     assert (won, own.pending, own.cancel(), len(wheel)) == ([True], False, False, 0)
 
 
+@pytest.mark.parametrize("moment", ["before_store", "after_store", "before_pop", "after_pop"])
+def test_of_two_threads_that_cancel_an_entry_while_it_is_moved_one_succeeds(wheel: TimingWheel, moment: str) -> None:
+    own = Callback(nothing, ("own",))
+    wheel.insert(own, 17)
+    first = next(iter(wheel._queue[1][2]))
+    first.cancel()  # so that `own` is the first to be moved
+    won: list[bool] = []
+    threads = [threading.Thread(target=lambda: won.append(own.cancel())) for _ in range(2)]
+
+    def cancel() -> None:
+        for thread in threads:
+            thread.start()
+            thread.join(0.05)  # the second one waits for the end of the move; after the pop the first one does, too
+
+    at(moment, cancel)
+    ran = runs(wheel, 17)
+    for thread in threads:
+        thread.join(20)
+    assert (ran, sorted(won)) == (["two"], [False, True]) or (ran, won) == (["two", "own"], [False, False])
+    assert (own.pending, len(wheel)) == (False, 0)
+
+
+def test_an_entry_that_is_inserted_anew_during_a_cascade_can_be_cancelled(wheel: TimingWheel) -> None:
+    """The clock comes to it after it left the bucket that is being emptied, and was put in another one."""
+    own = Callback(nothing, ("own",))
+    wheel.insert(own, 17)
+    wheel.insert(Callback(nothing, ("other",)), 40)
+
+    def insert_anew() -> None:
+        assert own.leave()
+        wheel.insert(own, 40)
+
+    at("before_store", insert_anew)
+    assert runs(wheel, 17) == ["two", "sixteen"]
+    assert own.pending
+    assert own.cancel()
+    assert runs(wheel, 40) == ["other"]
+
+
 @pytest.mark.parametrize("leave", [Callback.cancel, Entry.leave])
 def test_an_entry_that_is_moved_while_it_is_cancelled_is_found(leave: Callable[[Entry], bool]) -> None:
     """The cancel looks into the old bucket just when the move is over: it looks into the new one."""
-    entry, new = Callback(nothing), DictBucket()
+    entry, new = Callback(nothing), Bucket()
 
-    class Old:
-        def pop(self, entry: Entry, missing: bool, /) -> bool:
+    class Old(Bucket):
+        def pop(self, entry: Entry, missing: Any, /) -> Any:  # type: ignore[override]
             new[entry] = True
-            entry.home = new
+            entry.bucket = new
             return missing
 
-    entry.home = Old()
+    entry.bucket = Old()
     assert leave(entry)
     assert (len(new), entry.pending) == (0, False)
 

@@ -9,13 +9,9 @@ from random import Random
 
 import pytest
 
-from shardq.timing import Bucket, Callback, DictBucket, Entry, LinkedBucket, ThreadTimer, TimingWheel
+from shardq.timing import Callback, Entry, ThreadTimer, TimingWheel
 from tests.timing.names import name, names
 from tests.waiting import eventually
-
-KINDS: list[type[Bucket]] = [DictBucket, LinkedBucket]
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-
 
 pytestmark = pytest.mark.usefixtures("restless")
 
@@ -40,10 +36,9 @@ def together(work: Callable[[int], None], threads: int) -> None:
         raise errors[0]
 
 
-@each_kind
-def test_adders_and_cancellers_race_the_clock(kind: type[Bucket], rng: Random) -> None:
+def test_adders_and_cancellers_race_the_clock(rng: Random) -> None:
     """8 threads add and cancel while a ninth moves the clock over cascades: nothing is lost, doubled or miscounted."""
-    wheel, stop = TimingWheel(4, kind=kind), threading.Event()
+    wheel, stop = TimingWheel(4), threading.Event()
     ran: Counter[int] = Counter()
     cancelled: list[list[int]] = [[] for _ in range(8)]
     each, seeds = 2000, [rng.random() for _ in range(8)]
@@ -84,12 +79,11 @@ def cancel_all(start: threading.Barrier, entries: list[Callback], won: list[int]
     won += [at for at, entry in enumerate(entries) if entry.cancel()]
 
 
-@each_kind
-def test_a_cancel_and_the_clock_never_both_win(kind: type[Bucket]) -> None:
+def test_a_cancel_and_the_clock_never_both_win() -> None:
     """Four threads cancel the same entries just when they cascade and fall due: one winner for each."""
     rounds, per_round = 60, 50
     for _ in range(rounds):
-        wheel, start = TimingWheel(3, kind=kind), threading.Barrier(5)
+        wheel, start = TimingWheel(3), threading.Barrier(5)
         entries = [Callback(print, (number,)) for number in range(per_round)]
         for number, entry in enumerate(entries):
             wheel.insert(entry, 27 + number % 5)

@@ -13,12 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardq.errors import ClosedError, ConfigError
-from shardq.timing import Bucket, Callback, DictBucket, Entry, LinkedBucket, TimingWheel
+from shardq.timing import Bucket, Callback, Entry, TimingWheel
 from shardq.timing.buckets import CLOSED
 from tests.timing.names import name, names
-
-KINDS: list[type[Bucket]] = [DictBucket, LinkedBucket]
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
 def entry(name: object = None) -> Callback:
@@ -32,10 +29,9 @@ def fill(wheel: TimingWheel, dues: dict[str, int]) -> dict[str, Callback]:
     return entries
 
 
-@each_kind
-def test_the_worked_example_is_true(kind: type[Bucket]) -> None:
+def test_the_worked_example_is_true() -> None:
     """The steps and the order that the module's docstring draws."""
-    wheel = TimingWheel(3, kind=kind)
+    wheel = TimingWheel(3)
     fill(wheel, {"a": 2, "b": 4, "c": 5, "d": 5, "e": 16})
     seen = []
     while (tick := wheel.next_expiration()) is not None:
@@ -44,10 +40,9 @@ def test_the_worked_example_is_true(kind: type[Bucket]) -> None:
     assert seen == [(2, "a"), (3, ""), (4, "b"), (5, "cd"), (9, ""), (15, ""), (16, "e")]
 
 
-@each_kind
-def test_each_entry_runs_once_over_several_wheels(kind: type[Bucket]) -> None:
+def test_each_entry_runs_once_over_several_wheels() -> None:
     """Kafka's mix with tick 1 and wheel 3: 0 to 4 once, 10 to 99 twice, 100 to 499 once, added in one go."""
-    wheel = TimingWheel(3, kind=kind)
+    wheel = TimingWheel(3)
     dues = [*range(5), *range(10, 100), *range(10, 100), *range(100, 500)]
     for due in dues:
         wheel.insert(entry(due), due)
@@ -57,10 +52,9 @@ def test_each_entry_runs_once_over_several_wheels(kind: type[Bucket]) -> None:
     assert len(wheel) == 0
 
 
-@each_kind
-def test_what_is_due_already_is_handed_over_at_once(kind: type[Bucket]) -> None:
+def test_what_is_due_already_is_handed_over_at_once() -> None:
     """Due now or before: in the order of insertion, without the clock moving, and counted until then."""
-    wheel = TimingWheel(8, now=100, kind=kind)
+    wheel = TimingWheel(8, now=100)
 
     assert [wheel.insert(entry(due), due) for due in (99, 95, 100, -3)] == [True] * 4
     assert (wheel.next_expiration(), len(wheel)) == (100, 4)
@@ -68,10 +62,9 @@ def test_what_is_due_already_is_handed_over_at_once(kind: type[Bucket]) -> None:
     assert wheel.next_expiration() is None
 
 
-@each_kind
-def test_nothing_is_early(kind: type[Bucket]) -> None:
+def test_nothing_is_early() -> None:
     """At each tick exactly what is due at it comes, whatever the wheel it waited in."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     dues = [*range(1, 70), 255, 256, 257, 1023, 1024, 1025]
     for due in dues:
         wheel.insert(entry(due), due)
@@ -80,12 +73,11 @@ def test_nothing_is_early(kind: type[Bucket]) -> None:
     assert len(wheel) == 0
 
 
-@each_kind
 @pytest.mark.parametrize("size", [2, 3, 64])
-def test_the_levels_meet_at_every_power_of_the_size(kind: type[Bucket], size: int) -> None:
+def test_the_levels_meet_at_every_power_of_the_size(size: int) -> None:
     """Around each power of the size, one tick more or less, from a start within a turn."""
     for start in (0, 1, size - 1, size, size**2 + 1):
-        wheel = TimingWheel(size, now=start, kind=kind)
+        wheel = TimingWheel(size, now=start)
         dues = sorted({start + size**level + by for level in range(1, 6) for by in (-1, 0, 1)} - {start})
         for due in dues:
             wheel.insert(entry(due), due)
@@ -118,10 +110,9 @@ def test_a_deadline_beyond_all_time_does_not_overflow() -> None:
     assert wheel.next_expiration() is None
 
 
-@each_kind
-def test_entries_of_one_tick_run_in_the_order_of_their_insertion(kind: type[Bucket]) -> None:
+def test_entries_of_one_tick_run_in_the_order_of_their_insertion() -> None:
     """Also when the early ones waited in an overflow wheel and the late ones went to a low one directly."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     for now in range(100):
         list(wheel.advance(now))
         wheel.insert(entry(now), 100)
@@ -129,10 +120,9 @@ def test_entries_of_one_tick_run_in_the_order_of_their_insertion(kind: type[Buck
     assert names(wheel.advance(100)) == list(range(100))
 
 
-@each_kind
-def test_a_jump_of_the_clock_hands_everything_over_in_order(kind: type[Bucket]) -> None:
+def test_a_jump_of_the_clock_hands_everything_over_in_order() -> None:
     """A clock that was away for long: what fell due meanwhile comes once, by its due tick."""
-    wheel, random = TimingWheel(5, kind=kind), Random(3)
+    wheel, random = TimingWheel(5), Random(3)
     dues = [random.randrange(1, 3000) for _ in range(500)]
     for due in dues:
         wheel.insert(entry(due), due)
@@ -152,10 +142,9 @@ def test_time_does_not_go_back() -> None:
     assert names(wheel.advance(50)) == ["x"]
 
 
-@each_kind
-def test_cancel_says_who_was_first(kind: type[Bucket]) -> None:
+def test_cancel_says_who_was_first() -> None:
     """True once before it ran; False the second time, after it ran, and before it was inserted."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     one, other, never = entry(), entry(), entry()
     wheel.insert(one, 2)
     wheel.insert(other, 30)
@@ -167,10 +156,9 @@ def test_cancel_says_who_was_first(kind: type[Bucket]) -> None:
     assert len(wheel) == 0
 
 
-@each_kind
-def test_an_entry_can_be_cancelled_until_it_is_handed_over(kind: type[Bucket]) -> None:
+def test_an_entry_can_be_cancelled_until_it_is_handed_over() -> None:
     """One that runs can cancel its neighbour, of the same tick or a later one, but not itself."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     entries = fill(wheel, {"a": 3, "b": 3, "c": 3, "d": 4})
     due = wheel.advance(10)
     first = next(due)
@@ -181,10 +169,9 @@ def test_an_entry_can_be_cancelled_until_it_is_handed_over(kind: type[Bucket]) -
     assert list(due) == [entries["c"]]
 
 
-@each_kind
-def test_entries_may_be_inserted_while_others_are_handed_over(kind: type[Bucket]) -> None:
+def test_entries_may_be_inserted_while_others_are_handed_over() -> None:
     """Into the tick that is being run, too; they come with the next call, so that none keeps the clock for itself."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     fill(wheel, {"a": 3, "b": 3})
     seen = []
     for due in wheel.advance(3):
@@ -196,10 +183,9 @@ def test_entries_may_be_inserted_while_others_are_handed_over(kind: type[Bucket]
     assert names(wheel.advance(3)) == ["a+", "b+"]
 
 
-@each_kind
-def test_what_was_not_asked_for_comes_with_the_next_call(kind: type[Bucket]) -> None:
+def test_what_was_not_asked_for_comes_with_the_next_call() -> None:
     """Somebody who stops in the middle, by an exception say, loses nothing."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     fill(wheel, {"a": 1, "b": 1, "c": 2, "d": 7})
 
     assert names([next(wheel.advance(5))]) == ["a"]
@@ -207,10 +193,9 @@ def test_what_was_not_asked_for_comes_with_the_next_call(kind: type[Bucket]) -> 
     assert names(wheel.advance(7)) == ["b", "c", "d"]
 
 
-@each_kind
-def test_a_place_in_the_circle_is_used_again(kind: type[Bucket]) -> None:
+def test_a_place_in_the_circle_is_used_again() -> None:
     """Turn after turn; each time the bucket has the expiration of its turn."""
-    wheel = TimingWheel(3, kind=kind)
+    wheel = TimingWheel(3)
     seen = []
     for due in range(1, 31):
         wheel.insert(entry(due), due)
@@ -221,10 +206,9 @@ def test_a_place_in_the_circle_is_used_again(kind: type[Bucket]) -> None:
     assert {len(each.buckets) for each in wheel._wheels} == {3}
 
 
-@each_kind
-def test_the_delay_queue_holds_buckets_and_stays_short(kind: type[Bucket]) -> None:
+def test_the_delay_queue_holds_buckets_and_stays_short() -> None:
     """At most size times levels, however many entries there are; each bucket is in it once."""
-    wheel, random = TimingWheel(8, kind=kind), Random(1)
+    wheel, random = TimingWheel(8), Random(1)
     longest = 0
     for now in range(1000):
         list(wheel.advance(now))
@@ -237,10 +221,9 @@ def test_the_delay_queue_holds_buckets_and_stays_short(kind: type[Bucket]) -> No
     assert len(wheel) > 2000
 
 
-@each_kind
-def test_a_bucket_that_is_empty_again_wakes_nobody(kind: type[Bucket]) -> None:
+def test_a_bucket_that_is_empty_again_wakes_nobody() -> None:
     """Cancelling everything leaves nothing to wait for, on no level; and the places can be used again."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     entries = [entry(due) for due in (2, 3, 9, 70, 1000)]
     for each in entries:
         wheel.insert(each, each.args[0])
@@ -254,10 +237,9 @@ def test_a_bucket_that_is_empty_again_wakes_nobody(kind: type[Bucket]) -> None:
     assert wheel.next_expiration() == 2
 
 
-@each_kind
-def test_insert_says_when_the_next_look_is_earlier(kind: type[Bucket]) -> None:
+def test_insert_says_when_the_next_look_is_earlier() -> None:
     """That is what wakes a sleeping clock: a bucket before all others, not a second entry in it, not a later one."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
 
     assert [wheel.insert(entry(), due) for due in (50, 50, 60, 7, 3, 3, 9)] == [
         True,
@@ -270,10 +252,9 @@ def test_insert_says_when_the_next_look_is_earlier(kind: type[Bucket]) -> None:
     ]
 
 
-@each_kind
-def test_close_takes_everything_out_in_order(kind: type[Bucket]) -> None:
+def test_close_takes_everything_out_in_order() -> None:
     """What was handed over is not among it; the rest is, and can go into another wheel; nothing new comes in."""
-    wheel = TimingWheel(3, kind=kind)
+    wheel = TimingWheel(3)
     fill(wheel, {"late": 100, "a": 2, "b": 2, "c": 4, "d": 13})
     next(wheel.advance(2))
     wheel.insert(entry("now"), 1)
@@ -285,19 +266,18 @@ def test_close_takes_everything_out_in_order(kind: type[Bucket]) -> None:
     for due in (1, 5, 100):
         with pytest.raises(ClosedError):
             wheel.insert(entry(), due)
-    other = TimingWheel(3, kind=kind)
+    other = TimingWheel(3)
     other.insert(left[0], 5)
     assert names(other.advance(5)) == ["b"]
 
 
-@each_kind
-def test_a_cancelled_entry_holds_nothing(kind: type[Bucket]) -> None:
+def test_a_cancelled_entry_holds_nothing() -> None:
     """Its callback and arguments go at once, and the wheel knows nothing of it; without the garbage collector."""
 
     class Payload:
         pass
 
-    wheel, payload = TimingWheel(kind=kind), Payload()
+    wheel, payload = TimingWheel(), Payload()
     held = weakref.ref(payload)
     own = Callback(lambda: None, (payload,))
     wheel.insert(own, 1000)
@@ -314,10 +294,9 @@ def alive() -> int:
     return sum(isinstance(each, Entry) for each in gc.get_objects())
 
 
-@each_kind
-def test_no_entry_is_left_for_the_garbage_collector(kind: type[Bucket]) -> None:
+def test_no_entry_is_left_for_the_garbage_collector() -> None:
     """Entries that ran, cascaded or were cancelled are freed by their reference counts."""
-    wheel = TimingWheel(4, kind=kind)
+    wheel = TimingWheel(4)
     gc.disable()
     before = alive()
     try:
@@ -335,11 +314,10 @@ def test_no_entry_is_left_for_the_garbage_collector(kind: type[Bucket]) -> None:
         gc.enable()
 
 
-@each_kind
-def test_a_cancel_between_two_buckets_finds_its_entry(kind: type[Bucket]) -> None:
+def test_a_cancel_between_two_buckets_finds_its_entry() -> None:
     """While a bucket cascades its entries are in the old bucket or in the new one; cancelling works at every step."""
     for step in range(5):
-        wheel = TimingWheel(4, kind=kind)
+        wheel = TimingWheel(4)
         entries = [entry(number) for number in range(5)]
 
         class Meddler(dict[int, Bucket]):
@@ -348,7 +326,7 @@ def test_a_cancel_between_two_buckets_finds_its_entry(kind: type[Bucket]) -> Non
             steps = count()
 
             def __missing__(self, number: int) -> Bucket:
-                self[number] = own = kind(number, CLOSED)
+                self[number] = own = Bucket(number, CLOSED)
                 return own
 
             def __getitem__(self, number: int) -> Bucket:
@@ -359,7 +337,7 @@ def test_a_cancel_between_two_buckets_finds_its_entry(kind: type[Bucket]) -> Non
         for at, each in enumerate(entries):
             wheel.insert(each, 16 + at % 2)
         old, into = wheel._queue[0][2], Meddler()
-        old.pour(1, into)
+        old.cascade(1, into)
 
         assert len(old) == 0
         kept = [each for number in (16, 17) for each in into.get(number, ())]
@@ -452,12 +430,12 @@ meddling = st.dictionaries(
 sizes = st.sampled_from([2, 3, 4, 20])
 
 
-@given(st.lists(steps, max_size=80), meddling, sizes, st.sampled_from(KINDS), st.integers(0, 70))
+@given(st.lists(steps, max_size=80), meddling, sizes, st.integers(0, 70))
 def test_the_wheel_does_what_a_heap_does(
-    script: list[tuple[str, int]], meddle: dict[int, tuple[int, int | None]], size: int, kind: type[Bucket], start: int
+    script: list[tuple[str, int]], meddle: dict[int, tuple[int, int | None]], size: int, start: int
 ) -> None:
     """Random inserts, cancels and advances, and callbacks that do the same: the same entries in the same order."""
-    both = Both(TimingWheel(size, now=start, kind=kind), meddle)
+    both = Both(TimingWheel(size, now=start), meddle)
     wheel, oracle = both.wheel, both.oracle
     for verb, value in script:
         getattr(both, verb)(value)
