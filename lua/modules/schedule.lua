@@ -21,3 +21,28 @@ local function count_not_due(q, index, kind, jump)
   end
   return left
 end
+
+-- Notes that something in a bucket comes due at a time, if nothing noted there comes due earlier. `due` has for each bucket
+-- but 0 a time before which nothing in it comes due: 'l7' is bucket 7 of the leases, 'd7' is bucket 7 of what is delayed. What
+-- leaves a bucket leaves that time as it is; whoever looks into the bucket corrects it.
+local function note_due(q, kind, bucket, at)
+  local member = kind .. bucket
+  if not q.due_times[member] or at < q.due_times[member] then q.due_times[member] = at end
+end
+
+-- Writes down the times that `note_due` noted.
+local function save_due_times(q)
+  local list = {}
+  for member, at in pairs(q.due_times) do list[#list + 1], list[#list + 2] = at, member end
+  if #list > 0 then redis.call('ZADD', q.due, 'LT', unpack(list)) end -- at most 2,000: two for each message of a call
+  q.due_times = {}
+end
+
+-- Returns the score of a lease that ends at another time now, in the bucket where it was. If it is to end sooner than
+-- before, that is noted, since `due` may say that nothing in the bucket comes due so soon.
+local function move_deadline(q, score, at)
+  local ends = score % SPAN
+  local start = score - ends
+  if start > 0 and at < ends then note_due(q, 'l', string.format('%d', start / SPAN), at) end
+  return string.format('%.0f', start + at)
+end

@@ -13,3 +13,24 @@ local function read_lengths(q, first, count)
   end
   return lengths
 end
+
+-- Creates a stream if it is missing, with no entry. Every declared key exists at all times: a missing one turns each call
+-- into TRYAGAIN while its slot moves. Streams exist empty; other types keep a sentinel that no reader ever sees.
+local function create_stream(key)
+  if redis.call('EXISTS', key) == 0 then
+    redis.call('XADD', key, '0-1', 's', '')
+    redis.call('XDEL', key, '0-1')
+  end
+end
+
+-- Says whether a stream has no entry and no undelivered message.
+local function is_empty(q, number, key)
+  return redis.call('XLEN', key) == 0 and tonumber(redis.call('HGET', q.lens, number) or '0') <= 0
+end
+
+-- Deletes a stream and what is known of it.
+local function remove_stream(q, number, key)
+  redis.call('DEL', key)
+  redis.call('HDEL', q.lens, number, 'h' .. number)
+  if redis.call('HDEL', q.lens, 'o' .. number) == 1 then redis.call('HINCRBY', q.meta, 'owed', -1) end
+end

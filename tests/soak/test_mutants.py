@@ -47,12 +47,11 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"out of order"},
     ),
     "extend accepts any token": (
-        "extend", "if not is_live(deadlines[i]) then", "deadlines[i] = deadlines[i] or now\n  if false then",
+        "extend", "if not is_live(q, scores[i]) then", "scores[i] = scores[i] or q.now\n  if false then",
         {"two leases at one time"},
     ),
     "shrinking does not look whether the stream is empty": (
-        "shrink", "if redis.call('XLEN', key) > 0 or tonumber(redis.call('HGET', lens, top) or '0') > 0 then break end",
-        "", {"lost"},
+        "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
         "lib/put", "redis.call('XADD', key, id, mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, mark,", {"lost"},
