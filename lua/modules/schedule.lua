@@ -46,3 +46,30 @@ local function move_deadline(q, score, at)
   if start > 0 and at < ends then note_due(q, 'l', string.format('%d', start / SPAN), at) end
   return string.format('%.0f', start + at)
 end
+
+-- Returns the bucket of a shard key. 2,045 is the last one: the score after it would be above the sentinels'.
+local function find_bucket(q, shard_key)
+  local bucket = q.buckets[shard_key]
+  if not bucket then
+    bucket = tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
+    q.buckets[shard_key] = bucket
+  end
+  return bucket
+end
+
+-- Returns the score of what comes due at a time, and notes that time for its bucket. The shard key is false for what does not
+-- count in the admission window.
+local function score_at(q, kind, shard_key, at)
+  if not shard_key then return string.format('%.0f', at) end
+  local bucket = find_bucket(q, shard_key)
+  note_due(q, kind, bucket, at)
+  return string.format('%.0f', bucket * SPAN + at)
+end
+
+-- Puts a message, whose body is stored already, into the index of delayed ones. `shard` is where it goes when it is due.
+local function delay_message(q, id, shard, shard_key, due)
+  local counts, handle = q.mark == 'K', 'd:' .. id
+  redis.call('ZADD', q.delayed, score_at(q, 'd', counts and shard_key, due), handle)
+  redis.call('HSET', q.attempts, handle, string.format('0@%.0f|%s|', due, shard))
+  if counts then redis.call('HSET', q.owners, handle, shard_key) end
+end

@@ -34,3 +34,26 @@ local function remove_stream(q, number, key)
   redis.call('HDEL', q.lens, number, 'h' .. number)
   if redis.call('HDEL', q.lens, 'o' .. number) == 1 then redis.call('HINCRBY', q.meta, 'owed', -1) end
 end
+
+-- Reads the undelivered messages of the streams with these numbers.
+local function read_undelivered(q, numbers)
+  local undelivered = redis.call('HMGET', q.lens, unpack(numbers)) -- at most 4,096: all streams
+  for position = 1, #numbers do undelivered[position] = tonumber(undelivered[position] or '0') end
+  return undelivered
+end
+
+-- Writes down what the streams have gained in this call. `first` has by position the number of the first new message of a
+-- stream that was empty: such a stream becomes ready, with its cursor just below that message.
+local function save_gains(q, gained, first)
+  local fields, woken = {'HSET', q.lens}, {'ZADD', q.ready}
+  for position in pairs(gained) do
+    local number = q.numbers[position]
+    fields[#fields + 1], fields[#fields + 2] = number, q.undelivered[position]
+    if first[position] then
+      woken[#woken + 1], woken[#woken + 2] = number, number
+      fields[#fields + 1], fields[#fields + 2] = 'h' .. number, q.prefix .. (first[position] - 1)
+    end
+  end
+  if #woken > 2 then redis.call(unpack(woken)) end -- at most 502: a write
+  if #fields > 2 then redis.call(unpack(fields)) end -- at most 1,002: a write
+end

@@ -54,7 +54,8 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
-        "lib/put", "redis.call('XADD', key, id, mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, mark,", {"lost"},
+        "modules/messages", "redis.call('XADD', key, id, q.mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, q.mark,",
+        {"lost"},
     ),
 }  # fmt: skip
 
