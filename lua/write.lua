@@ -66,7 +66,7 @@ if producer ~= '' then
   if answer then return answer end
 end
 
-local plain, options, repeated, known = {delay = 0, attributes = '', dedup_key = ''}, {}, {}, 0
+local options, repeated, known = {}, {}, 0
 if has_options then
   --- @use messages, producers
   for i = 1, count do
@@ -104,7 +104,7 @@ if is_fair then
   local beyond = list_beyond_backlog(q, shard_keys, repeated)
   if #beyond > 0 then return {'FULL', 'max_backlog', table.concat(beyond, ',')} end
   counts = q.window > 0 or q.cap > 0 or q.max_backlog > 0
-  q.mark, q.runs, q.run_keys, q.run_shards = counts and 'K' or 'k', {}, {}, {}
+  q.mark, q.runs = counts and 'K' or 'k', {}
 end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect. What this call cannot touch
@@ -125,32 +125,38 @@ end
 
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
 --- @use window, overflow
-local places, first, gained, delayed = {}, {}, {}, {}
+local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.later
 for i = 1, count do
   local at = first_message + (i - 1) * stride
-  local shard, shard_key, tag, payload, headers = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ''
-  local option = options[i] or plain
-  if has_options then headers = ARGV[at + 4] end
-  local place = option.dedup_key ~= '' and find_duplicate(q, option.dedup_key)
+  local shard, shard_key, tag, payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local delay, attributes, dedup_key, headers, place = 0, '', '', '', nil
+  if has_options then
+    headers = ARGV[at + 4]
+    local option = options[i]
+    if option then delay, attributes, dedup_key = option.delay, option.attributes, option.dedup_key end
+    if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
+  end
   if not place then
     n = n + 1
-    local id = q.prefix .. n
-    if option.delay > 0 then
-      append_message(q, q.later, id, shard_key, tag, payload, option.attributes, headers)
-      place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = option.delay}
+    local id = prefix .. n
+    if delay > 0 then
+      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
     elseif counts and is_held_back(q, shard_key) then
-      append_message(q, q.later, id, shard_key, tag, payload, option.attributes, headers)
-      hold_message(q, string.sub(id, #q.prefix + 1), shard, shard_key)
+      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      if hold_message(q, string.sub(id, #prefix + 1), shard_key) then
+        held_keys[#held_keys + 1], held_shards[#held_shards + 1] = shard_key, shard
+      end
       place = 'd'
     else
       local to = choose_stream(q, shard)
-      append_message(q, KEYS[first_stream + to], id, shard_key, tag, payload, option.attributes, headers)
+      append_message(q, KEYS[first_stream + to], id, shard_key, tag, payload, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], gained[to] = undelivered[to] + 1, true
       place = numbers[to]
       if is_awaited then notify_reader(q, place) end
     end
-    if option.dedup_key ~= '' then save_dedup_key(q, option.dedup_key, id .. '-' .. place) end
+    if dedup_key ~= '' then save_dedup_key(q, dedup_key, id .. '-' .. place) end
   end
   places[i] = place
 end
@@ -171,9 +177,8 @@ if #delayed > 0 then
 end
 if is_fair then
   --- @use shards, overflow, accounts
-  local shards = {}
-  for at, shard in ipairs(q.run_shards) do shards[at] = spell_shard(q, shard) end
-  save_held(q, shards)
+  for at, shard in ipairs(held_shards) do held_shards[at] = spell_shard(q, shard) end
+  save_held(q, held_keys, held_shards)
   save_accounts(q)
 end
 

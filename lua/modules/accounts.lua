@@ -20,6 +20,7 @@ local function read_rules(q)
     redis.call('HMGET', q.meta, 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog', 'cap_no'))
   q.window, q.cap, q.max_backlog, q.cap_number = tonumber(window or '0'), tonumber(cap or '0'), tonumber(max_backlog or '0'), cap_number
   q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
+  q.has_more = q.has_parents or q.has_weights or q.cap > 0
   q.accounts, q.account_by, q.texts = {}, {}, {}
 end
 
@@ -58,9 +59,12 @@ local function open_account(q, name, field, text, flight, weight)
   local account = {
     name = name, field = field, stored = text, shared = shared, held = held, delayed = delayed, weight = 1, stream = false,
   }
-  if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
-  if q.cap > 0 then add_flight(q, account, flight) end
-  q.accounts[#q.accounts + 1], q.account_by[name] = account, account
+  if q.has_more then
+    if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
+    if q.cap > 0 then add_flight(q, account, flight) end
+  end
+  local accounts = q.accounts
+  accounts[#accounts + 1], q.account_by[name] = account, account
 end
 
 -- Lists the accounts of these shard keys that were not loaded yet, and the fields to read of them.
@@ -102,15 +106,19 @@ end
 -- Returns the account that a shard key belongs to.
 local function find_account(q, shard_key)
   local name = q.has_parents and account_name(q, shard_key) or shard_key
-  if not q.account_by[name] then load_accounts(q, {name}) end
+  local account = q.account_by[name]
+  if account then return account end
+  load_accounts(q, {name})
   return q.account_by[name]
 end
 
 -- Counts messages that an account has more, or less, in the shared streams and in its overflow.
 local function count_messages(q, account, shared, held)
-  local before, was_held = account.shared + account.held, account.held
-  account.shared, account.held, q.held = math.max(0, account.shared + shared), was_held + held, q.held + held
-  local after = account.shared + account.held
+  local shared_before, held_before = account.shared, account.held
+  local shared_after, held_after = math.max(0, shared_before + shared), held_before + held
+  account.shared, account.held = shared_after, held_after
+  if held ~= 0 then q.held = q.held + held end
+  local before, after = shared_before + held_before, shared_after + held_after
   if before == 0 and after > 0 then
     q.active = q.active + 1
   elseif before > 0 and after == 0 then
@@ -127,8 +135,10 @@ end
 
 -- Returns what an account's field should say, false if it should not be there.
 local function spell_account(q, account)
-  if account.shared + account.held + account.delayed == 0 then return false end
-  local text = spell_number(q, account.shared) .. ' ' .. spell_number(q, account.held)
+  local shared, held = account.shared, account.held
+  if shared + held + account.delayed == 0 then return false end
+  local texts = q.texts
+  local text = (texts[shared] or spell_number(q, shared)) .. ' ' .. (texts[held] or spell_number(q, held))
   if account.tag and (account.tag > 0 or account.due > 0) then
     text = text .. string.format(' %.0f %d', account.tag, account.due)
   end
@@ -142,17 +152,23 @@ local function note_field(changes, field, stored, text)
   if stored and not text then unset[#unset + 1] = field end
 end
 
+-- Notes what the children of an account have now.
+local function note_children(account, changes)
+  for key, child in pairs(account.children) do
+    note_field(changes, 'c:' .. key, child.stored, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
+  end
+end
+
 -- Writes down what the accounts say now.
 local function save_accounts(q)
   local changes = {set = {}, unset = {}}
   for _, account in ipairs(q.accounts) do
-    note_field(changes, account.field, account.stored, spell_account(q, account))
+    local text = spell_account(q, account)
+    if text ~= account.stored then note_field(changes, account.field, account.stored, text) end
     if account.flight ~= account.stored_flight then
       note_field(changes, 'f:' .. account.name, true, account.flight > 0 and q.cap_number .. ' ' .. account.flight)
     end
-    for key, child in pairs(account.children or {}) do
-      note_field(changes, 'c:' .. key, child.stored, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
-    end
+    if account.children then note_children(account, changes) end
   end
   local set, unset, sum = changes.set, changes.unset, q.sum and q.active .. ' ' .. q.held
   if sum and sum ~= q.sum then set[#set + 1], set[#set + 2] = 'sum', sum end

@@ -10,34 +10,37 @@ local function mark_numbers(numbers)
   return string.char(64 + #string.match(numbers, '^%d+')) .. numbers
 end
 
--- Notes in `q.runs` that a message waits in the overflow of its shard key.
-local function hold_message(q, number, shard, shard_key)
-  local run = q.runs[shard_key]
+-- Notes in `q.runs` that a message waits in the overflow of its shard key. Returns true if it is the first one of this call.
+local function hold_message(q, number, shard_key)
+  local runs = q.runs
+  local run = runs[shard_key]
   if run then
     run[#run + 1] = number
-  else
-    q.runs[shard_key] = {number}
-    q.run_keys[#q.run_keys + 1], q.run_shards[#q.run_shards + 1] = shard_key, shard
+    return false
   end
+  runs[shard_key] = {number}
+  return true
 end
 
--- Lists the members for what a call holds back of a shard key.
-local function list_members(q, shard_key, shard, numbers, members)
-  local start = spell_number(q, #shard_key) .. ':' .. shard_key .. ':'
-  local rest = ':' .. shard .. ':d:' .. string.sub(q.prefix, 1, -2)
+-- Lists the members for what a call holds back of a shard key. `start` is "length:key:", `rest` is ":streams:place:ms".
+local function list_members(members, start, numbers, rest)
+  local at = #members
+  if not numbers[2] then
+    members[at + 1], members[at + 2] = '0', start .. mark_numbers(numbers[1]) .. rest
+    return
+  end
   for from = 1, #numbers, MOST_NUMBERS do
-    local upto = math.min(#numbers, from + MOST_NUMBERS - 1)
-    local list = numbers[2] and table.concat(numbers, ',', from, upto) or numbers[1]
-    members[#members + 1], members[#members + 2] = '0', start .. mark_numbers(list) .. rest
+    local list = table.concat(numbers, ',', from, math.min(#numbers, from + MOST_NUMBERS - 1))
+    members[at + 1], members[at + 2], at = '0', start .. mark_numbers(list) .. rest, at + 2
   end
 end
 
 -- Appends what this call holds back to the runs of its shard keys. `shards` has the streams that each may go to, as text.
-local function save_held(q, shards)
-  local members = {}
-  for at, key in ipairs(q.run_keys) do
+local function save_held(q, shard_keys, shards)
+  local members, written_at = {}, ':d:' .. string.sub(q.prefix, 1, -2)
+  for at, key in ipairs(shard_keys) do
     local numbers = q.runs[key]
-    list_members(q, key, shards[at], numbers, members)
+    list_members(members, spell_number(q, #key) .. ':' .. key .. ':', numbers, ':' .. shards[at] .. written_at)
     if q.has_parents then count_child(q, find_account(q, key), key, #numbers, 0) end
   end
   if #members > 0 then redis.call('ZADD', q.overflow, unpack(members)) end -- at most 1,000: two for each of a write

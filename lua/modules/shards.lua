@@ -32,7 +32,7 @@ end
 
 -- Returns the numbers of a shard's streams as text, "3,17".
 local function spell_shard(q, shard)
-  local numbers = {}
-  for at, position in ipairs(q.shards[shard] or read_positions(q, shard)) do numbers[at] = q.numbers[position] end
+  local positions, names, numbers = q.shards[shard] or read_positions(q, shard), q.numbers, {}
+  for at = 1, #positions do numbers[at] = names[positions[at]] end
   return table.concat(numbers, ',')
 end

@@ -16,13 +16,13 @@ end
 -- together they have eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are
 -- weights each has one place: a share is then the number of messages that leave in its turn.
 local function find_room(q, account)
-  if q.window == 0 then return room_under_cap(q, account) end
   local places, others = q.window, q.active
+  if places == 0 then return room_under_cap(q, account) end
   if q.has_weights then
     places = 1
   elseif others < 9 then
     if account.shared + account.held > 0 then others = others - 1 end
-    places = math.max(q.window, math.floor(8 / (others + 1)))
+    places = math.max(places, math.floor(8 / (others + 1)))
   end
   local room = places - account.shared
   return q.cap > 0 and math.min(room, room_under_cap(q, account)) or room
