@@ -109,7 +109,8 @@ end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect. What this call cannot touch
 -- is left out, and so is the one stream of a single message: adding to it is the first effect.
-if count > 1 or has_options or undelivered[choose_stream(q, ARGV[first_message])] == 0 then redis.call('ZCARD', q.ready) end
+local target = choose_stream(q, ARGV[first_message], undelivered)
+if count > 1 or has_options or undelivered[target] == 0 then redis.call('ZCARD', q.ready) end
 if progress and is_fading(q, progress) then redis.call('ZCARD', progress.index) end
 local is_awaited = q.waiting_until > q.now
 if is_awaited then redis.call('XLEN', q.notifications) end
@@ -125,13 +126,14 @@ end
 
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
 --- @use window, overflow
+local keys, values = KEYS, ARGV -- a local is found faster than a global
 local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.later
 for i = 1, count do
   local at = first_message + (i - 1) * stride
-  local shard, shard_key, tag, payload = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
   local delay, attributes, dedup_key, headers, place = 0, '', '', '', nil
   if has_options then
-    headers = ARGV[at + 4]
+    headers = values[at + 4]
     local option = options[i]
     if option then delay, attributes, dedup_key = option.delay, option.attributes, option.dedup_key end
     if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
@@ -149,8 +151,8 @@ for i = 1, count do
       end
       place = 'd'
     else
-      local to = choose_stream(q, shard)
-      append_message(q, KEYS[first_stream + to], id, shard_key, tag, payload, attributes, headers)
+      local to = choose_stream(q, shard, undelivered)
+      append_message(q, keys[first_stream + to], id, shard_key, tag, payload, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], gained[to] = undelivered[to] + 1, true
       place = numbers[to]

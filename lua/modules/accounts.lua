@@ -175,3 +175,10 @@ local function save_accounts(q)
   act_in_parts(set, function(from, upto) redis.call('HSET', q.tenants, unpack(set, from, upto)) end)
   act_in_parts(unset, function(from, upto) redis.call('HDEL', q.tenants, unpack(unset, from, upto)) end)
 end
+
+-- Counts that a delivery of a shard key is over, where there is a cap of what is in flight.
+local function release_delivery(q, shard_key)
+  if q.cap == 0 then return end
+  local account = find_account(q, shard_key)
+  account.flight = math.max(0, account.flight - 1)
+end

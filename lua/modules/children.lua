@@ -38,3 +38,33 @@ local function count_child(q, account, shard_key, by, turns)
   child.tag = child.tag + turns * child.step
   if child.held > 0 then redis.call('ZADD', q.overflow, 0, child_member(account, shard_key, child)) end
 end
+
+-- Lists the children of an account that have something held, in the order of their turns, at most so many.
+local function list_waiting(q, account, most)
+  local prefix, waiting = children_prefix(account.name), {}
+  local upto = '(' .. string.sub(prefix, 1, -2) .. ';'
+  local members = redis.call('ZRANGEBYLEX', q.overflow, '[' .. prefix, upto, 'LIMIT', 0, most)
+  for at, member in ipairs(members) do
+    local key = string.sub(member, #prefix + 18) -- the tag has 16 digits
+    local child = find_child(q, account, key)
+    waiting[at] = {key = key, tag = child.tag, left = child.held, step = child.step, count = 0}
+  end
+  return waiting
+end
+
+-- Chooses the children of an account whose turn it is, for at most 32 messages. Returns {key, count} of each.
+local function choose_children(q, account, most)
+  most = math.min(most, 32)
+  local waiting, chosen = list_waiting(q, account, most), {}
+  for _ = 1, most do
+    local first
+    for _, each in ipairs(waiting) do
+      if each.left > 0 and (not first or each.tag < first.tag) then first = each end
+    end
+    if not first then break end
+    if first.count == 0 then chosen[#chosen + 1] = first end
+    account.tag = math.max(account.tag, first.tag)
+    first.tag, first.left, first.count = first.tag + first.step, first.left - 1, first.count + 1
+  end
+  return chosen
+end

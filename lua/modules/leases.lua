@@ -28,3 +28,10 @@ local function read_scores(q, tokens)
   end
   return scores
 end
+
+-- Returns of a lease token the streams that its message may go to, "3,17", and its shard key; '' and nil if the message does
+-- not count in the admission window.
+local function split_owner(token)
+  local shard, at = string.match(token, '^%w+:[%d-]+:%d+:[^:]*:([%d,]*):()')
+  return shard or '', at and string.sub(token, at)
+end

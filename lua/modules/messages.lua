@@ -22,3 +22,8 @@ local function read_options(q, text)
   if delay > 0 then attributes = string.format('%s t%.0f', attributes, q.now + delay) end
   return {delay = delay, attributes = attributes, dedup_key = dedup_key, after = after}
 end
+
+-- Returns the attributes of a message, given the fields of its entry.
+local function attributes_of(fields)
+  return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''
+end

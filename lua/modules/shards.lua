@@ -18,8 +18,8 @@ local function read_positions(q, shard)
 end
 
 -- Returns the position of the shard's stream that has the fewest undelivered messages, and of several the first.
-local function choose_stream(q, shard)
-  local positions, undelivered = q.shards[shard] or read_positions(q, shard), q.undelivered
+local function choose_stream(q, shard, undelivered)
+  local positions = q.shards[shard] or read_positions(q, shard)
   local best = positions[1]
   local fewest = undelivered[best]
   for at = 2, #positions do

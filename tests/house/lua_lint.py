@@ -182,7 +182,8 @@ def no_wide_unpack(source: Source) -> Iterator[str]:
 
 def context_is_whole(source: Source) -> Iterator[str]:
     """The fields of `q` are those that are read."""
-    yield from lua_modules.check_context(source.walk)
+    if not INCLUDE.search(source.own):
+        yield from lua_modules.check_context(source.walk, Walk(re.sub(r"\A#!", "--", source.own)))
 
 
 def short_functions(source: Source) -> Iterator[str]:

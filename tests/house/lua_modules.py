@@ -135,13 +135,11 @@ def check_uses(text: str, folder: Path) -> Iterator[str]:
                 yield f"{text.count(chr(10), 0, use.start) + 1}: nothing of {module} is used below"
 
 
-def check_context(walk: Walk) -> Iterator[str]:
-    """Every field of `q` that a function reads is set somewhere, every one that is set is read."""
-    sets, reads = {name for _, name in walk.context_sets}, {name for _, name in walk.context_reads}
+def check_context(joined: Walk, own: Walk) -> Iterator[str]:
+    """Every field of `q` that the joined text reads is set somewhere, and what the verb's own text sets is read."""
+    sets, reads = {name for _, name in joined.context_sets}, {name for _, name in joined.context_reads}
     yield from (f"q.{name} is read and never set" for name in sorted(reads - sets))
-    for line, name in walk.context_sets:
-        if name not in reads:
-            yield f"{line}: q.{name} is set and never read"
+    yield from (f"q.{name} is set and never read" for name in sorted({name for _, name in own.context_sets} - reads))
 
 
 def implicit_names(folder: Path) -> dict[str, set[str]]:
