@@ -19,49 +19,105 @@
 -- ARGV[3] count: of leases; no token comes twice
 -- ARGV[4] known: how many handles follow of messages that were delivered before, delayed or adopted
 -- ARGV[5..] rest: tokens in the order of the places, their entry ids, known handles, original ids of redriven messages;
---            at the end what the journal is told (lib/journal_told)
+--            at the end what the journal is told (see `read_told`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
-local meta, leases, attempts, cancelled, moved, later = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local lens, ready, notifications, returned = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tenants, overflow, journal = KEYS[11], KEYS[12], KEYS[13]
-local repeated, count = ARGV[1] == '1', tonumber(ARGV[3])
-local last_known, last, told = 4 + 2 * count + ARGV[4], #ARGV - 1, ARGV[#ARGV]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/held
-local kept, live = tonumber(state[6] or '0'), not any_cancelled
---- @include lib/journal_entry
-local deadlines = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count)) -- at most 500: a chunk
-if journal_entry and told == '' then live = false end
-for i = 1, count do live = live and is_live(deadlines[i]) end
-local keys, places, sizes = {d = later}, {}, {}
+--- @use time, leases
+local q = {
+  meta = KEYS[1], leases = KEYS[2], attempts = KEYS[3], cancelled = KEYS[4], moved = KEYS[5], later = KEYS[6], lens = KEYS[7],
+  ready = KEYS[8], notifications = KEYS[9], returned = KEYS[10], tenants = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
+  now = read_clock(),
+}
+local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
+local last_token, last_id = 4 + count, 4 + 2 * count
+local last_known, last_origin, told = last_id + known, #ARGV - 1, ARGV[#ARGV]
+
+local jump, waiting, streams, fair, cap, journal_size, written = unpack( -- at most 7: the fields
+  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal', 'n'))
+q.jump, q.journal_size = read_jump(jump, q.now), tonumber(journal_size or '0')
+local has_journal = q.journal_size > 0
+
+-- The bodies lie in streams, and those of messages that were delayed or held back in `later`.
+local keys, places, sizes = {d = q.later}, {}, {}
 for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
   places[#places + 1], sizes[place] = place, tonumber(size)
   if place ~= 'd' then keys[place] = KEYS[13 + #places - (sizes['d'] and 1 or 0)] end
 end
+
+-- In the common case all leases are live, and no message that is in flight was cancelled.
+local scores = redis.call('ZMSCORE', q.leases, unpack(ARGV, 5, last_token)) -- at most 500: a chunk
+local all_live = redis.call('SCARD', q.cancelled) == 1
+for i = 1, count do all_live = all_live and is_live(q, scores[i]) end
+local is_plain = all_live and not (has_journal and told == '')
+
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
-if ARGV[4] ~= '0' or not live then redis.call('HLEN', attempts) end
-if last > last_known or not live then redis.call('HLEN', moved) end
-if state[4] == '1' and (state[5] or '0') ~= '0' then
---- @include lib/land_all
+if known > 0 or not is_plain then redis.call('HLEN', q.attempts) end
+if last_origin > last_known or not is_plain then redis.call('HLEN', q.moved) end
+
+if fair == '1' and (cap or '0') ~= '0' then
+  --- @use types, leases, accounts, admission
+  -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
+  check_types({q.lens, q.tenants, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
+  q.waiting_until, q.stream_count, q.positions_from, q.lengths = tonumber(waiting), tonumber(streams), tonumber(written), {}
+  prepare_admission(q)
+  local shard_keys = {}
+  for i = 1, count do
+    local _, shard_key = split_owner(ARGV[4 + i])
+    if shard_key and is_live(q, scores[i]) then shard_keys[#shard_keys + 1] = shard_key end
+  end
+  load_accounts(q, shard_keys)
+  for _, shard_key in ipairs(shard_keys) do release_delivery(q, shard_key) end
+  close_accounts(q)
 end
-if live then
-  redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count)) -- at most 500
-  if ARGV[4] ~= '0' then redis.call('HDEL', attempts, unpack(ARGV, 5 + 2 * count, last_known)) end -- at most 500
-  if last > last_known then redis.call('HDEL', moved, unpack(ARGV, last_known + 1, last)) end -- at most 500
-  local at = 5 + count
+
+if is_plain then
+  redis.call('ZREM', q.leases, unpack(ARGV, 5, last_token)) -- at most 500
+  if known > 0 then redis.call('HDEL', q.attempts, unpack(ARGV, last_id + 1, last_known)) end -- at most 500
+  if last_origin > last_known then redis.call('HDEL', q.moved, unpack(ARGV, last_known + 1, last_origin)) end -- at most 500
+  local at = last_token + 1
   for _, place in ipairs(places) do
     redis.call('XDEL', keys[place], unpack(ARGV, at, at + sizes[place] - 1)) -- at most 500
     at = at + sizes[place]
   end
-  redis.call('HINCRBY', meta, 'gone', count)
-  redis.call('HINCRBY', meta, 'acked', count)
-  if journal_entry then journal_entry(count, string.rep('a', count) .. '\n' .. told) end
-  return {now, string.rep('o', count)}
+  redis.call('HINCRBY', q.meta, 'gone', count)
+  redis.call('HINCRBY', q.meta, 'acked', count)
+  if has_journal then
+    --- @use journal
+    append_events(q, count, string.rep('a', count) .. '\n' .. told)
+  end
+  return {q.now, string.rep('o', count)}
 end
---- @include lib/journal
---- @include lib/journal_told
---- @include lib/ack_each
-if log then log.finish() end
-return {now, table.concat(letters)}
+
+-- Some of these leases are lost, or some messages were cancelled meanwhile: one is settled after the other.
+--- @use leases, settling, journal
+local letters, details = {}, nil
+if has_journal then
+  begin_events(q)
+  details = read_told(told)
+end
+for i = 1, count do
+  local token = ARGV[4 + i]
+  local place, id, deliveries = split_token(token)
+  local handle = place .. ':' .. id
+  if not is_live(q, scores[i]) then
+    -- A repeated ack whose message is gone was done by the first try (or by its next holder: done is done).
+    letters[i] = repeated and #redis.call('XRANGE', keys[place], id, id) == 0 and 'o' or 'l'
+  else
+    redis.call('ZREM', q.leases, token)
+    if redis.call('SREM', q.cancelled, handle) == 1 then
+      letters[i] = 'c'
+      forget_cancelled(q, handle)
+    else
+      letters[i] = 'o'
+      redis.call('HINCRBY', q.meta, 'gone', 1)
+      forget_message(q, keys[place], id, handle)
+      redis.call('HINCRBY', q.meta, 'acked', 1)
+      if details then
+        local told_id, shard_key = details.ids[i] or id .. '-' .. place, details.shard_keys[i] or ''
+        note_event(q, 'a', told_id, shard_key, details.counts[i] or deliveries)
+      end
+    end
+  end
+end
+if details then save_events(q, details.client) end
+return {q.now, table.concat(letters)}

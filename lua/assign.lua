@@ -9,13 +9,15 @@
 -- ARGV[5] removed: how many shard keys lose theirs
 -- ARGV[6..] rest: these shard keys, then shard key, hand, ... of those that get one
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
-local meta, assigned = KEYS[1], KEYS[2]
---- @include lib/fence
-local done = fenced(ARGV[1], ARGV[2])
-if done then return done end
-redis.call('HSET', assigned, '', ARGV[3])
+--- @use epochs
+local q = {meta = KEYS[1], assigned = KEYS[2]}
+local epoch, following, rule, reach = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local answer = check_epoch(q, epoch, following)
+if answer then return answer end
+
+redis.call('HSET', q.assigned, '', rule)
 local first = 6 + tonumber(ARGV[5])
-for i = 6, first - 1 do redis.call('HDEL', assigned, ARGV[i]) end
-for i = first, #ARGV, 2 do redis.call('HSET', assigned, ARGV[i], ARGV[i + 1]) end
-redis.call('HSET', meta, 'epoch', ARGV[2], 'assigned', ARGV[2], 'reach', ARGV[4])
+for i = 6, first - 1 do redis.call('HDEL', q.assigned, ARGV[i]) end
+for i = first, #ARGV, 2 do redis.call('HSET', q.assigned, ARGV[i], ARGV[i + 1]) end
+redis.call('HSET', q.meta, 'epoch', following, 'assigned', following, 'reach', reach)
 return 'OK'

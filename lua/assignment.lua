@@ -4,5 +4,5 @@
 -- KEYS[2] assigned: hands by shard key
 -- Reply: {epoch of the last change or '', reach, {shard key, hand, ..., '', rule}}
 local meta, assigned = KEYS[1], KEYS[2]
-local state = redis.call('HMGET', meta, 'assigned', 'reach')
-return {state[1] or '', tonumber(state[2] or '0'), redis.call('HGETALL', assigned)}
+local epoch, reach = unpack(redis.call('HMGET', meta, 'assigned', 'reach')) -- at most 2: the fields
+return {epoch or '', tonumber(reach or '0'), redis.call('HGETALL', assigned)}

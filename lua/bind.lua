@@ -12,51 +12,32 @@
 -- ARGV[5..] members: 'pattern queue'
 -- Reply: {'OK', version, {0 | 1, ...}} | {'MOVED', version} if one of them changed since | {'FULL', bindings}
 --        | {'DAMAGED', version}
-local bindings, changes = KEYS[1], KEYS[2]
-local verb, most, kept = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local count = redis.call('HLEN', bindings)
-redis.call('XLEN', changes)
-if verb == '+' and count - 2 + #ARGV - 4 > most then
-  local new = 0
-  for i = 5, #ARGV do new = new + 1 - redis.call('HEXISTS', bindings, ARGV[i]) end
-  if count - 2 + new > most then return {'FULL', count - 2} end
-end
-kept = math.max(kept, math.min(count, 10 * kept))
+--- @use bindings
+local q = {bindings = KEYS[1], changes = KEYS[2], kept = tonumber(ARGV[3])}
+local verb, most, seen = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
+local members, named = {}, {}
+for i = 5, #ARGV do members[i - 4], named[ARGV[i]] = ARGV[i], true end
+redis.call('XLEN', q.changes) -- a key of another type fails the call before its first effect
+
+local fields = redis.call('HLEN', q.bindings)
+local bound = fields - 2 -- the version and the stamp are fields, too
+if verb == '+' and bound + #members > most and bound + count_unbound(q, members) > most then return {'FULL', bound} end
+q.kept = math.max(q.kept, math.min(fields, 10 * q.kept))
+
 local time = redis.call('TIME')
 local stamp, version = time[1] .. '.' .. time[2], '0'
-local last_stamp = redis.call('HGET', bindings, ' ')
+local last_stamp = redis.call('HGET', q.bindings, ' ')
 if last_stamp then
-  version = redis.call('HGET', bindings, '') or ''
-  if not string.match(version, '^%d+$') or #version > 15 then return {'DAMAGED', version} end
+  version = redis.call('HGET', q.bindings, '') or ''
+  if not is_version(version) then return {'DAMAGED', version} end
 end
---- @include lib/moved
-if is_moved(tonumber(version), tonumber(ARGV[4])) then return {'MOVED', version} end
-if not last_stamp then
-  redis.call('DEL', changes)
-  redis.call('XADD', changes, '0-1', '', '')
-  redis.call('XDEL', changes, '0-1')
-  redis.call('HSET', bindings, '', 0, ' ', stamp)
-end
+if is_changed_since(q, tonumber(version), seen, named) then return {'MOVED', version} end
 
+if not last_stamp then create_router(q, stamp) end
 local results = {}
-for i = 5, #ARGV do
-  local done
-  if verb == '+' then
-    done = redis.call('HSETNX', bindings, ARGV[i], 1)
-  else
-    done = redis.call('HDEL', bindings, ARGV[i])
-  end
-  if done == 1 then
-    version = string.format('%.0f', redis.call('HINCRBY', bindings, '', 1))
-    local id = version .. '-0'
-    local added = redis.pcall('XADD', changes, 'MAXLEN', '~', kept, id, verb, ARGV[i], '', stamp)
-    if type(added) == 'table' and added.err then -- something else wrote entries that are later: who follows loads all
-      redis.call('DEL', changes)
-      redis.call('XADD', changes, id, verb, ARGV[i], '', stamp)
-    end
-    last_stamp = stamp
-  end
-  results[#results + 1] = done
+for i, member in ipairs(members) do
+  results[i] = apply_change(q, verb, member)
+  if results[i] == 1 then version, last_stamp = record_change(q, verb, member, stamp), stamp end
 end
-redis.call('HSET', bindings, ' ', last_stamp or stamp) -- also if nothing changed: WAIT waits for what a call wrote
+redis.call('HSET', q.bindings, ' ', last_stamp or stamp) -- also if nothing changed: WAIT waits for what a call wrote
 return {'OK', version, results}

@@ -4,10 +4,11 @@
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
 -- Reply: {cursor, {member, ...}}
-local bindings = KEYS[1]
-local found = redis.call('HSCAN', bindings, ARGV[1], 'COUNT', ARGV[2])
+local bindings, cursor, count = KEYS[1], ARGV[1], ARGV[2]
+local next_cursor, fields = unpack(redis.call('HSCAN', bindings, cursor, 'COUNT', count)) -- at most 2: cursor, fields
 local members = {}
-for at = 1, #found[2], 2 do
-  if found[2][at] ~= '' and found[2][at] ~= ' ' then members[#members + 1] = found[2][at] end
+for at = 1, #fields, 2 do
+  local member = fields[at]
+  if member ~= '' and member ~= ' ' then members[#members + 1] = member end -- these two are the version and the stamp
 end
-return {found[1], members}
+return {next_cursor, members}

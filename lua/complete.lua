@@ -4,8 +4,7 @@
 -- ARGV[1] keep: for how many more ms at most
 -- ARGV[2..] lanes: those of the write
 -- Reply: 'OK'
-local tallies, keep = KEYS[1], tonumber(ARGV[1])
---- @include lib/server_ms
-local ends = server_ms() + keep
-for i = 2, #ARGV do redis.call('ZADD', tallies, 'XX', 'LT', ends, ARGV[i]) end
+--- @use time
+local tallies, keep, now = KEYS[1], tonumber(ARGV[1]), read_clock()
+for i = 2, #ARGV do redis.call('ZADD', tallies, 'XX', 'LT', now + keep, ARGV[i]) end
 return 'OK'

@@ -9,40 +9,41 @@
 -- ARGV[2] following: the epoch after it
 -- ARGV[3..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
-local meta, tenants, journal, notifications, owners = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/check
---- @include lib/call_walk
---- @include lib/fence
-check({meta, tenants, owners}, {}, {journal, notifications})
-local done = fenced(ARGV[1], ARGV[2])
-if done then return done end
-local state = redis.call('HMGET', meta, 'waiting', 'parents', 'max_in_flight', 'journal')
-waiting_until = tonumber(state[1])
-local changes = {}
+--- @use time, types, epochs, accounts
+local q = {
+  meta = KEYS[1], tenants = KEYS[2], journal = KEYS[3], notifications = KEYS[4], owners = KEYS[5], now = read_clock(),
+}
+local epoch, following, changes = ARGV[1], ARGV[2], {}
 for at = 3, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
-local function differs(name, was) return changes[name] and changes[name] ~= was end
-local active, held = string.match(redis.call('HGET', tenants, 'sum') or '0 0', '^(%d+) (%d+)')
-local split = differs('parents', state[2] or '0')
-if split and (active ~= '0' or redis.call('HLEN', owners) > 1) then return 'BUSY' end
--- What it held ends with it, and what happens until it is switched on again is missing: a number is left out.
-if changes.journal and (state[4] or '0') == '0' then redis.call('HINCRBY', meta, 'events', 1) end
-if changes.journal == '0' then redis.call('XTRIM', journal, 'MAXLEN', 0) end
+check_types({q.meta, q.tenants, q.owners}, {}, {q.journal, q.notifications})
+local answer = check_epoch(q, epoch, following)
+if answer then return answer end
+
+local waiting, parents, max_in_flight, journal =
+  unpack(redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal')) -- at most 4: the fields
+local active, held = read_sum(q)
+local split = changes.parents and changes.parents ~= (parents or '0')
+if split and (active > 0 or redis.call('HLEN', q.owners) > 1) then return 'BUSY' end
+
+-- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
+if changes.journal and (journal or '0') == '0' then redis.call('HINCRBY', q.meta, 'events', 1) end
+if changes.journal == '0' then redis.call('XTRIM', q.journal, 'MAXLEN', 0) end
 -- While there is no cap nobody counts what is in flight, so what was counted before must count no more (see `forget`).
-local switched = changes.max_in_flight and (changes.max_in_flight ~= '0') ~= ((state[3] or '0') ~= '0')
-if split or switched then redis.call('HINCRBY', meta, 'cap_no', 1) end
+local switched = changes.max_in_flight and (changes.max_in_flight ~= '0') ~= ((max_in_flight or '0') ~= '0')
+if split or switched then redis.call('HINCRBY', q.meta, 'cap_no', 1) end
+
 for name, value in pairs(changes) do
   if value == '' then
-    redis.call('HDEL', meta, name)
+    redis.call('HDEL', q.meta, name)
   else
-    redis.call('HSET', meta, name, value)
+    redis.call('HSET', q.meta, name, value)
   end
 end
-redis.call('HSET', meta, 'epoch', ARGV[2])
-if held ~= '0' then
-  call_walk()
-  notify('')
+redis.call('HSET', q.meta, 'epoch', following)
+if held > 0 then
+  --- @use window, notifications
+  q.waiting_until = tonumber(waiting)
+  request_walk(q)
+  notify_reader(q, '')
 end
 return 'OK'

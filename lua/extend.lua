@@ -8,43 +8,37 @@
 -- ARGV[1] visibility: the leases end so many ms from now
 -- ARGV[2..] tokens: of the leases
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
-local meta, notifications, leases, cancelled, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local visibility = tonumber(ARGV[1])
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/split_token
---- @include lib/held
---- @include lib/deadlines_of
---- @include lib/heads
-waiting_until = tonumber(state[2])
+--- @use time, leases, schedule, notifications
+local q = {
+  meta = KEYS[1], notifications = KEYS[2], leases = KEYS[3], cancelled = KEYS[4], due = KEYS[5], now = read_clock(),
+  due_times = {},
+}
+local visibility, tokens = tonumber(ARGV[1]), {}
+for at = 2, #ARGV do tokens[at - 1] = ARGV[at] end
+local jump, waiting = unpack(redis.call('HMGET', q.meta, 'jump', 'waiting')) -- at most 2: the fields
+q.jump, q.waiting_until = read_jump(jump, q.now), tonumber(waiting)
 
--- In its bucket. Of one that is to end sooner than before nothing may be known there.
-local function moved(deadline)
-  local ends, at = deadline % SPAN, now + visibility
-  local start = deadline - ends
-  if start > 0 and at < ends then note_head('l', string.format('%d', start / SPAN), at) end
-  return string.format('%.0f', start + at)
-end
-local tokens, letters, moved_on = {}, {}, {}
-for at = 2, #ARGV do tokens[#tokens + 1] = ARGV[at] end
-local deadlines = deadlines_of(tokens)
+local scores, any_cancelled = read_scores(q, tokens), redis.call('SCARD', q.cancelled) > 1
+local letters, moved = {}, {}
 for i, token in ipairs(tokens) do
   local place, id = split_token(token)
-  if not is_live(deadlines[i]) then
+  if not is_live(q, scores[i]) then
     letters[i] = 'l'
-  elseif any_cancelled and redis.call('SISMEMBER', cancelled, place .. ':' .. id) == 1 then
+  elseif any_cancelled and redis.call('SISMEMBER', q.cancelled, place .. ':' .. id) == 1 then
     letters[i] = 'c'
   else
     letters[i] = 'o'
-    moved_on[#moved_on + 1], moved_on[#moved_on + 2] = moved(deadlines[i]), token
+    moved[#moved + 1], moved[#moved + 2] = move_deadline(q, scores[i], q.now + visibility), token
   end
 end
-if #moved_on > 0 then
-  if visibility < 5000 and waiting_until > now then redis.call('XLEN', notifications) end -- fails before the first effect
-  redis.call('ZCARD', due)
-  redis.call('ZADD', leases, 'XX', unpack(moved_on)) -- at most 1,000: a chunk
-  save_heads()
-  if visibility < 5000 then notify('') end
+
+if #moved > 0 then
+  -- A lease that ends in less than 5 s may end before a blocked reader looks again, so the reader is woken.
+  local is_short = visibility < 5000
+  if is_short and q.waiting_until > q.now then redis.call('XLEN', q.notifications) end -- fails before the first effect
+  redis.call('ZCARD', q.due)
+  redis.call('ZADD', q.leases, 'XX', unpack(moved)) -- at most 1,000: a chunk
+  save_due_times(q)
+  if is_short then notify_reader(q, '') end
 end
-return {now, table.concat(letters)}
+return {q.now, table.concat(letters)}

@@ -7,16 +7,19 @@
 -- Reply: {when the queue was created in ms, number of the newest event, 1 if there are more, {{id, {field, value}}, ...}}
 --        | {} when there is no such queue
 local meta, journal = KEYS[1], KEYS[2]
-local state, most = redis.call('HMGET', meta, 'created', 'events'), tonumber(ARGV[2])
-if not state[1] then return {} end
-local rows, found, from = {}, 0, '(' .. ARGV[1] .. '-18446744073709551615'
+local after, most = ARGV[1], tonumber(ARGV[2])
+local created, newest = unpack(redis.call('HMGET', meta, 'created', 'events')) -- at most 2: the fields
+if not created then return {} end
+local rows, found, from = {}, 0, '(' .. after .. '-18446744073709551615'
 repeat
   local page = redis.call('XRANGE', journal, from, '+', 'COUNT', 32)
   for _, entry in ipairs(page) do
-    if found >= most then return {state[1], state[2], 1, rows} end
-    -- An event is a letter of the value's first line; one of something else counts, too: it must not make a page endless.
-    local line = entry[2][1] == '1' and string.find(entry[2][2], '\n', 1, true) or 2
-    found, rows[#rows + 1], from = found + math.max(1, line - 1), entry, '(' .. entry[1]
+    if found >= most then return {created, newest, 1, rows} end
+    -- The first line of an entry's value has one letter for each event. An entry that something else wrote counts as one
+    -- event: otherwise a page of such entries would never end.
+    local id, version, value = entry[1], entry[2][1], entry[2][2]
+    local letters = version == '1' and string.find(value, '\n', 1, true) or 2
+    found, rows[#rows + 1], from = found + math.max(1, letters - 1), entry, '(' .. id
   end
 until #page < 32
-return {state[1], state[2], 0, rows}
+return {created, newest, 0, rows}

@@ -4,10 +4,8 @@
 -- KEYS[2] delayed: handles by due time in ms
 -- KEYS[3] due: when the buckets of the timed indexes are due
 -- Reply: a number, or -1 when there is no such queue
-local meta, delayed, due = KEYS[1], KEYS[2], KEYS[3]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/not_due_in
-local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone')
-if not state[1] then return -1 end
-return state[1] + state[2] - state[3] - not_due_in(delayed, 'd', nil)
+--- @use time, schedule
+local q = {meta = KEYS[1], delayed = KEYS[2], due = KEYS[3], now = read_clock()}
+local written, adopted, gone = unpack(redis.call('HMGET', q.meta, 'n', 'adopted', 'gone')) -- at most 3: the fields
+if not written then return -1 end
+return written + adopted - gone - count_not_due(q, q.delayed, 'd', nil)

@@ -4,6 +4,6 @@
 -- ARGV[1] first: the first stream
 -- ARGV[2] count: of streams
 -- Reply: {undelivered of the first, of the next, ...}
-local lens = KEYS[1]
---- @include lib/lengths
-return lengths_of_streams(tonumber(ARGV[1]), tonumber(ARGV[2]))
+--- @use streams
+local q = {lens = KEYS[1]}
+return read_lengths(q, tonumber(ARGV[1]), tonumber(ARGV[2]))

@@ -28,49 +28,37 @@
 -- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
 -- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
-local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local returned, later, attempts, cancelled = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local dedup, dedup_index, dead, moved = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local tenants, owners, overflow, assigned, journal = KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19]
-local lanes, tallies, due = KEYS[20], KEYS[21], KEYS[22]
-local wanted = tonumber(ARGV[1])
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/never
---- @include lib/ensure_stream
-local function ensure_sorted(key, score)
-  redis.call('ZADD', key, 'NX', score, '')
-end
-local exists = redis.call('HEXISTS', meta, 'epoch') == 1
-if not exists and wanted == 0 then return {'NOQUEUE', now, {}} end
+--- @use time
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
+  returned = KEYS[7], later = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
+  dead = KEYS[13], moved = KEYS[14], tenants = KEYS[15], owners = KEYS[16], overflow = KEYS[17], assigned = KEYS[18],
+  journal = KEYS[19], lanes = KEYS[20], tallies = KEYS[21], due = KEYS[22], now = read_clock(),
+}
+local wanted, epoch = tonumber(ARGV[1]), ARGV[2]
+local exists = redis.call('HEXISTS', q.meta, 'epoch') == 1
+if not exists and wanted == 0 then return {'NOQUEUE', q.now, {}} end
 
-ensure_sorted(ready, -1)
-ensure_sorted(returned, -1)
-ensure_sorted(leases, NEVER)
-ensure_sorted(delayed, NEVER)
-ensure_sorted(due, NEVER)
-ensure_sorted(dedup_index, NEVER)
-ensure_sorted(lanes, NEVER)
-ensure_sorted(tallies, NEVER)
-ensure_sorted(overflow, 0)
-redis.call('SADD', cancelled, '')
+--- @use sentinels, streams
+create_sorted_sets({q.ready, q.returned}, -1)
+create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.lanes, q.tallies}, NEVER)
+create_sorted_sets({q.overflow}, 0)
+redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
-redis.call('HSETNX', lens, '', string.rep(' ', 65))
-for _, hash in ipairs({attempts, dedup, moved, tenants, owners, assigned}) do redis.call('HSETNX', hash, '', '') end
-ensure_stream(later)
-ensure_stream(dead)
-ensure_stream(journal)
-if redis.call('EXISTS', notifications) == 0 then
-  redis.call('XGROUP', 'CREATE', notifications, 'shardq', '$', 'MKSTREAM')
+redis.call('HSETNX', q.lens, '', string.rep(' ', 65))
+create_hashes({q.attempts, q.dedup, q.moved, q.tenants, q.owners, q.assigned})
+for _, key in ipairs({q.later, q.dead, q.journal}) do create_stream(key) end
+if redis.call('EXISTS', q.notifications) == 0 then
+  redis.call('XGROUP', 'CREATE', q.notifications, 'shardq', '$', 'MKSTREAM')
 end
 
 if not exists then
-  for i = 23, 22 + wanted do ensure_stream(KEYS[i]) end
+  for i = 23, 22 + wanted do create_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
-  redis.call('HSET', meta, 'epoch', ARGV[2], 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', now,
-    'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', now, 'cap_no', 0)
-  for at = 3, #ARGV, 2 do redis.call('HSET', meta, ARGV[at], ARGV[at + 1]) end
+  redis.call('HSET', q.meta, 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', q.now,
+    'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', q.now, 'cap_no', 0)
+  for at = 3, #ARGV, 2 do redis.call('HSET', q.meta, ARGV[at], ARGV[at + 1]) end
 end
 -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever happened.
-redis.call('HSETNX', meta, 'events', string.format('%.0f', redis.call('HGET', meta, 'created') * 1000))
-return {exists and 'OK' or 'CREATED', now, redis.call('HGETALL', meta)}
+redis.call('HSETNX', q.meta, 'events', string.format('%.0f', redis.call('HGET', q.meta, 'created') * 1000))
+return {exists and 'OK' or 'CREATED', q.now, redis.call('HGETALL', q.meta)}

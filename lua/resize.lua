@@ -6,17 +6,16 @@
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] wanted: number of streams
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if hands would lose streams
-local meta = KEYS[1]
-local wanted = tonumber(ARGV[3])
---- @include lib/ensure_stream
---- @include lib/fence
-local done = fenced(ARGV[1], ARGV[2])
-if done then return done end
-local state = redis.call('HMGET', meta, 'streams', 'wanted', 'reach')
-if wanted < tonumber(state[3] or '0') then return 'ASSIGNED' end
-local streams = math.max(tonumber(state[1]), wanted)
-if tonumber(state[2]) ~= wanted then
-  for i = 2, 1 + wanted do ensure_stream(KEYS[i]) end
-  redis.call('HSET', meta, 'streams', streams, 'wanted', wanted, 'epoch', ARGV[2])
+--- @use epochs, streams
+local q = {meta = KEYS[1]}
+local epoch, following, wanted = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local answer = check_epoch(q, epoch, following)
+if answer then return answer end
+
+local streams, written_to, reach = unpack(redis.call('HMGET', q.meta, 'streams', 'wanted', 'reach')) -- at most 3: the fields
+if wanted < tonumber(reach or '0') then return 'ASSIGNED' end
+if tonumber(written_to) ~= wanted then
+  for i = 2, 1 + wanted do create_stream(KEYS[i]) end
+  redis.call('HSET', q.meta, 'streams', math.max(tonumber(streams), wanted), 'wanted', wanted, 'epoch', following)
 end
 return 'OK'

@@ -7,22 +7,19 @@
 -- ARGV[1] epoch: for which the streams were declared
 -- ARGV[2] following: the epoch after it
 -- Reply: number of streams that are read now, -1 when the epoch is another
-local meta, lens = KEYS[1], KEYS[2]
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'wanted')
-if state[1] ~= ARGV[1] then return -1 end
-local streams, wanted = tonumber(state[2]), tonumber(state[3])
-local before = streams
+--- @use streams
+local q = {meta = KEYS[1], lens = KEYS[2]}
+local epoch, following = ARGV[1], ARGV[2]
+local present, streams, wanted = unpack(redis.call('HMGET', q.meta, 'epoch', 'streams', 'wanted')) -- at most 3: the fields
+if present ~= epoch then return -1 end
 for i = 3, #KEYS do redis.call('XLEN', KEYS[i]) end -- a key of another type must be found before the first effect
-while streams > wanted do
-  local top = streams - 1
-  local key = KEYS[3 + top - wanted]
-  if redis.call('XLEN', key) > 0 or tonumber(redis.call('HGET', lens, top) or '0') > 0 then break end
-  redis.call('DEL', key)
-  redis.call('HDEL', lens, top, 'h' .. top)
-  if redis.call('HDEL', lens, 'o' .. top) == 1 then redis.call('HINCRBY', meta, 'owed', -1) end
-  streams = top
+
+local left = tonumber(streams)
+while left > tonumber(wanted) do
+  local top, key = left - 1, KEYS[2 + left - wanted]
+  if not is_empty(q, top, key) then break end
+  remove_stream(q, top, key)
+  left = top
 end
-if streams < before then
-  redis.call('HSET', meta, 'streams', streams, 'epoch', ARGV[2])
-end
-return streams
+if left < tonumber(streams) then redis.call('HSET', q.meta, 'streams', left, 'epoch', following) end
+return left

@@ -5,6 +5,7 @@
 -- ARGV[2] until: entry id that is not to be passed
 -- ARGV[3] most: how many entries
 -- Reply: {id of the last of them (or `after`), how many there were}
-local stream = KEYS[1]
-local rows = redis.call('XRANGE', stream, '(' .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
-return {#rows > 0 and rows[#rows][1] or ARGV[1], #rows}
+local stream, after, upto, most = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local entries = redis.call('XRANGE', stream, '(' .. after, upto, 'COUNT', most)
+local last = entries[#entries]
+return {last and last[1] or after, #entries}

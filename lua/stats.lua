@@ -17,28 +17,30 @@
 -- ARGV[2] most: of how many streams at most to tell their undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back} | {now} when there is no such queue
-local meta, lens, ready, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local returned, dead, tenants, overflow, attempts, due = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local STREAMS = 12 -- the first one's place among KEYS
---- @include lib/places
---- @include lib/server_ms
---- @include lib/jump
-local now = server_ms()
---- @include lib/not_due_in
---- @include lib/oldest
---- @include lib/lengths
-local state = redis.call('HMGET', meta, 'n', 'adopted', 'gone', 'streams', 'jump')
-if not state[1] then return {now} end
-local jump = (state[5] or '') ~= '' and jump_of(state[5], now)
-local not_due, live = not_due_in(delayed, 'd', nil), not_due_in(leases, 'l', jump)
-local left = math.max(0, state[1] + state[2] - state[3] - not_due)
+--- @use time, schedule, ages, streams, accounts
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], returned = KEYS[6], dead = KEYS[7],
+  tenants = KEYS[8], overflow = KEYS[9], attempts = KEYS[10], due = KEYS[11], streams = {}, now = read_clock(), oldest = -1,
+}
+for at = 12, #KEYS do q.streams[at - 12] = KEYS[at] end
+local has_legacy, most = ARGV[1] == '1', tonumber(ARGV[2])
+local written, adopted, gone, streams, jump =
+  unpack(redis.call('HMGET', q.meta, 'n', 'adopted', 'gone', 'streams', 'jump')) -- at most 5: the fields
+if not written then return {q.now} end
 
-look_at_streams(redis.call('ZRANGEBYSCORE', ready, 0, '+inf'))
-look_at_lines()
-look_at_overflow()
-look_at_index(delayed, 'd', now, 0)
-look_at_index(leases, 'l', now - (jump and jump.by or 0), jump and jump.by or 0)
-local held_back = tonumber(string.match(redis.call('HGET', tenants, 'sum') or '0 0', '%d+$'))
-local legacy = ARGV[1] == '1' and redis.call('XLEN', KEYS[#KEYS]) or 0
-return {now, math.max(0, left - live), live, not_due, redis.call('XLEN', dead), oldest,
-  lengths_of_streams(0, tonumber(state[4]) > tonumber(ARGV[2]) and 0 or tonumber(state[4])), legacy, redis.call('HGETALL', meta), held_back}
+jump = read_jump(jump, q.now)
+local delayed, live = count_not_due(q, q.delayed, 'd', nil), count_not_due(q, q.leases, 'l', jump)
+local left = math.max(0, written + adopted - gone - delayed)
+
+local jumped_by = jump and jump.by or 0
+note_stream_age(q, redis.call('ZRANGEBYSCORE', q.ready, 0, '+inf'))
+note_returned_age(q)
+note_overflow_age(q)
+note_index_age(q, q.delayed, 'd', q.now, 0)
+note_index_age(q, q.leases, 'l', q.now - jumped_by, jumped_by)
+
+local lengths = tonumber(streams) > most and {} or read_lengths(q, 0, tonumber(streams))
+local legacy = has_legacy and redis.call('XLEN', KEYS[#KEYS]) or 0
+local _, held = read_sum(q)
+return {q.now, math.max(0, left - live), live, delayed, redis.call('XLEN', q.dead), q.oldest, lengths, legacy,
+  redis.call('HGETALL', q.meta), held}

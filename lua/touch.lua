@@ -5,12 +5,12 @@
 -- KEYS[2..] keys: every other key of the queue
 -- Reply: how many keys there are
 local meta = KEYS[1]
-local ttl, found = tonumber(redis.call('HGET', meta, 'ttl') or '0'), redis.call('EXISTS', meta)
+local ttl, keys = tonumber(redis.call('HGET', meta, 'ttl') or '0'), redis.call('EXISTS', meta)
 for i = 1, #KEYS do
   if ttl > 0 then
-    found = found + redis.call('PEXPIRE', KEYS[i], ttl)
+    keys = keys + redis.call('PEXPIRE', KEYS[i], ttl)
   else
     redis.call('PERSIST', KEYS[i])
   end
 end
-return found
+return keys

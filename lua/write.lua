@@ -1,6 +1,6 @@
 #!lua
 -- write: store messages, all or none, each in the shortest stream of its shard, or in the store of delayed ones.
--- A repeated call of one lane (same sequence) changes nothing and returns the same ids.
+-- A repeated call of a producer (same number of its sequence) changes nothing and returns the same ids.
 -- KEYS[1] meta: epoch, counters, the id clock
 -- KEYS[2] lens: per stream: undelivered messages, and the cursor below the oldest of them
 -- KEYS[3] ready: streams that have something undelivered
@@ -19,82 +19,187 @@
 -- KEYS[16] due: when the buckets of the timed indexes are due
 -- KEYS[17..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
--- ARGV[2] lane: producer and lane, '' for none: then nobody will repeat this call
--- ARGV[3] sequence: "number of this call in its lane|ms for which to remember it"; of one that counts what lib/tally says
--- ARGV[4] window: for how long dedup keys are remembered, ms
+-- ARGV[2] producer: the field of its sequence or of its bulk write's partition, '' for none: then nobody repeats this call
+-- ARGV[3] sequence: "number of this call|ms for which it may be repeated"; for a bulk write see `check_offset`
+-- ARGV[4] dedup_window: for how long dedup keys are remembered, ms
 -- ARGV[5] max_dedup: how many of them at most
 -- ARGV[6] keyed: how many messages of this call carry a dedup key
 -- ARGV[7] max_len: most messages not yet settled, 0 for no bound
 -- ARGV[8] count: messages in this call
 -- ARGV[9] declared: how many streams
 -- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
--- ARGV[11..] rest: the numbers of the declared streams, then of each message: hand (see lib/shortest), shard key, tag,
+-- ARGV[11..] rest: the numbers of the declared streams, then of each message: shard (see modules/shards), shard key, tag,
 --            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
-local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local delayed, later, attempts, dedup, dedup_index = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, owners, overflow, journal = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local lanes, tallies, due = KEYS[14], KEYS[15], KEYS[16]
-local epoch, lane, sequence, window = ARGV[1], ARGV[2], nil, tonumber(ARGV[4])
-local max_dedup, keyed, max_len = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local count, declared, stride = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/remember
-local state = redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal')
-if state[1] ~= epoch then return {'EPOCH'} end
---- @include lib/lane
---- @include lib/bounds
-local n, ms = tonumber(state[2]), math.max(now, tonumber(state[3]))
-waiting_until = tonumber(state[4])
-local waiting, order = waiting_until > now, {}
-for i = 1, declared do order[i] = ARGV[10 + i] end
-local undelivered = redis.call('HMGET', lens, unpack(order)) -- at most 4,096: all streams
-for i = 1, declared do undelivered[i] = tonumber(undelivered[i] or '0') end
--- A number as text keeps 14 digits: far more messages than a queue will ever have, and an order faster than formats.
-local before, prefix, places, first, changed, earliest = n, string.format('%.0f-', ms), {}, {}, {}, false
-local fair, mark, hold, save = state[7] == '1', 'k', nil, nil
---- @include lib/shortest
---- @include lib/put
---- @include lib/options
-if fair then
---- @include lib/fair_write
-  if #full > 0 then return {'FULL', 'max_backlog', table.concat(full, ',')} end
+--- @use time, producers, streams, shards, messages, notifications
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], later = KEYS[6],
+  attempts = KEYS[7], dedup = KEYS[8], dedup_index = KEYS[9], tenants = KEYS[10], owners = KEYS[11], overflow = KEYS[12],
+  journal = KEYS[13], lanes = KEYS[14], tallies = KEYS[15], due = KEYS[16],
+  now = read_clock(), dedup_window = tonumber(ARGV[4]), declared = tonumber(ARGV[9]), numbers = {}, shards = {}, mark = 'k',
+}
+local epoch, producer, max_dedup, keyed, max_len = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local count, stride = tonumber(ARGV[8]), tonumber(ARGV[10])
+local first_stream, first_message, has_options = 16, 11 + q.declared, stride == 6
+
+local present_epoch, written, last_ms, waiting, gone, adopted, fair, journal_size = unpack( -- at most 8: the fields
+  redis.call('HMGET', q.meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal'))
+if present_epoch ~= epoch then return {'EPOCH'} end
+local n, ms, is_fair = tonumber(written), math.max(q.now, tonumber(last_ms)), fair == '1'
+local before = n
+-- A number as text keeps 14 digits: far more messages than a queue will ever have, and joining is faster than formatting.
+q.prefix, q.waiting_until, q.journal_size = string.format('%.0f-', ms), tonumber(waiting), tonumber(journal_size or '0')
+
+-- A call that was done before changes nothing. It writes a time all the same, one that is there already: WAIT waits for what
+-- its own connection wrote last, and the first try was made on another one.
+local progress, answer
+if producer ~= '' then
+  local number, keep = string.match(ARGV[3], '^(%d+)|(%d+)$')
+  if number then
+    progress, answer = check_sequence(q, producer, tonumber(number), tonumber(keep))
+  else
+    --- @use producers
+    progress, answer = check_offset(q, producer, ARGV[3])
+  end
+  if answer and (answer[1] == 'OK' or answer[1] == 'COUNTED') then redis.call('HSET', q.meta, 'ms', last_ms) end
+  if answer then return answer end
 end
---- @include lib/check_types
+
+local options, repeated, known = {}, {}, 0
+if has_options then
+  --- @use messages, producers
+  for i = 1, count do
+    local text = ARGV[first_message + i * stride - 1]
+    if text ~= '' then options[i] = read_options(q, text) end
+  end
+  if keyed > 0 then repeated, known = find_repeated(q, options) end
+end
+
+-- What would go beyond the queue's bounds is refused whole.
+if max_len > 0 and written + adopted - gone + count - known > max_len then return {'FULL', 'max_len'} end
+-- More is forgotten than comes in, so that little is left after a rush; also when no more comes in, now and then.
+if n % 32 < count then
+  forget_ended(q, q.lanes, 64)
+  forget_ended(q, q.tallies, 64)
+  if keyed == 0 then forget_ended(q, q.dedup_index, 64) end
+end
+if keyed > known then
+  forget_ended(q, q.dedup_index, 2 * keyed + 4)
+  if redis.call('ZCARD', q.dedup_index) - 1 + keyed - known > max_dedup then return {'FULL', 'max_dedup'} end
+end
+
+for i = 1, q.declared do q.numbers[i] = ARGV[10 + i] end
+local numbers, undelivered = q.numbers, read_undelivered(q, q.numbers)
+q.undelivered = undelivered
+
+-- Fairness: the accounts of this call's shard keys are loaded. Messages count in them from now on if there is any rule.
+local counts = false
+if is_fair then
+  --- @use accounts, window
+  local shard_keys = {}
+  for i = 1, count do shard_keys[i] = ARGV[first_message + (i - 1) * stride + 1] end
+  read_rules(q)
+  load_accounts(q, shard_keys)
+  local beyond = list_beyond_backlog(q, shard_keys, repeated)
+  if #beyond > 0 then return {'FULL', 'max_backlog', table.concat(beyond, ',')} end
+  counts = q.window > 0 or q.cap > 0 or q.max_backlog > 0
+  q.mark, q.runs = counts and 'K' or 'k', {}
+end
+
+-- Redis does not roll a script back: a key of another type must be found before the first effect. What this call cannot touch
+-- is left out, and so is the one stream of a single message: adding to it is the first effect.
+local target = choose_stream(q, ARGV[first_message], undelivered)
+if count > 1 or has_options or undelivered[target] == 0 then redis.call('ZCARD', q.ready) end
+if progress and is_fading(q, progress) then redis.call('ZCARD', progress.index) end
+local is_awaited = q.waiting_until > q.now
+if is_awaited then redis.call('XLEN', q.notifications) end
+if has_options or is_fair then redis.call('XLEN', q.later) end
+if is_fair then redis.call('ZCARD', q.overflow) end
+if count > 1 or has_options then
+  --- @use types
+  local streams = {}
+  for i = 1, count > 1 and q.declared or 0 do streams[i] = KEYS[first_stream + i] end
+  check_types({}, {}, streams)
+  if has_options then check_types({q.attempts, q.owners}, {q.dedup_index, q.delayed, q.due}, {}) end
+end
+
+-- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
+--- @use window, overflow
+local keys, values = KEYS, ARGV -- a local is found faster than a global
+local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.later
 for i = 1, count do
-  local at = 11 + declared + (i - 1) * stride
-  local delay, attributes, dedup_key, place = 0, '', '', nil
-  local headers = stride == 6 and ARGV[at + 4] or ''
-  if stride == 6 and ARGV[at + 5] ~= '' then
-    delay, attributes, dedup_key = options_of(ARGV[at + 5])
-    place = dedup_key ~= '' and dedup_result(dedup_key) or nil
+  local at = first_message + (i - 1) * stride
+  local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
+  local delay, attributes, dedup_key, headers, place = 0, '', '', '', nil
+  if has_options then
+    headers = values[at + 4]
+    local option = options[i]
+    if option then delay, attributes, dedup_key = option.delay, option.attributes, option.dedup_key end
+    if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
   end
   if not place then
     n = n + 1
     local id = prefix .. n
     if delay > 0 then
-      place = put_later(id, at, attributes, headers, delay)
-    elseif hold and hold(id, at, attributes, headers) then
+      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
+    elseif counts and is_held_back(q, shard_key) then
+      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      if hold_message(q, string.sub(id, #prefix + 1), shard_key) then
+        held_keys[#held_keys + 1], held_shards[#held_shards + 1] = shard_key, shard
+      end
       place = 'd'
     else
-      local to = shortest(ARGV[at])
-      put(KEYS[16 + to], id, at, attributes, headers)
+      local to = choose_stream(q, shard, undelivered)
+      append_message(q, keys[first_stream + to], id, shard_key, tag, payload, attributes, headers)
       if undelivered[to] == 0 then first[to] = n end
-      undelivered[to], changed[to] = undelivered[to] + 1, true
-      place = order[to]
-      if waiting then notify(place) end
+      undelivered[to], gained[to] = undelivered[to] + 1, true
+      place = numbers[to]
+      if is_awaited then notify_reader(q, place) end
     end
-    if dedup_key ~= '' then remember_key(dedup_key, id .. '-' .. place) end
+    if dedup_key ~= '' then save_dedup_key(q, dedup_key, id .. '-' .. place) end
   end
   places[i] = place
 end
---- @include lib/count_up
-if save then save() end
---- @include lib/journal_write
-if earliest then notify('') end
+
+save_gains(q, gained, first)
+redis.call('HSET', q.meta, 'n', n, 'ms', ms)
+if #delayed > 0 then
+  --- @use schedule, shards, accounts
+  q.due_times, q.buckets = {}, {}
+  local is_soon = false
+  for _, message in ipairs(delayed) do
+    delay_message(q, message.id, spell_shard(q, message.shard), message.shard_key, q.now + message.delay)
+    if counts then count_delayed(q, message.shard_key, 1) end
+    is_soon = is_soon or message.delay < 5000
+  end
+  save_due_times(q)
+  if is_soon then notify_reader(q, '') end -- a blocked reader may have to look again before it does by itself
+end
+if is_fair then
+  --- @use shards, overflow, accounts
+  for at, shard in ipairs(held_shards) do held_shards[at] = spell_shard(q, shard) end
+  save_held(q, held_keys, held_shards)
+  save_accounts(q)
+end
+
+if q.journal_size > 0 then
+  --- @use journal
+  local new_places, shard_keys, dues = {}, {}, {}
+  for i = 1, count do
+    if keyed == 0 or not string.find(places[i], '-', 1, true) then -- an earlier message stands with its id
+      local option, at = options[i], #new_places + 1
+      new_places[at], shard_keys[at] = places[i], ARGV[first_message + (i - 1) * stride + 1]
+      dues[at] = option and option.after ~= '' and string.format('%.0f', q.now + option.delay) or ''
+    end
+  end
+  if #new_places > 0 then
+    local ids = string.format('%.0f|%.0f|', ms, before)
+    append_written(q, ids, new_places, shard_keys, has_options and table.concat(dues, ',') or '')
+  end
+end
+
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))
-if lane ~= '' then remember_lane(lane, sequence, tally or stored) end
+if progress then save_progress(q, progress, stored) end
 return {'OK', stored}

@@ -1,6 +1,10 @@
-"""The Lua sources: found in the wheel or in the checkout, joined with their includes, hashed.
+"""The Lua sources: found in the wheel or in the checkout, joined with what they use, hashed.
 
-A verb is one file `lua/<name>.lua`; a line `--- @include lib/<name>` is replaced by that file, once per script.
+A verb is one file `lua/<name>.lua`. A line `--- @use leases, window` is replaced by those functions and constants of
+`lua/modules/leases.lua` and `lua/modules/window.lua` that the code below it uses, up to the end of its block. Making a
+function costs Redis as much as calling it, so no others are there, and those of a rare block are made only in it.
+A line `--- @include lib/<name>` is replaced by that whole file, once per script.
+
 A `Script` is a plain value; drivers send its SHA-1 first and its source when a server does not know it.
 """
 
@@ -8,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -17,6 +22,10 @@ from pathlib import Path
 _INCLUDE = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
 _KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
 """A line of a header that names a key, or (`..`) the last one, which stands for any number of keys."""
+_USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
+_PART = re.compile(r"^local (?:function )?(\w+).*(?:\n(?!local |--).*)*", re.MULTILINE)
+_SILENT = re.compile(r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")  # comments and strings
+_WORD = re.compile(r"(?<![\w:])(?<!(?<!\.)\.)[A-Za-z_]\w*")  # but not the name of a field
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +60,44 @@ def root() -> Traversable:
     raise FileNotFoundError("shardq's Lua scripts are missing from this install; install shardq again")
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One function or constant of a module: its text, and the parts that it uses by their names."""
+
+    name: str
+    module: str
+    text: str
+    uses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One `@use` line of a script: where it stands, where its block ends, the modules it names and what it places."""
+
+    start: int
+    end: int
+    indent: str
+    modules: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
 def join(name: str, source: Traversable) -> str:
+    """The text of script *name* under *source* with every include and every used function in place."""
+    text, joined, at = included(name, source), [], 0
+    for use in uses_in(text, source):
+        line_end = text.index("\n", use.start) if "\n" in text[use.start :] else len(text)
+        lines = "\n".join(part.text for part in use.parts).splitlines()
+        joined += [text[at : use.start], "\n".join(use.indent + line for line in lines)]
+        at = line_end
+    return "".join([*joined, text[at:]])
+
+
+def included(name: str, source: Traversable) -> str:
     """The text of script *name* under *source* with every include in place, each only at its first mention."""
     seen: set[str] = set()
 
     def expand(path: str) -> str:
-        text = source.joinpath(*f"{path}.lua".split("/")).read_text(encoding="utf-8")
-        return _INCLUDE.sub(lambda match: include(match[1]), text)
+        return _INCLUDE.sub(lambda match: include(match[1]), _read(source, path))
 
     def include(path: str) -> str:
         if path in seen:
@@ -66,6 +106,79 @@ def join(name: str, source: Traversable) -> str:
         return expand(path)
 
     return expand(name)
+
+
+def uses_in(text: str, source: Traversable) -> list[Use]:
+    """The `@use` lines of a script's *text*, each with the parts that it places there."""
+    found = [
+        (match.start(), _block_end(text, match.end(), match[1]), match[1], tuple(match[2].split(", ")))
+        for match in _USE.finditer(text)
+    ]
+    parts = _parts_of({module for *_, modules in found for module in modules}, source)
+    uses: list[Use] = []
+    for start, end, indent, modules in found:
+        given = {part.name for use in uses if use.end >= end for part in use.parts}
+        needed: list[str] = []
+        for module in modules:
+            # What a later line inside this block asks of the same module, that line places.
+            later = [(since, until) for since, until, _, others in found if start < since < end and module in others]
+            words = words_in(_without(text, start, end, later))
+            needed += [name for name, part in parts.items() if part.module == module and name in words]
+        uses.append(Use(start, end, indent, modules, tuple(_in_order(needed, given, parts))))
+    return uses
+
+
+def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, ...]]:
+    """The functions and constants of lua/modules/*module*.lua in order, and the other modules that it uses."""
+    text = _read(source, f"modules/{module}")
+    others = tuple(name for match in _USE.finditer(text) for name in match[2].split(", "))
+    return [Part(match[1], module, match[0].rstrip(), words_in(match[0])) for match in _PART.finditer(text)], others
+
+
+def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
+    """By name, all parts of these modules and of those that they use."""
+    parts: dict[str, Part] = {}
+    waiting, seen = sorted(modules), set(modules)
+    while waiting:
+        found, others = parts_in(waiting.pop(), source)
+        parts |= {part.name: part for part in found}
+        waiting += [other for other in others if other not in seen]
+        seen.update(others)
+    return parts
+
+
+def _in_order(needed: Iterable[str], given: set[str], parts: dict[str, Part]) -> Iterator[Part]:
+    """These parts and those that they use, each after what it uses, without what is *given* already."""
+    for name in needed:
+        if name in given:
+            continue
+        given.add(name)
+        yield from _in_order((word for word in parts[name].uses if word in parts), given, parts)
+        yield parts[name]
+
+
+def _block_end(text: str, start: int, indent: str) -> int:
+    """Where the block ends that stands at *indent*: at the next line that stands further left."""
+    outside = re.compile(rf"^ {{0,{len(indent) - 1}}}[^ \n]", re.MULTILINE) if indent else None
+    found = outside.search(text, start) if outside else None
+    return found.start() if found else len(text)
+
+
+def _without(text: str, start: int, end: int, gaps: list[tuple[int, int]]) -> str:
+    kept = []
+    for since, until in gaps:
+        kept.append(text[start:since])
+        start = max(start, until)
+    return "".join([*kept, text[start:end]])
+
+
+def words_in(text: str) -> tuple[str, ...]:
+    """The names in a piece of Lua, without those of fields."""
+    return tuple(dict.fromkeys(_WORD.findall(_SILENT.sub("''", text))))
+
+
+def _read(source: Traversable, path: str) -> str:
+    return source.joinpath(*f"{path}.lua".split("/")).read_text(encoding="utf-8")
 
 
 @cache

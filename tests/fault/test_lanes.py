@@ -170,7 +170,7 @@ def test_a_refusal_after_a_try_that_may_have_happened_does_not_say_that_nothing_
 @pytest.fixture
 def crowded(mutate: Mutate, server: Server, queue_name: str) -> Iterator[Queue]:
     """A queue that remembers three lanes at most, and has them."""
-    mutate("lib/remember", "MAX_LANES = 100000", "MAX_LANES = 3")
+    mutate("modules/producers", "MAX_SEQUENCES = 100000", "MAX_SEQUENCES = 3")
     with contextlib.ExitStack() as stack:
         queues = [stack.enter_context(Client.from_url(server.url)).queue(queue_name, streams=4) for _ in range(3)]
         for queue in queues:

@@ -19,16 +19,14 @@ from typing import Any
 from luaparser import astnodes as lua
 from lupa import lua51
 
-from tests.house.lua_scope import RedisCall, Scope, Walk, text_of
+from tests.house import lua_modules
+from tests.house.lua_scope import RedisCall, Scope, Walk, context_field, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 100
 MOST_VALUES = 7900
 # no cjson (it loses digits), no cmsgpack, struct, bit (not in the fake), no os, io: Redis has none
-GLOBALS = {
-    *("redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "type"),
-    *("pairs", "ipairs", "unpack", "next", "select", "error", "pcall"),
-}
+GLOBALS = {"KEYS", "ARGV"} | lua_modules.GIVEN
 KEYLESS = frozenset({"TIME", "PUBLISH"})
 KEY_SECOND = frozenset({"XGROUP", "XINFO", "OBJECT", "MEMORY"})  # after a subcommand
 KEY_AFTER_STREAMS = frozenset({"XREAD", "XREADGROUP"})
@@ -134,11 +132,14 @@ def _bindings(fixed: list[Any], names: dict[int, str]) -> Iterator[str]:
 def no_built_keys(source: Source) -> Iterator[str]:
     """No key is built in Lua: only declared keys are safe while a slot moves."""
     yield from (f"{line}: redis.call is passed on; call it by its name" for line in source.walk.aliases)
+    bound = {use.bound for use in source.walk.uses}
     for call in source.walk.calls:
         if call.command is None:
             yield f"{call.line}: the command of redis.call is not a literal"
         elif (key := _key(call)) and not isinstance(key, lua.Name | lua.Index):
             yield f"{call.line}: the key of {call.command} is neither a local nor a table element"
+        elif (name := context_field(key)) and name not in bound:
+            yield f"{call.line}: the key of {call.command}, q.{name}, is not one of KEYS"
         elif isinstance(key, lua.Name) and _is_text(key, call.scope, set()):
             yield f"{call.line}: the key of {call.command}, {key.id}, is built from text"
 
@@ -179,7 +180,29 @@ def no_wide_unpack(source: Source) -> Iterator[str]:
     yield from (f"{line}: unpack({table}) fails at 8,000 values" for line, table in source.walk.unpacks)
 
 
-RULES = (no_globals, no_unused, header_is_whole, header_is_true, no_built_keys, one_time, no_wide_unpack)
+def context_is_whole(source: Source) -> Iterator[str]:
+    """The fields of `q` are those that are read."""
+    if not INCLUDE.search(source.own):
+        yield from lua_modules.check_context(source.walk, Walk(re.sub(r"\A#!", "--", source.own)))
+
+
+def short_functions(source: Source) -> Iterator[str]:
+    """The functions of a converted verb are as short as those of modules."""
+    if not INCLUDE.search(source.own):
+        yield from lua_modules.long_functions(source.walk)
+
+
+RULES = (
+    no_globals,
+    no_unused,
+    header_is_whole,
+    header_is_true,
+    no_built_keys,
+    one_time,
+    no_wide_unpack,
+    context_is_whole,
+    short_functions,
+)
 
 
 def check(source: Source) -> list[str]:
@@ -208,14 +231,17 @@ def check_files(folder: Path) -> list[str]:
     problems = []
     for path, text in texts.items():
         name = path.relative_to(folder).with_suffix("").as_posix()
-        if (lines := len(text.splitlines())) > MAX_LINES:
+        long = not name.startswith("modules/") and ("--- @use" not in text or "--- @include" in text)
+        if long and (lines := len(text.splitlines())) > MAX_LINES:
             problems.append(f"{name}: {lines} lines, more than {MAX_LINES}")
         if name.startswith("lib/") and not text.startswith("-- "):
             problems.append(f"{name}: does not begin with a comment that says what it is")
         problems += [f"{name}: {problem}" for problem in unbounded(text)]
         if name.startswith("lib/") and not included[name]:
             problems.append(f"{name}: nothing includes it")
-    return problems
+        if "/" not in name:
+            problems += [f"{name}: {problem}" for problem in lua_modules.check_uses(text, folder)]
+    return problems + lua_modules.check_modules(folder)
 
 
 def luacheck(source: Source) -> list[str]:

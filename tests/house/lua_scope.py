@@ -15,6 +15,8 @@ from luaparser import ast
 from luaparser import astnodes as lua
 
 Node: TypeAlias = Any  # luaparser carries no types
+CONTEXT = "q"
+"""The table that a verb hands to the functions of modules."""
 
 
 @dataclass
@@ -25,6 +27,8 @@ class Local:
     line: int
     parameter: bool = False
     uses: int = 0
+    top: bool = False  # of the whole file, not of a block or function in it
+    assigned: int = 0  # how often after its declaration
     values: list[tuple[Node, Scope]] = field(default_factory=list)
 
 
@@ -86,6 +90,9 @@ class Walk:
         self.calls: list[RedisCall] = []
         self.aliases: list[int] = []  # lines where redis.call is passed on instead of called
         self.unpacks: list[tuple[int, str]] = []
+        self.functions: list[tuple[int, int]] = []  # the line where each begins, and how many it has
+        self.context_reads: list[tuple[int, str]] = []  # fields of the context table `q`
+        self.context_sets: list[tuple[int, str]] = []
         self._line, self._loops, self._scope = 1, 0, Scope()
         self._head = True  # still among the bindings at the top of the file
         for statement in ast.parse(source).body.body:
@@ -121,7 +128,7 @@ class Walk:
         self._scope = outer
 
     def _declare(self, name: Node, parameter: bool = False) -> Local:
-        local = Local(name.id, name.line or self._line, parameter)
+        local = Local(name.id, name.line or self._line, parameter, top=self._scope.parent is None)
         self._scope.locals[local.name] = local
         self.locals.append(local)
         return local
@@ -138,17 +145,36 @@ class Walk:
             if head and (index := _constant_index(value, "KEYS")):
                 self.uses.append(Use("KEYS", self._line, index, target.id))
                 values[place] = None
+            elif target.id == CONTEXT and isinstance(value, lua.Table):
+                values[place] = self._context(value, head)
         self._visit(values)
         for place, target in enumerate(node.targets):
             local = self._declare(target)
             if place < len(node.values):
                 local.values.append((node.values[place], self._scope))
 
+    def _context(self, table: Node, head: bool) -> list[Node]:
+        """Note the fields that the context table begins with; their values, without the KEYS that it binds."""
+        values = []
+        for each in table.fields:
+            name = getattr(each.key, "id", "")
+            self.context_sets.append((each.line or self._line, name))
+            if head and (index := _constant_index(each.value, "KEYS")):
+                self.uses.append(Use("KEYS", each.line or self._line, index, name))
+            else:
+                values.append(each.value)
+        return values
+
     def _visit_LocalFunction(self, node: Node) -> None:
         self._declare(node.name)
         self._function(node)
 
     def _function(self, node: Node, *implicit: str) -> None:
+        if node.first_token and node.last_token:
+            start, end = (
+                int(str(each).rsplit(",", 1)[1].split(":")[0]) for each in (node.first_token, node.last_token)
+            )
+            self.functions.append((start, end - start + 1))
         with self._inside():
             for name in implicit:
                 self._declare(lua.Name(name), parameter=True)
@@ -197,10 +223,15 @@ class Walk:
                 local.values.append((node.values[place], self._scope))
 
     def _assign(self, target: Node) -> Local | None:
+        if field_name := context_field(target):
+            self.context_sets.append((self._line, field_name))
+            return None
         if not isinstance(target, lua.Name):
             self._visit(target)
             return None
         local = self._scope.find(target.id)
+        if local:
+            local.assigned += 1
         if local is None:
             self.global_writes.append((self._line, target.id))
         return local
@@ -221,6 +252,8 @@ class Walk:
             if self._scope.find(table) is None and (index := _constant_index(node, table)):
                 self.uses.append(Use(table, self._line, index))
                 return
+        if field_name := context_field(node):
+            self.context_reads.append((self._line, field_name))
         if is_redis_call(node):
             self.aliases.append(self._line)
         self._visit(node.value)
@@ -258,6 +291,17 @@ def is_redis_call(node: Node) -> bool:
     if not (isinstance(node, lua.Index) and isinstance(node.value, lua.Name) and node.value.id == "redis"):
         return False
     return getattr(node.idx, "id", None) in {"call", "pcall"} or text_of(node.idx) in {"CALL", "PCALL"}
+
+
+def _line_of(token: object) -> int:
+    """The line of a token, which shows itself as `[@0,0:4='local',<18>,1:0]`."""
+    return int(str(token).rsplit(",", 1)[1].partition(":")[0])
+
+
+def context_field(node: Node) -> str:
+    """The x of `q.x`, empty for anything else."""
+    matches = isinstance(node, lua.Index) and isinstance(node.value, lua.Name) and node.value.id == CONTEXT
+    return node.idx.id if matches and isinstance(node.idx, lua.Name) else ""
 
 
 def _unpacked(node: Node) -> str:

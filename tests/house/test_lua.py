@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import lua_lint
+from tests.house import lua_lint, lua_modules
 
 HEADER = "-- purpose\n-- KEYS[1] meta: m\n-- ARGV[1] count: c\n-- Reply: r\n"
 TOP = "local meta = KEYS[1]\nlocal count = ARGV[1]\n"
@@ -135,3 +135,114 @@ def test_each_rule_for_files_can_fail(tmp_path: Path) -> None:
         "lib/lonely: nothing includes it",
         "long: 101 lines, more than 100",
     ]
+
+
+# --- modules, and the verbs that use them
+
+
+CONTEXT = "local q = {meta = KEYS[1], count = ARGV[1]}\n"
+LONG = "local function f()\n" + "\n" * 24 + "end\n"
+
+
+def test_the_fields_of_the_context_bind_keys() -> None:
+    assert (
+        check("return redis.call('GET', q.meta) + q.count", top="local q = {meta = KEYS[1], count = ARGV[1]}\n") == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("return {q.meta, q.count, q.lens}", "q.lens is read and never set"),
+        ("return {q.meta}", "q.count is set and never read"),
+        ("q.key = 'x' return {q.count, redis.call('GET', q.key, q.meta)}", "the key of GET, q.key, is not one of KEYS"),
+        ("if q.meta then q = {q.count, KEYS[1]} end", "KEYS[1] in the body"),
+        (
+            "local function f()\n" + "\n" * 24 + "end\nreturn {q.meta, q.count, f}",
+            "a function of 26 lines, more than 25",
+        ),
+    ],
+)
+def test_each_rule_for_converted_verbs_can_fail(body: str, problem: str) -> None:
+    found = check(body, top=CONTEXT)
+    assert any(problem in each for each in found), found
+
+
+def test_a_key_has_the_name_of_the_header_in_the_context() -> None:
+    found = check("return {q.mate, q.count}", top="local q = {mate = KEYS[1], count = ARGV[1]}\n")
+    assert any("KEYS[1] is meta in the header and mate in the code" in each for each in found), found
+
+
+GOOD = "-- Leases.\n--- @use time\nlocal MOST = 60 * 2\n\n-- Says how many.\nlocal function count_all(q)\n"
+GOOD += "  return q.n + MOST + read_clock()\nend\n"
+CLOCK = "-- Time.\n\n-- Returns it.\nlocal function read_clock()\n  return 1\nend\n"
+VERB = "-- purpose\n--- @use leases\nlocal q = {n = 1}\nreturn count_all(q)\n"
+
+
+def check_modules(folder: Path, leases: str = GOOD, clock: str = CLOCK, verb: str = VERB) -> list[str]:
+    (folder / "modules").mkdir()
+    (folder / "modules" / "leases.lua").write_text(leases)
+    (folder / "modules" / "time.lua").write_text(clock)
+    (folder / "verb.lua").write_text(verb)
+    return lua_lint.check_files(folder)
+
+
+def test_good_modules_pass(tmp_path: Path) -> None:
+    assert check_modules(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("leases", "problem"),
+    [
+        (GOOD.replace("-- Leases.\n", ""), "leases: does not begin with a comment"),
+        (GOOD + "redis.call('TIME')\n", "9: neither a constant nor a function"),
+        (GOOD + "local seen = 1\n", "9: not named `CONSTANT`"),
+        (GOOD + "local A, B = 1, 2\n", "9: not named `CONSTANT`"),
+        (GOOD + "local SEEN = {}\n", "9: SEEN is not a number or a text"),
+        (GOOD + "local SEEN\n", "9: SEEN is not a number or a text"),
+        (GOOD + "-- It.\nlocal function count() end\n", "function count is not named `verb_noun`"),
+        (GOOD + "local function count_none() end\n", "9: no comment above"),
+        (GOOD + "-- It.\nlocal function count_up() MOST = 1 end\n", "MOST is assigned again"),
+        (GOOD + "-- It.\nlocal function count_up() most = 1 end\n", "global most is written"),
+        (GOOD + "-- It.\nlocal function count_up() return now end\n", "10: now is neither a parameter"),
+        (GOOD + "-- It.\nlocal function count_up() return KEYS[1] end\n", "10: KEYS in a module"),
+        (GOOD + "-- It.\nlocal function count_up() return #ARGV end\n", "10: ARGV in a module"),
+        (GOOD + "-- It.\nlocal function count_up()\n" + "\n" * 24 + "end\n", "10: a function of 26 lines"),
+        (GOOD + "-- It.\nlocal function count_up() return 1 end\n", "no verb uses count_up"),
+        (GOOD + "-- It.\nlocal function read_clock() return 1 end\n", "read_clock is defined in 2 places"),
+        (GOOD.replace(" + read_clock()", ""), "leases: uses nothing of time"),
+        (GOOD.replace("--- @use time\n", ""), "6: read_clock is neither a parameter"),
+    ],
+)
+def test_each_rule_for_modules_can_fail(leases: str, problem: str, tmp_path: Path) -> None:
+    found = check_modules(tmp_path, leases)
+    assert any(problem in each for each in found), found
+
+
+def test_modules_do_not_use_each_other_in_a_circle(tmp_path: Path) -> None:
+    clock = CLOCK.replace("-- Time.\n", "-- Time.\n--- @use leases\n").replace("return 1", "return MOST")
+    found = check_modules(tmp_path, clock=clock)
+    assert [each for each in found if "uses itself" in each] == [
+        "modules/leases: uses itself through others",
+        "modules/time: uses itself through others",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verb", "problem"),
+    [
+        (VERB.replace("use leases", "use leases, time"), "2: nothing of time is used below"),
+        (VERB + "--- @include lib/part\n", "has both `@use` and `@include`"),
+    ],
+)
+def test_each_rule_for_uses_can_fail(verb: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "part.lua").write_text("-- part\n")
+    found = check_modules(tmp_path, verb=verb)
+    assert any(problem in each for each in found), found
+
+
+def test_implicit_names_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "part.lua").write_text("local a = now\nfound = a + tonumber(KEYS[1])\n")
+    assert lua_modules.implicit_names(tmp_path) == {"part": {"now", "found", "KEYS"}}

@@ -23,11 +23,11 @@ HABITS = Habits(messages=120, batch=40, tenants=12, lease=0.2, delay=0.03, late=
 # what the bug is: the script, the right line, the wrong one, and what of it must be seen (any of these)
 MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
     "ack accepts any token that was ever given out": (
-        "ack", "for i = 1, count do live = live and is_live(deadlines[i]) end", "",
+        "ack", "for i = 1, count do all_live = all_live and is_live(q, scores[i]) end", "",
         {"acked twice", "late ack accepted"},
     ),
     "ack looks at the index, not at the deadline": (
-        "lib/held", "return ends > now or jump and ends < jump.to and ends + jump.by > now", "return ends > 0",
+        "modules/leases", "return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now", "return ends > 0",
         {"late ack accepted"},
     ),
     "read does not take back ended leases": ("lib/sweep", "reap(ended_by(clock, now))", "", {"lost"}),
@@ -47,15 +47,15 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"out of order"},
     ),
     "extend accepts any token": (
-        "extend", "if not is_live(deadlines[i]) then", "deadlines[i] = deadlines[i] or now\n  if false then",
+        "extend", "if not is_live(q, scores[i]) then", "scores[i] = scores[i] or q.now\n  if false then",
         {"two leases at one time"},
     ),
     "shrinking does not look whether the stream is empty": (
-        "shrink", "if redis.call('XLEN', key) > 0 or tonumber(redis.call('HGET', lens, top) or '0') > 0 then break end",
-        "", {"lost"},
+        "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
-        "lib/put", "redis.call('XADD', key, id, mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, mark,", {"lost"},
+        "modules/messages", "redis.call('XADD', key, id, q.mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, q.mark,",
+        {"lost"},
     ),
 }  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""The loader of the Lua sources: includes once each, also when they go round in circles."""
+"""The loader of the Lua sources: includes once each, and of modules exactly the functions that a script uses."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from shardq import scripts
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "lib").mkdir()
+    (tmp_path / "modules").mkdir()
     return tmp_path
 
 
@@ -53,12 +55,77 @@ def test_only_a_line_of_its_own_is_an_include(folder: Path) -> None:
     assert scripts.join("verb", folder) == text
 
 
+LEASES = """-- Leases.
+--- @use time
+local MOST = 5
+
+-- One.
+local function count_all()
+  return MOST + read_clock()
+end
+
+-- Another.
+local function end_one()
+  -- It says "end".
+  return 'count_all'
+end
+"""
+TIME = "-- Time.\nlocal function read_clock()\n  return 1\nend\n"
+READ_CLOCK = "local function read_clock()\n  return 1\nend\n"
+COUNT_ALL = f"local MOST = 5\n{READ_CLOCK}local function count_all()\n  return MOST + read_clock()\nend\n"
+END_ONE = "local function end_one()\n  -- It says \"end\".\n  return 'count_all'\nend\n"
+
+
+def use(folder: Path, verb: str) -> str:
+    put(folder, verb=verb, modules__leases=LEASES, modules__time=TIME)
+    return scripts.join("verb", folder)
+
+
+def test_a_use_is_replaced_by_the_functions_that_the_code_uses_after_what_they_use(folder: Path) -> None:
+    assert use(folder, "--- @use leases\nreturn count_all()\n") == COUNT_ALL + "return count_all()\n"
+    assert use(folder, "--- @use leases\nreturn end_one()\n") == END_ONE + "return end_one()\n"
+
+
+def test_names_in_comments_texts_and_fields_are_no_uses(folder: Path) -> None:
+    rest = "return 'count_all' .. \"count_all\" .. x.count_all .. x:count_all() -- count_all()\n"
+    assert use(folder, f"--- @use leases\n{rest}") == f"\n{rest}"
+    assert COUNT_ALL in use(folder, "--- @use leases\nreturn ''..count_all()\n")
+
+
+def test_a_use_in_a_block_gives_to_that_block(folder: Path) -> None:
+    verb = "--- @use leases\nif end_one() then\n  --- @use leases\n  return count_all()\nend\n"
+    inside = "".join(f"  {line}\n" for line in COUNT_ALL.splitlines())
+    assert use(folder, verb) == f"{END_ONE}if end_one() then\n{inside}  return count_all()\nend\n"
+
+
+def test_what_is_there_already_is_not_placed_again(folder: Path) -> None:
+    verb = "--- @use time\nread_clock()\nif x then\n  --- @use leases\n  return count_all()\nend\n"
+    assert use(folder, verb).count("local function read_clock()") == 1
+    verb = "--- @use leases\nif x then\n  --- @use leases\n  count_all()\nend\nreturn count_all()\n"
+    assert use(folder, verb).startswith(COUNT_ALL + "if x")
+
+
+def test_two_blocks_have_each_their_own(folder: Path) -> None:
+    block = "if x then\n  --- @use leases\n  return end_one()\nend\n"
+    assert use(folder, block + block).count("local function end_one()") == 2
+
+
+def test_a_later_use_places_what_only_the_code_below_it_uses(folder: Path) -> None:
+    verb = "--- @use leases\nend_one()\n--- @use leases\nreturn count_all() + end_one()\n"
+    assert use(folder, verb) == f"{END_ONE}end_one()\n{COUNT_ALL}return count_all() + end_one()\n"
+
+
+def test_a_missing_module_is_an_error_that_names_it(folder: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        use(folder, "--- @use nowhere\n")
+
+
 def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
     for name in scripts.names():
         script = scripts.load(name)
         assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
         assert script.source.startswith("#!lua")
-        assert "@include" not in script.source
+        assert not re.search("--- @(include|use)", script.source)
     assert {name for name in scripts.names() if scripts.load(name).readonly} == {
         "assignment",
         "bindings",

@@ -1,5 +1,0 @@
--- How many messages of this call repeat one that was written before: they take no room.
-for at = 10 + declared + stride, #ARGV, stride do
-  local key = string.match(ARGV[at], '^%d*|%d*|(.+)$')
-  if key and dedup_result(key) then known, repeated[(at - 10 - declared) / stride] = known + 1, true end
-end

@@ -1,0 +1,184 @@
+-- The accounts of shard keys in the hash `tenants`: what each of them has in the queue. Where the queue has parents, the
+-- account is that of the parent, the part of the shard key before the first '/'. The field 't:' and the name is "shared held[
+-- tag due][ +delayed]": undelivered messages in the shared streams; messages held in its overflow; the tag of the last child
+-- that was let in, and turns that it is still due; delayed messages. 'f:' and the name has its deliveries in flight, 'w:' its
+-- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all.
+--
+-- A call loads an account once at most, and saves it once. A message that counts is marked by its first field, 'K', so that
+-- switching the window on or off never miscounts.
+--- @use lists
+
+-- Reads how many shard keys are active, and how many messages are held in overflows.
+local function read_sum(q)
+  local active, held = string.match(redis.call('HGET', q.tenants, 'sum') or '0 0', '^(%d+) (%d+)')
+  return tonumber(active), tonumber(held)
+end
+
+-- Reads the rules of fairness and begins without any account.
+local function read_rules(q)
+  local window, cap, parents, weighted, max_backlog, cap_number = unpack( -- at most 6: the fields
+    redis.call('HMGET', q.meta, 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog', 'cap_no'))
+  q.window, q.cap, q.max_backlog, q.cap_number = tonumber(window or '0'), tonumber(cap or '0'), tonumber(max_backlog or '0'), cap_number
+  q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
+  q.has_more = q.has_parents or q.has_weights or q.cap > 0
+  q.accounts, q.account_by, q.texts = {}, {}, {}
+end
+
+-- Returns the name of the account that a shard key belongs to.
+local function account_name(q, shard_key)
+  return q.has_parents and string.match(shard_key, '^[^/]+') or shard_key
+end
+
+-- Adds to an account what only some queues need: parents and weights. A weight may have become less than the turns due.
+local function add_turns(q, account, text, weight)
+  local tag, due = string.match(text or '', '^%d+ %d+ (%d+) (%d+)')
+  account.tag, account.weight = tonumber(tag) or 0, tonumber(weight) or 1
+  account.due = math.min(tonumber(due) or 0, account.weight - 1)
+  account.children = q.has_parents and {}
+end
+
+-- Adds to an account what is in flight, where there is a cap. What was counted under an earlier cap counts no more, since
+-- nobody may have counted it down since.
+local function add_flight(q, account, text)
+  local cap_number, count = string.match(text or '', '^(%d+) (%d+)$')
+  local is_present = cap_number == q.cap_number
+  account.flight = is_present and tonumber(count) or 0
+  account.stored_flight = (not cap_number or is_present) and account.flight
+end
+
+-- Opens an account, given its fields. It has eight fields, unless more are needed: a ninth doubles what a table takes, and a
+-- call has one account for each of its shard keys. `stream` is for reads: the stream that it was handed a message out of.
+local function open_account(q, name, field, text, flight, weight)
+  local shared, held, delayed = 0, 0, 0
+  if text then
+    local rest
+    shared, held, rest = string.match(text, '^(%d+) (%d+)(.*)$')
+    shared, held = tonumber(shared), tonumber(held)
+    if rest ~= '' then delayed = tonumber(string.match(rest, '%+(%d+)$') or '0') end
+  end
+  local account = {
+    name = name, field = field, stored = text, shared = shared, held = held, delayed = delayed, weight = 1, stream = false,
+  }
+  if q.has_more then
+    if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
+    if q.cap > 0 then add_flight(q, account, flight) end
+  end
+  local accounts = q.accounts
+  accounts[#accounts + 1], q.account_by[name] = account, account
+end
+
+-- Lists the accounts of these shard keys that were not loaded yet, and the fields to read of them.
+local function list_fields(q, shard_keys)
+  local names, fields, by, has_parents = {}, {}, q.account_by, q.has_parents
+  local has_cap, has_weights = q.cap > 0, q.has_weights
+  if not q.sum then fields[1] = 'sum' end
+  for _, key in ipairs(shard_keys) do
+    local name = has_parents and account_name(q, key) or key
+    if by[name] == nil then
+      by[name], names[#names + 1], fields[#fields + 1] = false, name, 't:' .. name
+      if has_cap then fields[#fields + 1] = 'f:' .. name end
+      if has_weights then fields[#fields + 1] = 'w:' .. name end
+    end
+  end
+  return names, fields
+end
+
+-- Loads the accounts of these shard keys, all in one look, and the sum with the first of them.
+local function load_accounts(q, shard_keys)
+  local names, fields = list_fields(q, shard_keys)
+  if #names == 0 then return end
+  local texts, at = redis.call('HMGET', q.tenants, unpack(fields)), 1 -- at most 6,001: three for each of 2,000 keys
+  if not q.sum then
+    q.sum, at = texts[1] or '0 0', 2
+    local active, held = string.match(q.sum, '^(%d+) (%d+)$')
+    q.active, q.held = tonumber(active), tonumber(held)
+  end
+  local has_cap, has_weights = q.cap > 0, q.has_weights
+  for _, name in ipairs(names) do
+    local field, text, flight, weight = fields[at], texts[at], nil, nil
+    if has_cap then at, flight = at + 1, texts[at + 1] end
+    if has_weights then at, weight = at + 1, texts[at + 1] end
+    open_account(q, name, field, text, flight, weight)
+    at = at + 1
+  end
+end
+
+-- Returns the account that a shard key belongs to.
+local function find_account(q, shard_key)
+  local name = q.has_parents and account_name(q, shard_key) or shard_key
+  local account = q.account_by[name]
+  if account then return account end
+  load_accounts(q, {name})
+  return q.account_by[name]
+end
+
+-- Counts messages that an account has more, or less, in the shared streams and in its overflow.
+local function count_messages(q, account, shared, held)
+  local shared_before, held_before = account.shared, account.held
+  local shared_after, held_after = math.max(0, shared_before + shared), held_before + held
+  account.shared, account.held = shared_after, held_after
+  if held ~= 0 then q.held = q.held + held end
+  local before, after = shared_before + held_before, shared_after + held_after
+  if before == 0 and after > 0 then
+    q.active = q.active + 1
+  elseif before > 0 and after == 0 then
+    q.active = q.active - 1
+  end
+end
+
+-- Counts delayed messages of a shard key. They take no part in fairness before they are due, but memory: `max_backlog` counts
+-- them. The hash `owners` has an entry for each, so whoever adds or removes one counts here.
+local function count_delayed(q, shard_key, by)
+  local account = find_account(q, shard_key)
+  account.delayed = math.max(0, account.delayed + by)
+end
+
+-- Returns what an account's field should say, false if it should not be there.
+local function spell_account(q, account)
+  local shared, held = account.shared, account.held
+  if shared + held + account.delayed == 0 then return false end
+  local texts = q.texts
+  local text = (texts[shared] or spell_number(q, shared)) .. ' ' .. (texts[held] or spell_number(q, held))
+  if account.tag and (account.tag > 0 or account.due > 0) then
+    text = text .. string.format(' %.0f %d', account.tag, account.due)
+  end
+  return account.delayed > 0 and text .. ' +' .. spell_number(q, account.delayed) or text
+end
+
+-- Notes that a field is to be set or removed, if it is stored otherwise. `changes` is {set = {...}, unset = {...}}.
+local function note_field(changes, field, stored, text)
+  local set, unset = changes.set, changes.unset
+  if text and text ~= stored then set[#set + 1], set[#set + 2] = field, text end
+  if stored and not text then unset[#unset + 1] = field end
+end
+
+-- Notes what the children of an account have now.
+local function note_children(account, changes)
+  for key, child in pairs(account.children) do
+    note_field(changes, 'c:' .. key, child.stored, child.held > 0 and string.format('%d %.0f', child.held, child.tag))
+  end
+end
+
+-- Writes down what the accounts say now.
+local function save_accounts(q)
+  local changes = {set = {}, unset = {}}
+  for _, account in ipairs(q.accounts) do
+    local text = spell_account(q, account)
+    if text ~= account.stored then note_field(changes, account.field, account.stored, text) end
+    if account.flight ~= account.stored_flight then
+      note_field(changes, 'f:' .. account.name, true, account.flight > 0 and q.cap_number .. ' ' .. account.flight)
+    end
+    if account.children then note_children(account, changes) end
+  end
+  local set, unset, sum = changes.set, changes.unset, q.sum and q.active .. ' ' .. q.held
+  if sum and sum ~= q.sum then set[#set + 1], set[#set + 2] = 'sum', sum end
+  act_in_parts(set, function(from, upto) redis.call('HSET', q.tenants, unpack(set, from, upto)) end)
+  act_in_parts(unset, function(from, upto) redis.call('HDEL', q.tenants, unpack(unset, from, upto)) end)
+end
+
+-- Counts that a delivery of a shard key is over, where there is a cap of what is in flight.
+local function release_delivery(q, shard_key)
+  if q.cap == 0 then return end
+  local account = find_account(q, shard_key)
+  account.flight = math.max(0, account.flight - 1)
+end

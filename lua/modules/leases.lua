@@ -1,0 +1,37 @@
+-- Leases: who has which message in flight, and until when. A lease token is "place:id:count:holder": where the body lies (the
+-- number of a stream, 'd' or 'l'), its entry id, the delivery count, and a nonce of the holder. If the message counts in the
+-- admission window, ":streams:key" follows, so that whoever ends the lease knows where the message belongs.
+--- @use schedule
+
+-- Splits a lease token into place, entry id and delivery count.
+local function split_token(token)
+  local place, id, count = string.match(token, '^(%w+):([%d-]+):(%d+):')
+  return place, id, tonumber(count)
+end
+
+-- Says whether a lease with this score in the index is live. It ends by the server's clock, whether reaped or not: at its
+-- deadline, or after `q.jump` of that clock as much later. The score is false if there is no such lease.
+local function is_live(q, score)
+  if not score then return false end
+  local ends, jump = score % SPAN, q.jump
+  return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now
+end
+
+-- Reads the scores of these leases, false for one that is none. Of a token that comes twice, the second is none: it comes
+-- after the first has ended the lease.
+local function read_scores(q, tokens)
+  local scores = #tokens > 0 and redis.call('ZMSCORE', q.leases, unpack(tokens)) or {} -- at most 500: a chunk
+  local seen = {}
+  for i, token in ipairs(tokens) do
+    if seen[token] then scores[i] = false end
+    seen[token] = true
+  end
+  return scores
+end
+
+-- Returns of a lease token the streams that its message may go to, "3,17", and its shard key; '' and nil if the message does
+-- not count in the admission window.
+local function split_owner(token)
+  local shard, at = string.match(token, '^%w+:[%d-]+:%d+:[^:]*:([%d,]*):()')
+  return shard or '', at and string.sub(token, at)
+end

@@ -1,0 +1,115 @@
+-- The overflow: what the admission window holds back. It is one sorted set with a run of members for each shard key, in the
+-- order of writing. A member is what one call wrote of it, "length:key:<letter>n,n,...:streams:place:ms": the numbers in the
+-- messages' ids, the streams that they may go to, '!' after the place if more is known of them. The letter says how many
+-- digits the first number has, so that members sort by it. So what is held costs no other entry, and a batch of it one member.
+--- @use lists, children, accounts
+local MOST_NUMBERS = 64
+
+-- Puts the letter before a list of numbers that says how many digits the first one has.
+local function mark_numbers(numbers)
+  return string.char(64 + #string.match(numbers, '^%d+')) .. numbers
+end
+
+-- Notes in `q.runs` that a message waits in the overflow of its shard key. Returns true if it is the first one of this call.
+local function hold_message(q, number, shard_key)
+  local runs = q.runs
+  local run = runs[shard_key]
+  if run then
+    run[#run + 1] = number
+    return false
+  end
+  runs[shard_key] = {number}
+  return true
+end
+
+-- Lists the members for what a call holds back of a shard key. `start` is "length:key:", `rest` is ":streams:place:ms".
+local function list_members(members, start, numbers, rest)
+  local at = #members
+  if not numbers[2] then
+    members[at + 1], members[at + 2] = '0', start .. mark_numbers(numbers[1]) .. rest
+    return
+  end
+  for from = 1, #numbers, MOST_NUMBERS do
+    local list = table.concat(numbers, ',', from, math.min(#numbers, from + MOST_NUMBERS - 1))
+    members[at + 1], members[at + 2], at = '0', start .. mark_numbers(list) .. rest, at + 2
+  end
+end
+
+-- Appends what this call holds back to the runs of its shard keys. `shards` has the streams that each may go to, as text.
+local function save_held(q, shard_keys, shards)
+  local members, written_at = {}, ':d:' .. string.sub(q.prefix, 1, -2)
+  for at, key in ipairs(shard_keys) do
+    local numbers = q.runs[key]
+    list_members(members, spell_number(q, #key) .. ':' .. key .. ':', numbers, ':' .. shards[at] .. written_at)
+    if q.has_parents then count_child(q, find_account(q, key), key, #numbers, 0) end
+  end
+  if #members > 0 then redis.call('ZADD', q.overflow, unpack(members)) end -- at most 1,000: two for each of a write
+end
+
+-- Writes down what was taken out of runs: members that are gone, and what is left of those that were taken in part.
+local function save_taken(q)
+  local gone, left = q.gone_members, q.left_members
+  act_in_parts(gone, function(from, upto) redis.call('ZREM', q.overflow, unpack(gone, from, upto)) end)
+  act_in_parts(left, function(from, upto) redis.call('ZADD', q.overflow, unpack(left, from, upto)) end)
+  q.gone_members, q.left_members = {}, {}
+end
+
+-- Takes the messages of one member of a shard key's run until `items` has `wanted`. What is left of the member is noted.
+local function take_member(q, shard_key, run, member, wanted, items)
+  local numbers, shard, place, more, ms = string.match(member, '^([%d,]+):([%d,-]*):(%w+)(!?):(%d+)$', #run + 3)
+  local start, at = place .. ':' .. ms .. '-', 1
+  q.gone_members[#q.gone_members + 1] = member
+  repeat
+    local number, after = string.match(numbers, '^(%d+),?()', at)
+    items[#items + 1], at = {
+      handle = start .. number, place = place, shard = shard, is_known = more ~= '', shard_key = shard_key,
+    }, after
+  until at > #numbers or #items == wanted
+  if at <= #numbers then
+    local left = q.left_members
+    left[#left + 1] = '0'
+    left[#left + 1] = run .. ':' .. mark_numbers(string.sub(numbers, at)) .. ':' .. shard .. ':' .. place .. more .. ':' .. ms
+  end
+end
+
+-- Takes the first messages out of a shard key's run, at most so many, and appends them to `items`: each has its handle, its
+-- place, the streams that it may go to, whether more is known of it, and its shard key. The overflow is changed by
+-- `save_taken`, which must come before the same run is looked at again.
+local function take_from_run(q, shard_key, most, items)
+  local run, wanted = spell_number(q, #shard_key) .. ':' .. shard_key, #items + most
+  local from, upto, members = '[' .. run .. ':', '(' .. run .. ';', nil
+  repeat
+    members = redis.call('ZRANGEBYLEX', q.overflow, from, upto, 'LIMIT', 0, math.min(wanted - #items, 8))
+    for _, member in ipairs(members) do
+      if #items == wanted then break end
+      take_member(q, shard_key, run, member, wanted, items)
+    end
+    if #items < wanted and #members > 0 then from = '(' .. members[#members] end
+  until #items == wanted or #members == 0
+  if #q.gone_members > 1000 then save_taken(q) end
+end
+
+-- Takes messages of an account's children, each in its turn.
+local function take_from_children(q, account, most, items)
+  local before
+  repeat
+    before = #items
+    for _, chosen in ipairs(choose_children(q, account, most - #items)) do
+      take_from_run(q, chosen.key, chosen.count, items)
+      count_child(q, account, chosen.key, -chosen.count, chosen.count)
+    end
+    save_taken(q)
+  until #items == before or #items == most
+end
+
+-- Takes the first messages out of an account's overflow, at most so many. If fewer are there than were counted, none is left.
+local function take_held(q, account, most)
+  local items = {}
+  if q.has_parents then
+    take_from_children(q, account, most, items)
+  else
+    take_from_run(q, account.name, most, items)
+  end
+  count_messages(q, account, 0, #items < most and -account.held or -math.min(account.held, #items))
+  return items
+end

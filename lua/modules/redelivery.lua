@@ -1,0 +1,98 @@
+-- The redelivery queue, the sorted set `returned`: messages that wait for another delivery beside the new ones of a stream. A
+-- score is stream number * 2^40 + position. The position is the number in the message's id, so that it stands where it stood;
+-- or the next number of the queue, for one that has to stand behind all that came so far; or 0, ahead of all.
+--- @use lists, notifications
+local POSITIONS = 1099511627776
+
+-- Returns the position behind all messages that came so far. `q.positions_from` is the queue's count of messages.
+local function next_position(q)
+  q.positions_taken = q.positions_taken + 1
+  return q.positions_from + q.positions_taken
+end
+
+-- Writes down how many positions were taken. They are numbers of messages that were never written, so they are also counted
+-- as gone and as skipped.
+local function save_positions(q)
+  if q.positions_taken == 0 then return end
+  for _, counter in ipairs({'n', 'gone', 'skipped'}) do redis.call('HINCRBY', q.meta, counter, q.positions_taken) end
+end
+
+-- Returns the streams of a shard, "3,17", by their numbers. A number beyond the queue's streams, which may have become fewer, is
+-- another one of them. If something else wrote the text and it has no number, any stream will do.
+local function list_streams(q, shard)
+  if q.stream_lists[shard] then return q.stream_lists[shard] end
+  local numbers, most = {}, tostring(q.stream_count)
+  for number in string.gmatch(shard, '%d+') do
+    local is_there = #number < #most or #number == #most and number < most
+    numbers[#numbers + 1] = is_there and number or tostring(number % q.stream_count)
+  end
+  if #numbers == 0 then numbers[1] = '0' end
+  q.stream_lists[shard] = numbers
+  return numbers
+end
+
+-- Returns the streams that a message may be delivered from: the one that it stays in, or those of its shard if its body lies
+-- apart.
+local function streams_of(q, item)
+  if item.stream or item.place ~= 'd' then return {item.stream or item.place} end
+  return list_streams(q, item.shard)
+end
+
+-- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number. `q.lengths` has
+-- those of the streams that this call has loaded.
+local function read_lengths_of(q, items)
+  local lengths, missing = {}, {}
+  for _, item in ipairs(items) do
+    for _, number in ipairs(streams_of(q, item)) do
+      if not lengths[number] then
+        lengths[number] = q.lengths[number] or 0
+        if not q.lengths[number] then missing[#missing + 1] = number end
+      end
+    end
+  end
+  act_in_parts(missing, function(from, upto)
+    local found = redis.call('HMGET', q.lens, unpack(missing, from, upto))
+    for at = from, upto do lengths[missing[at]] = tonumber(found[at - from + 1] or '0') end
+  end)
+  return lengths
+end
+
+-- Returns the one of these streams that has the fewest undelivered messages, and of several the first.
+local function pick_shortest(numbers, lengths)
+  local best = numbers[1]
+  for at = 2, #numbers do
+    if lengths[numbers[at]] < lengths[best] then best = numbers[at] end
+  end
+  return best
+end
+
+-- Writes down the lengths of streams that changed; of those that this call has loaded, its end writes them.
+local function save_lengths(q, changed, lengths)
+  local fields = {}
+  for number in pairs(changed) do
+    if q.lengths[number] then
+      q.lengths[number] = lengths[number]
+    else
+      fields[#fields + 1], fields[#fields + 2] = number, lengths[number]
+    end
+  end
+  act_in_parts(fields, function(from, upto) redis.call('HSET', q.lens, unpack(fields, from, upto)) end)
+end
+
+-- Puts messages into the redelivery queue, each of the shortest of its streams. An item has a handle, a place and a shard; the
+-- stream that it stays in, if any; and a position, or none for behind all that came so far.
+local function enqueue_messages(q, items)
+  if #items == 0 then return end
+  local lengths, changed, scores, woken = read_lengths_of(q, items), {}, {}, {}
+  for _, item in ipairs(items) do
+    local number = pick_shortest(streams_of(q, item), lengths)
+    if lengths[number] == 0 then woken[#woken + 1], woken[#woken + 2] = number, number end
+    lengths[number], changed[number] = lengths[number] + 1, true
+    scores[#scores + 1] = number * POSITIONS + (item.position or next_position(q))
+    scores[#scores + 1] = item.handle
+    notify_reader(q, number)
+  end
+  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.returned, unpack(scores, from, upto)) end)
+  save_lengths(q, changed, lengths)
+  act_in_parts(woken, function(from, upto) redis.call('ZADD', q.ready, unpack(woken, from, upto)) end)
+end

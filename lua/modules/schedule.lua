@@ -1,0 +1,75 @@
+-- The two indexes by time: `leases` holds lease tokens by deadline, `delayed` holds handles by due time. A score is
+-- bucket * 2^42 + time in ms. Bucket 0 is for what does not count in the admission window, one of 2,045 others is chosen by
+-- the shard key, so that a shard key with many messages that come due together delays only itself.
+local SPAN = 4398046511104
+
+-- Counts the members of an index that are not due yet: all of them, less those that are due in bucket 0 and in the buckets
+-- that `q.due` names. `kind` is the index's letter in `q.due`: 'l' for leases, 'd' for delayed. After a jump of the clock,
+-- the leases from before the jump end later, so they are counted again.
+local function count_not_due(q, index, kind, jump)
+  local left, starts = redis.call('ZCOUNT', index, '(' .. q.now, '(9000000000000000'), {0}
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', q.due, '-inf', q.now)) do
+    if string.sub(member, 1, 1) == kind then
+      local start = string.sub(member, 2) * SPAN
+      starts[#starts + 1] = start
+      left = left - redis.call('ZCOUNT', index, start, start + q.now)
+    end
+  end
+  for _, start in ipairs(jump and starts or {}) do
+    local from, upto = string.format('(%.0f', start + q.now - jump.by), string.format('(%.0f', start + jump.to)
+    left = left + redis.call('ZCOUNT', index, from, upto)
+  end
+  return left
+end
+
+-- Notes that something in a bucket comes due at a time, if nothing noted there comes due earlier. `due` has for each bucket
+-- but 0 a time before which nothing in it comes due: 'l7' is bucket 7 of the leases, 'd7' is bucket 7 of what is delayed. What
+-- leaves a bucket leaves that time as it is; whoever looks into the bucket corrects it.
+local function note_due(q, kind, bucket, at)
+  local member = kind .. bucket
+  if not q.due_times[member] or at < q.due_times[member] then q.due_times[member] = at end
+end
+
+-- Writes down the times that `note_due` noted.
+local function save_due_times(q)
+  local list = {}
+  for member, at in pairs(q.due_times) do list[#list + 1], list[#list + 2] = at, member end
+  if #list > 0 then redis.call('ZADD', q.due, 'LT', unpack(list)) end -- at most 2,000: two for each message of a call
+  q.due_times = {}
+end
+
+-- Returns the score of a lease that ends at another time now, in the bucket where it was. If it is to end sooner than
+-- before, that is noted, since `due` may say that nothing in the bucket comes due so soon.
+local function move_deadline(q, score, at)
+  local ends = score % SPAN
+  local start = score - ends
+  if start > 0 and at < ends then note_due(q, 'l', string.format('%d', start / SPAN), at) end
+  return string.format('%.0f', start + at)
+end
+
+-- Returns the bucket of a shard key. 2,045 is the last one: the score after it would be above the sentinels'.
+local function find_bucket(q, shard_key)
+  local bucket = q.buckets[shard_key]
+  if not bucket then
+    bucket = tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
+    q.buckets[shard_key] = bucket
+  end
+  return bucket
+end
+
+-- Returns the score of what comes due at a time, and notes that time for its bucket. The shard key is false for what does not
+-- count in the admission window.
+local function score_at(q, kind, shard_key, at)
+  if not shard_key then return string.format('%.0f', at) end
+  local bucket = find_bucket(q, shard_key)
+  note_due(q, kind, bucket, at)
+  return string.format('%.0f', bucket * SPAN + at)
+end
+
+-- Puts a message, whose body is stored already, into the index of delayed ones. `shard` is where it goes when it is due.
+local function delay_message(q, id, shard, shard_key, due)
+  local counts, handle = q.mark == 'K', 'd:' .. id
+  redis.call('ZADD', q.delayed, score_at(q, 'd', counts and shard_key, due), handle)
+  redis.call('HSET', q.attempts, handle, string.format('0@%.0f|%s|', due, shard))
+  if counts then redis.call('HSET', q.owners, handle, shard_key) end
+end

@@ -1,0 +1,55 @@
+-- The admission window: how many undelivered messages each shard key may have in the shared streams.
+--- @use accounts
+
+-- Asks the reads that come to look at every shard key that has something in its overflow. After a change of rules such a
+-- shard key may have room, and nobody would look at it if all of its messages are in the overflow or in flight.
+local function request_walk(q)
+  redis.call('HSET', q.meta, 'walk', redis.call('HEXISTS', q.meta, 'walk') + 1)
+end
+
+-- Returns how many more of an account may be delivered or undelivered in the streams under the cap of what is in flight.
+local function room_under_cap(q, account)
+  return q.cap > 0 and q.cap * account.weight - account.flight - account.shared or 9e15
+end
+
+-- Returns how many more of an account may be in the shared streams. While fewer than eight are active the window is wider:
+-- together they have eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are
+-- weights each has one place: a share is then the number of messages that leave in its turn.
+local function find_room(q, account)
+  local places, others = q.window, q.active
+  if places == 0 then return room_under_cap(q, account) end
+  if q.has_weights then
+    places = 1
+  elseif others < 9 then
+    if account.shared + account.held > 0 then others = others - 1 end
+    places = math.max(places, math.floor(8 / (others + 1)))
+  end
+  local room = places - account.shared
+  return q.cap > 0 and math.min(room, room_under_cap(q, account)) or room
+end
+
+-- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it
+-- may go into a stream.
+local function is_held_back(q, shard_key)
+  local account = find_account(q, shard_key)
+  if account.held == 0 and find_room(q, account) > 0 then
+    count_messages(q, account, 1, 0)
+    return false
+  end
+  count_messages(q, account, 0, 1)
+  return true
+end
+
+-- Lists the messages of a call that would be more than their shard key may have undelivered, by their index. Those that
+-- repeat an earlier message take no room.
+local function list_beyond_backlog(q, shard_keys, repeated)
+  local beyond, backlog = {}, {}
+  for i = 1, q.max_backlog > 0 and #shard_keys or 0 do
+    local account = find_account(q, shard_keys[i])
+    if not repeated[i] then
+      backlog[account] = (backlog[account] or account.shared + account.held + account.delayed) + 1
+      if backlog[account] > q.max_backlog then beyond[#beyond + 1] = i end
+    end
+  end
+  return beyond
+end
