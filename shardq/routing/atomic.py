@@ -101,7 +101,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class LockHead(Head):
-    """Compare-and-swap under a lock, one for all tries of the process. Lookups take no lock.
+    """Compare-and-swap under a lock, one for all tries of the process.
+
+    A lookup takes the lock only if writers disturbed it so often that it takes a snapshot.
 
     The stamp is replaced before the content. So between two replacements of the stamp there is exactly one change of
     content. A lookup that reads the same stamp before and after may overlap that one change: it has read the changed

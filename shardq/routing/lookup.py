@@ -1,4 +1,6 @@
-"""The values of all patterns that match a topic, as of one instant, without a lock and without waiting.
+"""The values of all patterns that match a topic, as of one instant.
+
+A lookup takes no lock and waits for nobody, unless it must take a snapshot by `LockHead`.
 
 `walk` goes from I-node to I-node, and knows how many words of the topic lead to each. A node below a `#` can be reached
 after several numbers of words. `shardq.routing.many` walks what is below a `#`, with all these numbers at once. So no

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shardq.timing import ThreadTimer
+from shardq.timing import Bucket, Callback, ThreadTimer
+from shardq.timing.move import MOVE
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,3 +112,29 @@ def test_a_fork_in_the_middle_of_everything_leaves_a_timer_that_works() -> None:
             thread.join()
 
     assert codes == [0] * 10
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_cancel_in_a_forked_child_does_not_wait_for_a_thread_of_the_parent() -> None:
+    """Another thread was moving entries at the moment of the fork: the child has a lock of its own."""
+    held, forked = threading.Event(), threading.Event()
+    entry = Callback(print)
+    entry.bucket = Bucket()  # taken out by another thread, which has not said so yet
+
+    def move() -> None:
+        with MOVE.lock:
+            held.set()
+            forked.wait(20)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    assert held.wait(20)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)
+        os._exit(2 if entry.cancel() else 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    forked.set()
+    mover.join()
+    assert code == 0
