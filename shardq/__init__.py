@@ -11,9 +11,7 @@
 
 from __future__ import annotations
 
-from shardq.client import Client, Delivery, Queue
-from shardq.client_async import AsyncClient, AsyncDelivery, AsyncQueue
-from shardq.delivery import DeadLetter
+from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, Client, Delivery, Queue
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -37,10 +35,9 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.journal import Event, JournalPage
-from shardq.model import Message, QueueConfig, QueueStats
-from shardq.outcome import Nack, Reject
+from shardq.model import DeadLetter, Event, JournalPage, Message, QueueConfig, QueueStats
 from shardq.worker import AsyncWorker, Worker
+from shardq.worker.outcome import Nack, Reject
 
 __version__ = "0.1.0"
 

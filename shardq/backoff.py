@@ -14,8 +14,8 @@ from math import isfinite
 from random import Random
 from typing import Literal, Protocol
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 
 _ENOUGH = 2**31  # doublings: keeps a huge count from overflowing the conversion to float
 

@@ -29,8 +29,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from shardq.arguments import shown
 from shardq.errors import CodecError, ConfigError
-from shardq.keys import shown
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 
 Level: TypeAlias = Literal["none", "process", "disk", "replica"]
 Replies: TypeAlias = Mapping[str, object] | Mapping[bytes, object]

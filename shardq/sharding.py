@@ -32,8 +32,11 @@ from itertools import islice
 from math import comb
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS, shown
+
+MAX_STREAMS: Final = 4096
+"""The most streams that one queue may have."""
 
 MAX_SHARD_KEY: Final = 1024
 """The longest shard key, in bytes of UTF-8."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import scripts
+from shardq.protocol import scripts
 from tests import waiting
 from tests.report import SEED
 from tests.servers import Cluster, Server, ServerKind, available

@@ -19,8 +19,8 @@ from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.turns import LEAST, Crowded
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, judged
-from shardq.keys import slot
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
+from shardq.protocol.keys import slot
 
 T = TypeVar("T")
 REDIRECTIONS: Final = 5

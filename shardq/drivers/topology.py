@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardq.drivers.target import Address
-from shardq.keys import slot
 from shardq.ops.steps import Call
+from shardq.protocol.keys import slot
 
 
 class Topology:

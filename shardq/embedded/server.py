@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
+from shardq.arguments import whole
 from shardq.clock import SystemClock
 from shardq.embedded.binary import ServerBinary, find_server
 from shardq.embedded.home import Home, pause
 from shardq.embedded.leash import Leashed
 from shardq.errors import BackendError, ConfigError
-from shardq.model import whole
 
 _CLOCK = SystemClock()
 _OURS = frozenset({"port", "unixsocket", "unixsocketperm", "dir", "logfile", "daemonize"})

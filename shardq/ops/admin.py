@@ -6,10 +6,9 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from shardq.delivery import DeadLetter
+from shardq.arguments import whole
 from shardq.errors import BackendTimeout, ConfigError, QueueMissing
-from shardq.journal import JournalPage
-from shardq.model import QueueConfig, QueueStats, whole
+from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import in_the_way
 from shardq.ops.opening import (
     changed,
@@ -25,7 +24,7 @@ from shardq.ops.opening import (
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.replies import dead_letter, journal_page, pairs, stats
+from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
 
 PURGE_CHUNK = 250
 FORGET_CHUNK = 500

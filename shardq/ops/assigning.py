@@ -16,7 +16,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView
 from shardq.planner import Assignment
-from shardq.replies import text_or_bytes
+from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000

@@ -21,9 +21,9 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.errors import BackendError, ConfigError
-from shardq.keys import RouterKeys
 from shardq.ops.persist import persist
 from shardq.ops.steps import Call, Op
+from shardq.protocol.keys import RouterKeys
 from shardq.routing import Router
 
 log = logging.getLogger("shardq")

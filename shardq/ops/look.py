@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shardq.lease import believed_until, new_holder, sent
 from shardq.model import Received
 from shardq.ops.persist import persist
 from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_TURN, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Asked, Want
-from shardq.replies import deliveries
+from shardq.protocol.lease import believed_until, new_holder, sent
+from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
 RECOVER_PAGE = 1000

@@ -19,13 +19,13 @@ from shardq.errors import (
     QueueMissing,
     ServerUnfit,
 )
-from shardq.keys import slot
 from shardq.model import QueueConfig
 from shardq.ops.persist import UNKNOWN_USER, confirmed, persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
-from shardq.replies import Hands, hands, pairs
+from shardq.protocol.keys import slot
+from shardq.protocol.replies import Hands, hands, pairs
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")

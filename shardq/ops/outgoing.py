@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from shardq.arguments import seconds
 from shardq.codec import Codecs, encode_headers
 from shardq.errors import CodecError, ConfigError
-from shardq.model import Message, seconds
+from shardq.model import Message
 from shardq.ops.state import QueueState
 from shardq.sharding import shard
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shardq.errors import BackendError
-from shardq.lease import granted_after
 from shardq.ops.look import ALL_DECLARED, Look, Seen, given_back, look, recovered, seen
 from shardq.ops.opening import upkeep
 from shardq.ops.persist import TRANSIENT
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Asked, Want
+from shardq.protocol.lease import granted_after
 
 ARMED_DECLARED: Final = 256
 """An armed look cannot know which stream will be next, so it declares all, if they are no more than this."""

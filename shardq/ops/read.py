@@ -6,15 +6,16 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
-from shardq.keys import MAX_STREAMS
-from shardq.model import Received, whole
+from shardq.model import Received
 from shardq.ops.look import ALL_DECLARED, Look, Seen, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
 from shardq.ops.waiting import AT_ONCE, Asked, Waiter, Want
+from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
 MAX_COUNT = 1000
@@ -133,3 +134,10 @@ def checked_count(count: int) -> int:
 def checked_stream(number: int | None) -> int | None:
     """*number* if it can be a stream's; else ConfigError."""
     return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")
+
+
+def checked_block(block: float, visibility: float | None) -> None:
+    """ConfigError for a bad time to wait or to lease for."""
+    seconds("block", block, 0, MAX_BLOCK)
+    if visibility is not None:
+        lease_time("visibility_timeout", visibility)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from shardq.arguments import check_name, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.errors import (
@@ -25,8 +26,6 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.keys import RouterKeys, check_name
-from shardq.model import seconds
 from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
 from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
@@ -35,6 +34,7 @@ from shardq.ops.state import MAX_TIMEOUT, QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import together
 from shardq.ops.write import write
+from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
 from shardq.routing.topic import check_bindable, check_pattern, check_topic
 

@@ -9,14 +9,17 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from shardq.errors import LeaseLost, MessageCancelled, MessageNotFound
-from shardq.journal import told
-from shardq.lease import is_owned, place_of, sent
+import msgspec
+
+from shardq.arguments import MAX_BLOCK, seconds
+from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.model import MessageId, Received
 from shardq.ops.opening import opened
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
+from shardq.protocol.journal import told
+from shardq.protocol.lease import believed_until, is_owned, place_of, sent
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -213,3 +216,18 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     if reply == b"removed" or maybe_done:
         return "removed"
     raise MessageNotFound(f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was")
+
+
+def checked_each(name: str, value: object, count: int) -> None:
+    """ConfigError unless *value* is one delay or text for all of *count* deliveries, or one for each."""
+    many = isinstance(value, (list, tuple))
+    if many and len(value) != count:  # type: ignore[arg-type]
+        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
+    if name == "delay":
+        for each in value if many else (value,):  # type: ignore[attr-defined]
+            seconds(name, each, 0, MAX_BLOCK)
+
+
+def extended(received: Received, sent: float, duration: float) -> Received:
+    """The delivery after an extension asked for at *sent*."""
+    return msgspec.structs.replace(received, deadline=believed_until(sent, duration))

@@ -11,14 +11,15 @@ import secrets
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from shardq.arguments import seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
-from shardq.keys import QueueKeys
-from shardq.model import QueueConfig, seconds
+from shardq.model import QueueConfig
 from shardq.ops.server_time import Jump, ServerTime
 from shardq.ops.view import QueueView
 from shardq.ops.waiting import Waiting
-from shardq.replies import Hands
+from shardq.protocol.keys import QueueKeys
+from shardq.protocol.replies import Hands
 
 LEGACY_TURN = "4096"
 MAX_TIMEOUT = 365 * 86_400

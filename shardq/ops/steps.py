@@ -7,10 +7,10 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from shardq.keys import QueueKeys, RouterKeys
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
-from shardq.scripts import Script, load
+from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.protocol.scripts import Script, load
 
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float

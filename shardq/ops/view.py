@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shardq.model import QueueConfig
-from shardq.replies import NO_HANDS, Hands
+from shardq.protocol.replies import NO_HANDS, Hands
 from shardq.sharding import key_bytes, shard
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
-from shardq.keys import shown
-from shardq.model import whole
 from shardq.ops.opening import changed, existing, held
 from shardq.ops.persist import persist
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.replies import weights_in
+from shardq.protocol.replies import weights_in
 from shardq.sharding import key_bytes
 
 Weights = dict[str | bytes, int]

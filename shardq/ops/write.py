@@ -20,7 +20,7 @@ from shardq.ops.persist import Same, confirmed
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView
-from shardq.replies import stored_ids
+from shardq.protocol.replies import stored_ids
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError

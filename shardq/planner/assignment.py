@@ -18,8 +18,8 @@ from itertools import combinations
 from math import comb
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.planner.odds import check_count
 from shardq.sharding import check_width, key_bytes, shard
 

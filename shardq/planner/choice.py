@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import comb
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS, shown
 from shardq.planner.costs import Cost, cost
 from shardq.planner.odds import busy, check_count, clean_odds, lost_odds
-from shardq.sharding import Odds, check_width
+from shardq.sharding import MAX_STREAMS, Odds, check_width
 
 WIDEST: Final = 16
 """The largest M that `plan` considers; a wider shard costs each write a key per stream."""

@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import comb, expm1, log1p
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.sharding import check_width
 
 MAX_TENANTS: Final = 1_000_000_000

@@ -25,8 +25,8 @@ import sys
 import threading
 from typing import Any
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 
 
 class INode:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.keys import check_name, shown
 from shardq.routing.cache import Cache
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.relation import Covering, Overlapping
@@ -123,3 +123,8 @@ class Router:
             return act(pattern, queue)
         finally:
             cache.end_write(token)
+
+
+def unchanged(bindings: Sequence[Binding], done: Sequence[bool]) -> list[Binding]:
+    """Those that were not *done*."""
+    return [binding for binding, each in zip(bindings, done, strict=True) if not each]

@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import PatternError
-from shardq.keys import shown
 
 MAX_TOPIC: Final = 255
 """The longest topic or pattern, in characters (which are bytes, since both are ASCII), as in AMQP."""

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from shardq.codec import Codecs
 from shardq.errors import CodecError
-from shardq.replies import Body, body_of, number_of
+from shardq.protocol.replies import Body, body_of, number_of
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from shardq.client import Client
 from shardq.errors import ConfigError
-from shardq.journal import Columns, decode
 from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
+from shardq.protocol.journal import Columns, decode
 from shardq.spark.options import Reading, listed
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch

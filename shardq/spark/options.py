@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.keys import check_name, shown
 
 T = TypeVar("T", bound="Connecting")
 SPARKS_OWN = frozenset({"checkpointlocation"})

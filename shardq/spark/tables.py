@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from shardq.journal import Columns
+from shardq.protocol.journal import Columns
 from shardq.spark.entries import Entries, batch_of, constant, ms_of, text_array, times
 
 Column = Callable[[], pa.Array]

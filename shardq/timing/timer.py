@@ -23,9 +23,9 @@ from math import ceil
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
+from shardq.arguments import shown
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.timing.entry import Callback, Entry
 from shardq.timing.wheel import DEFAULT_SIZE, TimingWheel
 

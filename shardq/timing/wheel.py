@@ -75,8 +75,8 @@ from heapq import heappop, heappush
 from threading import Lock
 from typing import Final
 
+from shardq.arguments import shown
 from shardq.errors import ClosedError, ConfigError
-from shardq.keys import shown
 from shardq.timing.buckets import CLOSED, Bucket, CascadeTargets, Wheel
 from shardq.timing.entry import Entry
 

@@ -2,7 +2,7 @@
 
 `Worker` is for a `Queue` and plain functions (in threads, or in child processes), `AsyncWorker` for an `AsyncQueue` and
 `async def` handlers: each face of the client has its own, so that a handler's own calls to Redis are of the same kind
-as the worker's. Both run the machine of `shardq.worker_state`. Leases are kept by a thread (`keeper`) in both.
+as the worker's. Both run the machine of `shardq.worker.state`. Leases are kept by a thread (`keeper`) in both.
 """
 
 from __future__ import annotations

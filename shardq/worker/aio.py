@@ -8,16 +8,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, Unpack, cast
 
-from shardq.client_async import AsyncDelivery, AsyncQueue
-from shardq.delivery import DeliveryView
+from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.model import DeliveryView
 from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
-from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.keeper import Keeper
+from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import NAP, stopping
+from shardq.worker.state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
     CALL_PATIENCE,
     FATAL,
@@ -29,7 +30,6 @@ from shardq.worker.trouble import (
     tell_left,
     tell_lost,
 )
-from shardq.worker_state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 
 log = logging.getLogger("shardq")
 BLOCK = 2.0
@@ -62,7 +62,7 @@ class AsyncWorker:
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._watched = _Watched(self)
-        self._keeper = Keeper(jobs._client, jobs.state, self._state.in_hand, self._plan, self._watched)
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.in_hand, self._plan, self._watched)
 
     async def run(self) -> None:
         """As `Worker.run`. When the task that awaits it is cancelled, handlers are too, and all goes back at once."""
@@ -211,7 +211,7 @@ class AsyncWorker:
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
         """Give back, uncounted, what came after the stop."""
         rows = [delivery.received for delivery in found]
-        await self._jobs._client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
+        await self._jobs.client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled

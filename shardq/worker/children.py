@@ -24,11 +24,10 @@ import msgspec
 
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codecs
-from shardq.delivery import DeliveryView
 from shardq.errors import ConfigError, ShardqError
-from shardq.model import Received
-from shardq.outcome import HandlerFailed, Nack, Reject, outcome_of
-from shardq.worker_state import Job
+from shardq.model import DeliveryView, Received
+from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of
+from shardq.worker.state import Job
 
 MAX_TRACE = 4000
 START_PATIENCE = 60.0

@@ -12,13 +12,14 @@ import threading
 from typing import Protocol
 
 from shardq.client import Client
+from shardq.client.base import BaseClient
 from shardq.errors import BackendError, ClosedError
-from shardq.face import Face, extended
 from shardq.ops import settle
+from shardq.ops.settle import extended
 from shardq.ops.state import QueueState
 from shardq.worker.plan import Plan
 from shardq.worker.signs import PULSE, show
-from shardq.worker_state import BUSY, LEASED, Job
+from shardq.worker.state import BUSY, LEASED, Job
 
 log = logging.getLogger("shardq")
 UNKNOWN = 0.01
@@ -46,7 +47,7 @@ class Watched(Protocol):
 class Keeper:
     """Keeps the leases of *jobs* (the runner changes that set) until `close`."""
 
-    def __init__(self, face: Face, queue: QueueState, jobs: set[Job], plan: Plan, watched: Watched) -> None:
+    def __init__(self, face: BaseClient, queue: QueueState, jobs: set[Job], plan: Plan, watched: Watched) -> None:
         self._face, self._queue, self._jobs, self._plan, self._watched = face, queue, jobs, plan, watched
         self._clock = queue.clock
         self._client: Client | None = None

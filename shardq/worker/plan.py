@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypedDict
 
+from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
 from shardq.errors import ConfigError
-from shardq.face import MAX_BLOCK, checked_block
-from shardq.model import seconds
+from shardq.ops.read import checked_block
 
 RETRY = Exponential(base=1.0, cap=600.0)
 MAX_CONCURRENCY = 100_000

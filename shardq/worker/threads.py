@@ -15,16 +15,17 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, Unpack, cast
 
 from shardq.client import Delivery, Queue
-from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.model import DeliveryView
 from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
-from shardq.outcome import ACK, Outcome
 from shardq.telemetry import enabled
 from shardq.worker.children import Children
 from shardq.worker.keeper import Keeper
+from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import NAP, stopping
+from shardq.worker.state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
     CALL_PATIENCE,
     FATAL,
@@ -36,7 +37,6 @@ from shardq.worker.trouble import (
     tell_left,
     tell_lost,
 )
-from shardq.worker_state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 
 log = logging.getLogger("shardq")
 BLOCK = 1.0
@@ -67,7 +67,7 @@ class Worker:
     ) -> None:
         self._plan = Plan(**settings)
         self._jobs = _checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs._client.codecs, jobs.state.clock) if run_in == "processes" else None
+        self._children = Children(handle, jobs.client.codecs, jobs.state.clock) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
@@ -82,7 +82,7 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._keeper = Keeper(jobs._client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -147,7 +147,7 @@ class Worker:
         """Call the thread back that waits for messages, until it is; in a thread: the grace does not wait for this."""
         pause = SOON
         while (reader := self._reader) is not None and not self._left.is_set():
-            self._jobs._client._driver.recall(reader)
+            self._jobs.client.end_wait(reader)
             self._left.wait(pause)
             pause = min(2 * pause, LATER)
 
@@ -296,7 +296,7 @@ class Worker:
         """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
         rows = [delivery.received for delivery in found]
         try:
-            self._jobs._client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
+            self._jobs.client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
         except BackendError:
             return False
         return True

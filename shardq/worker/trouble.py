@@ -7,13 +7,13 @@ import traceback
 from collections.abc import Sequence
 from random import Random
 
+from shardq.arguments import seconds
 from shardq.backoff import Backoff, Exponential
-from shardq.delivery import DeliveryView
 from shardq.errors import BackendError, ClosedError, ConfigError, ServerUnfit
-from shardq.model import seconds
-from shardq.outcome import LONGEST, Nack, Outcome, Reject, outcome_of
+from shardq.model import DeliveryView
+from shardq.worker.outcome import LONGEST, Nack, Outcome, Reject, outcome_of
 from shardq.worker.plan import RETRY
-from shardq.worker_state import Job
+from shardq.worker.state import Job
 
 log = logging.getLogger("shardq")
 FATAL = (ClosedError, ConfigError, ServerUnfit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 
 PLACES = 2**40
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 
 LEGACY_TURN = 4096
 SPAN = 2**42  # ms in a bucket of a timed index

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardq import Event, Queue
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.conformance.census import Census
 
 WAITING, IN_FLIGHT, CANCELLING, DEAD, GONE = "waiting", "in flight", "cancelling", "dead", "gone"

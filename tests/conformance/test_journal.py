@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Message, Queue, QueueMissing
-from shardq.journal import FORMAT, KINDS, decode
 from shardq.ops.look import unread
-from shardq.scripts import load
+from shardq.protocol.journal import FORMAT, KINDS, decode
+from shardq.protocol.scripts import load
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.replay import Replay
 from tests.conformance.stroll import Stroll

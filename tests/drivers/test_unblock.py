@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.keys import slot
+from shardq.protocol.keys import slot
 from tests.faces import FACES, opened
 from tests.servers import Cluster, Server, ServerKind
 from tests.waiting import eventually

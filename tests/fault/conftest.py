@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from shardq import Client
-from shardq.scripts import load, names
+from shardq.protocol.scripts import load, names
 from tests.faces import FACES, Face, opened
 from tests.proxy import Cut, Proxy
 from tests.servers import Server, ServerKind, available

@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from shardq import BackendError, Client
-from shardq.keys import QueueKeys
 from shardq.ops.look import recovered
 from shardq.ops.waiting import Asked
-from shardq.scripts import load
+from shardq.protocol.keys import QueueKeys
+from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.servers import Server
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, LeaseLost, Queue
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 

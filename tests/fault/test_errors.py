@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, face
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.fault.conftest import Open
 from tests.servers import Cluster, Replicated, Server, ServerKind
 from tests.waiting import eventually

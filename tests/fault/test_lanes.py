@@ -12,7 +12,7 @@ import pytest
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
 from shardq.ops.bulk import Pace, Rows, Tally, store_rows
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
 from tests.proxy import Proxy

@@ -13,7 +13,7 @@ from shardq import Client, Message, Queue
 from shardq.ops.admin import purge
 from shardq.ops.look import recovered
 from shardq.ops.waiting import Asked
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.proxy import Proxy

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shardq import Client, Delivery, LeaseLost, Message, MessageCancelled, Queue
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
 from tests.proxy import Cut, Proxy

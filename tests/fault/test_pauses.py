@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shardq import BackendTimeout, Client, Empty, OutcomeUnknown, Queue
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server, ServerKind

@@ -16,7 +16,7 @@ from itertools import permutations
 import pytest
 
 from shardq import Client, ConfigError, Empty, Message, MessageCancelled, MessageNotFound, Queue, face
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 

@@ -11,9 +11,9 @@ import pytest
 
 from shardq import Client, DurabilityUnknown, OutcomeUnknown, PartlyPublished, PartlyWritten, Queue, QueueFull
 from shardq.drivers import wire
-from shardq.keys import QueueKeys
 from shardq.ops.bulk import Pace, Rows, Tally, store_rows
-from shardq.scripts import load, names
+from shardq.protocol.keys import QueueKeys
+from shardq.protocol.scripts import load, names
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Replicated, Server, available

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue, face
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from shardq import BackendError, Client, Delivery, Message, ShardqError
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.servers import Server
 
 STREAMS = 3

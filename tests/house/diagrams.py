@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shardq.worker_state import LIFE, MESSAGE, SLOT, Table
+from shardq.worker.state import LIFE, MESSAGE, SLOT, Table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "worker.md"
 TABLES = {"life": LIFE, "message": MESSAGE, "slot": SLOT}

@@ -260,7 +260,7 @@ def luacheck(source: Source) -> list[str]:
 
 def load() -> list[Source]:
     """Every verb of lua/, joined the way that shardq itself joins it."""
-    from shardq import scripts
+    from shardq.protocol import scripts
 
     return [
         Source(name, (ROOT / "lua" / f"{name}.lua").read_text(), scripts.load(name).source)

@@ -15,7 +15,7 @@ from typing import Any
 from luaparser import ast
 from luaparser import astnodes as lua
 
-from shardq import scripts
+from shardq.protocol import scripts
 from tests.house.lua_scope import Walk
 
 MOST_LINES = 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq.worker_state import LIFE
+from shardq.worker.state import LIFE
 from tests.house.diagrams import PAGE, drawn, redrawn
 
 

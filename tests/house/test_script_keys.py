@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shardq import scripts
-from shardq.keys import QueueKeys, RouterKeys
 from shardq.planner.costs import WRITE_KEYS
+from shardq.protocol import scripts
+from shardq.protocol.keys import QueueKeys, RouterKeys
 from tests.house import lua_lint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def test_no_call_is_made_with_keys_that_were_listed_by_hand() -> None:
         str(path.relative_to(ROOT))
         for path, node in nodes()
         if isinstance(node, ast.ImportFrom)
-        and node.module == "shardq.scripts"
+        and node.module == "shardq.protocol.scripts"
         and "load" in {a.name for a in node.names}
     }
 

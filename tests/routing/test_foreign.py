@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shardq import BackendError, Client, PatternError
-from shardq.keys import RouterKeys
-from shardq.scripts import load
+from shardq.protocol.keys import RouterKeys
+from shardq.protocol.scripts import load
 from tests.routing.test_load import before_each
 from tests.servers import Server
 

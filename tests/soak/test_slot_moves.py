@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Queue
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.conftest import Record
 from tests.faces import FACES
 from tests.servers import Cluster

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Queue
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.conftest import Record
 from tests.servers import Server, ServerKind
 from tests.soak.crew import Crew, drained

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from shardq.durability import Durability
-from shardq.keys import QueueKeys
 from shardq.model import QueueConfig
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op, Sleep, Step, Wait
 from shardq.ops.view import QueueView
+from shardq.protocol.keys import QueueKeys
 from shardq.testing import ManualClock
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from shardq.drivers.failures import Redirected
 from shardq.drivers.sync import driven
 from shardq.drivers.topology import Topology
 from shardq.drivers.turns import Crowded
-from shardq.keys import slot
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
-from shardq.scripts import load
+from shardq.protocol.keys import slot
+from shardq.protocol.scripts import load
 from shardq.testing.clock import ManualClock
 
 A, B = ("a", 1), ("b", 2)

@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from shardq import AsyncClient, Client, ConfigError
+from shardq.client.base import ClientSettings
 from shardq.codec import BytesCodec, JsonCodec
-from shardq.face import ClientSettings
 from shardq.testing import ManualClock
 
 URL = "redis://user:hunter2@nowhere.invalid"

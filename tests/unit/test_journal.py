@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq.journal import FORMAT, KINDS, Columns, decode, told
+from shardq.protocol.journal import FORMAT, KINDS, Columns, decode, told
 
 Row = dict[str, Any]
 NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")

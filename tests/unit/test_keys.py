@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS, QueueKeys, RouterKeys, check_name, shown, slot
+from shardq.protocol.keys import QueueKeys, RouterKeys, slot
+from shardq.sharding import MAX_STREAMS
 
 ALPHABET = string.ascii_letters + string.digits + "._-:/"
 names = st.text(ALPHABET, min_size=1, max_size=200)

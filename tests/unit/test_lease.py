@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.lease import believed_until, granted_after, new_holder, place_of
+from shardq.protocol.lease import believed_until, granted_after, new_holder, place_of
 
 
 def test_holders_never_repeat_and_fit_a_token() -> None:

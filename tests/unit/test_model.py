@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardq.arguments import seconds
 from shardq.codec import Codecs, JsonCodec
-from shardq.delivery import DeadLetter
 from shardq.errors import CodecError, ConfigError
-from shardq.model import Message, MessageId, QueueConfig, QueueSettings, Received, seconds
+from shardq.model import DeadLetter, Message, MessageId, QueueConfig, QueueSettings, Received
 
 configs = st.builds(
     QueueConfig,

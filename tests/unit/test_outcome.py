@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq import ConfigError, Nack, Reject
-from shardq.outcome import MAX_TEXT, HandlerFailed, Outcome, described, outcome_of
+from shardq.worker.outcome import MAX_TEXT, HandlerFailed, Outcome, described, outcome_of
 
 
 class Mute(Exception):

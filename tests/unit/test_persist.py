@@ -10,7 +10,7 @@ import pytest
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
 from shardq.ops.persist import TRANSIENT, Same, persist
 from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq.model import Received
-from shardq.replies import (
+from shardq.protocol.replies import (
     attributes,
     dead_letter,
     deliveries,

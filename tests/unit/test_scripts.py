@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import scripts
+from shardq.protocol import scripts
 
 
 @pytest.fixture

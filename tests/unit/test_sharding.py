@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 from shardq import sharding
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS
-from shardq.sharding import MAX_SHARD_KEY, Odds, overlap, overlap_odds, shard
+from shardq.sharding import MAX_SHARD_KEY, MAX_STREAMS, Odds, overlap, overlap_odds, shard
 
 ROOT = Path(__file__).parents[2]
 GOLDEN: list[dict[str, Any]] = json.loads((ROOT / "tests/golden/sharding.json").read_text())

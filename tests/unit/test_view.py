@@ -12,7 +12,7 @@ from shardq.ops.opening import remember
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call
 from shardq.ops.write import call_of, hands_of
-from shardq.replies import NO_HANDS
+from shardq.protocol.replies import NO_HANDS
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 

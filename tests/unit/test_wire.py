@@ -6,7 +6,7 @@ import pytest
 
 from shardq.drivers.wire import judged
 from shardq.ops.steps import Call, Refused, Unanswered, Underreplicated
-from shardq.scripts import load
+from shardq.protocol.scripts import load
 
 PLAIN = Call(load("len"), ("key",))
 WAITING = Call(load("len"), ("key",), replicas=2)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shardq.outcome import ACK, GIVE_BACK, Outcome
-from shardq.worker_state import (
+from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
+from shardq.worker.state import (
     AWAY,
     BATCH,
     BUSY,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shardq import Nack, Reject
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 
 
 def note(delivery: DeliveryView, what: str) -> None:

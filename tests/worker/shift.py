@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 from tests.faces import Face
 from tests.waiting import eventually
 

@@ -12,7 +12,7 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.backoff import Exponential
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 from shardq.worker import aio, threads, trouble
 from tests.faces import Face
 from tests.servers import Replicated, Server, ServerKind

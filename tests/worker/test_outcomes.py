@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, Nack, Queue, Reject
 from shardq.backoff import Constant
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker import handlers

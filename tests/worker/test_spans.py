@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from shardq import Queue
 from shardq.backoff import Constant
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
 

@@ -16,7 +16,7 @@ import pytest
 
 from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Queue, Worker
 from shardq.backoff import Constant
-from shardq.delivery import DeliveryView
+from shardq.model import DeliveryView
 from shardq.worker import aio, keeper, threads
 from tests.faces import Face
 from tests.waiting import eventually

@@ -10,7 +10,7 @@ from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
-from shardq.delivery import DeadLetter
+from shardq.model import DeadLetter
 from shardq.ops.read import MAX_COUNT
 
 ABOUT = """Oldest first. A message dies when it was delivered max_deliveries times or when its handler

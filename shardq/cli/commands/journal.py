@@ -14,8 +14,8 @@ from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.cli.text import bytes_fields, duration, json_line, plural, shown_key
 from shardq.client import Queue
-from shardq.journal import Event
-from shardq.replies import text_or_bytes
+from shardq.model import Event
+from shardq.protocol.replies import text_or_bytes
 
 ABOUT = """One line for each event: number, time (UTC), what happened, message id, shard key, and where it is known
 the delivery's number, the delay and the client. A queue keeps a journal once it is configured to; it is bounded, and

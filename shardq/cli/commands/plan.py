@@ -14,8 +14,8 @@ from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
 from shardq.cli.text import json_line, printable
-from shardq.keys import MAX_STREAMS
 from shardq.planner import Assignment, Plan, frontier, plan
+from shardq.sharding import MAX_STREAMS
 
 ABOUT = """Asks no server. While the noisy tenants flood their shards, the wanted share of all others keeps
 a stream that no flood is in. A larger shard needs fewer streams for that, but gives each flood more

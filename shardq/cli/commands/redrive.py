@@ -11,9 +11,8 @@ from shardq.cli.parsing import Commands, add_queue, add_yes, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 from shardq.client import Queue
-from shardq.delivery import DeadLetter
-from shardq.model import QueueStats
-from shardq.replies import text_or_bytes
+from shardq.model import DeadLetter, QueueStats
+from shardq.protocol.replies import text_or_bytes
 
 ABOUT = """Moves dead letters back into the queue, oldest first, with their ids and headers, for max_deliveries
 more. Only what was dead when the command began is moved, so what dies again

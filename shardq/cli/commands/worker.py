@@ -17,8 +17,7 @@ from shardq.cli.exits import OK, UsageError
 from shardq.cli.herd import Herd
 from shardq.cli.parsing import Commands, command, number, time
 from shardq.cli.shell import Shell, remark
-from shardq.client import Queue
-from shardq.client_async import AsyncClient
+from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.worker import AsyncWorker, Worker

@@ -17,7 +17,7 @@ from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
 from shardq.model import Message
-from shardq.replies import text_or_bytes
+from shardq.protocol.replies import text_or_bytes
 
 CHUNK = 1 << 20  # bytes of stdin at a time, and so about what one batch holds
 

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
 SUFFIXES: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".orc": "orc"}

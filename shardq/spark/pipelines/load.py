@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, IntegralType, StringType
 
+from shardq.arguments import shown
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.spark.pipelines.report import Progress
 
 PARTITIONS: Final = 16

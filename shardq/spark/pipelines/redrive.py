@@ -10,11 +10,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shardq.arguments import shown
 from shardq.client import Queue
 from shardq.clock import Clock, SystemClock
-from shardq.delivery import DeadLetter
 from shardq.errors import ConfigError
-from shardq.keys import shown
+from shardq.model import DeadLetter
 from shardq.spark.pipelines.report import Progress
 
 CHUNK: Final = 100

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 from tests.conformance.walk.ledger import NEVER, TIMES, Ledger, order, time_of
 from tests.conformance.walk.model import DEAD, DELAYED, LEASED, WAITING, Known, Model
 from tests.conformance.walk.terms import problems_of_terms

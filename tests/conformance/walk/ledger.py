@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardq.keys import QueueKeys
+from shardq.protocol.keys import QueueKeys
 
 PLACES = 2**40
 """Scores of what waits in line are turn * 2^40 + position."""

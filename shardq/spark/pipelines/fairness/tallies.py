@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, TimestampType
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.spark.pipelines.inputs import check_columns
 
 GROWTH: Final = 1.02

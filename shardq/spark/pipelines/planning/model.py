@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 
 LEAST: Final = 1e-4
 GROWTH: Final = 1.02

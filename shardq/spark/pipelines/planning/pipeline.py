@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, NumericType, StringType
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
-from shardq.keys import shown
 from shardq.planner.choice import frontier
 from shardq.planner.odds import MAX_TENANTS, check_count
 from shardq.spark.pipelines.inputs import check_columns

@@ -54,7 +54,7 @@ def root() -> Traversable:
     packaged = files("shardq").joinpath("lua")
     if packaged.is_dir():
         return packaged
-    checkout = Path(__file__).resolve().parent.parent / "lua"
+    checkout = Path(__file__).resolve().parents[2] / "lua"
     if checkout.is_dir():
         return checkout
     raise FileNotFoundError("shardq's Lua scripts are missing from this install; install shardq again")

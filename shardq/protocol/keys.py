@@ -12,25 +12,17 @@ pattern.
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-
-MAX_STREAMS: Final = 4096
-"""The most streams that one queue may have."""
-
-MAX_NAME: Final = 200
-"""The longest queue name, in characters (which are bytes, since names are ASCII)."""
+from shardq.sharding import MAX_STREAMS
 
 SLOTS: Final = 16384
 """How many slots a Redis Cluster has."""
-
-_ALLOWED: Final = "letters, digits and . _ - : / (ASCII)"
-_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
 
 _SUFFIXES: Final[Mapping[str, str]] = {
     "meta": "meta",
@@ -56,29 +48,6 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "tallies": "tallies",
     "due": "due",
 }
-
-
-def shown(value: object) -> str:
-    """A short text of a refused argument for an error message; never fails, as `repr` does on ints of 4,301 digits."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - a repr may raise anything
-        return f"this {type(value).__name__}"
-    return text if len(text) <= 40 else f"{text[:39]}…"
-
-
-def check_name(name: str) -> str:
-    """Return a queue's `name` if it is 1 to 200 of letters, digits and ``. _ - : /``; else raise ConfigError."""
-    if not isinstance(name, str):
-        raise ConfigError(f"a queue name must be a str, not {type(name).__name__}")
-    if not name:
-        raise ConfigError(f"a queue name must not be empty: use 1 to {MAX_NAME} of {_ALLOWED}")
-    if len(name) > MAX_NAME:
-        raise ConfigError(f"a queue name may have at most {MAX_NAME} characters, this one has {len(name)}")
-    bad = _FORBIDDEN.search(name)
-    if bad:
-        raise ConfigError(f"a queue name may not hold {bad.group()!a} (at index {bad.start()}): use {_ALLOWED}")
-    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What both faces, `Client` and `AsyncClient`, are made of: settings, the states of queues, checks."""
+"""What `Client` and `AsyncClient` share: their settings, and what they know of queues and routers."""
 
 from __future__ import annotations
 
@@ -8,38 +8,31 @@ import re
 import socket
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
-import msgspec
-
+from shardq.arguments import seconds, shown, whole
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
-from shardq.delivery import DeadLetter, DeliveryView
 from shardq.drivers import Target
 from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
-from shardq.keys import QueueKeys, RouterKeys, shown
-from shardq.lease import believed_until
-from shardq.model import Message, QueueConfig, Received, lease_time, seconds, whole
+from shardq.model.settings import queue_config
 from shardq.ops.opening import check_legacy
 from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
-from shardq.routing import Binding
+from shardq.protocol.keys import QueueKeys, RouterKeys
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-MAX_BLOCK = 365 * 86_400.0
 MAX_SLICE = 5.0
 MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
-DEFAULTS = QueueConfig()
 
 
 class ClientSettings(TypedDict, total=False):
-    """The keyword arguments of `Client` and `Client.from_url`, which documents them; `Face` has defaults and bounds."""
+    """The keyword arguments of `Client` and `Client.from_url`, documented there; the base has defaults and bounds."""
 
     codec: Codec | None
     codecs: Sequence[Codec]
@@ -52,7 +45,7 @@ class ClientSettings(TypedDict, total=False):
     clock: Clock | None
 
 
-class Face:
+class BaseClient:
     """The settings of a client, and what it knows of its queues. `from_url` documents the settings."""
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
@@ -98,7 +91,7 @@ class Face:
         return cls(Target.parse(url), **settings)
 
     @classmethod
-    def beside(cls, other: Face, *, timeout: float | None = None) -> Self:
+    def beside(cls, other: BaseClient, *, timeout: float | None = None) -> Self:
         """A client of this class for the server of *other*, with its settings (or another *timeout*).
 
         They share no connection. For a thread beside an event loop, say. Close it before *other*.
@@ -126,7 +119,7 @@ class Face:
 
     def state_of(self, name: str, settings: Mapping[str, Any]) -> QueueState:
         """What this client knows of the queue called *name*; ConfigError for a bad name or setting."""
-        requested = config_of(settings)
+        requested = queue_config(settings)
         with self._lock:
             known = self._states.get(name)
             if known is None or (settings and known.requested != requested):
@@ -173,87 +166,10 @@ def _checked_name(name: str | None) -> str | None:
     return name
 
 
-def config_of(settings: Mapping[str, Any]) -> QueueConfig:
-    """The settings of a queue; ConfigError for an unknown or a bad one."""
-    known = {item.name for item in fields(QueueConfig)}
-    if unknown := sorted(set(settings) - known):
-        raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    return QueueConfig(**settings) if settings else DEFAULTS
-
-
-def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
-    """Messages, or pairs (payload, shard key), as messages; ConfigError that names the one that is neither."""
-    messages = []
-    for index, item in enumerate(_iterable("messages", items, "Message or (payload, shard_key)")):
-        if isinstance(item, Message):
-            messages.append(item)
-        elif isinstance(item, tuple) and len(item) == 2:
-            messages.append(Message(item[0], item[1]))
-        else:
-            raise ConfigError(f"message {index} of the batch must be a Message or a pair (payload, shard_key)")
-    return messages
-
-
-def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
-    """What deliveries of *queue* hold; ConfigError for anything else, also for deliveries of other queues."""
-    if not isinstance(deliveries, Sequence):
-        raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
-    for each in deliveries:
-        if not isinstance(each, DeliveryView):
-            raise ConfigError(f"deliveries must be what read or read_many returned, not {type(each).__name__}")
-    for each in deliveries:
-        if (own := each.queue.name) != queue:
-            raise ConfigError(f"{each!r} is of queue {own!r}, not {queue!r}: settle it there")
-    return [each.received for each in deliveries]
-
-
-def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Dead letters as a list; ConfigError for anything else."""
-    letters = list(_iterable("letters", items, "DeadLetter"))
-    if wrong := [each for each in letters if not isinstance(each, DeadLetter)]:
-        raise ConfigError(f"letters must be what dead() returned, not {type(wrong[0]).__name__}")
-    return letters
-
-
-def _iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
-    try:
-        iter(items)
-    except TypeError:
-        raise ConfigError(f"{name} must be a list of {kind}; this is of type {type(items).__name__}") from None
-    return items
-
-
-def extended(received: Received, sent: float, duration: float) -> Received:
-    """The delivery after an extension asked for at *sent*."""
-    return msgspec.structs.replace(received, deadline=believed_until(sent, duration))
-
-
 def warn(findings: list[str]) -> None:
     """Log what the server does not give."""
     for finding in findings:
         log.warning("%s", finding)
-
-
-def checked_block(block: float, visibility: float | None) -> None:
-    """ConfigError for a bad time to wait or to lease for."""
-    seconds("block", block, 0, MAX_BLOCK)
-    if visibility is not None:
-        lease_time("visibility_timeout", visibility)
-
-
-def checked_each(name: str, value: object, count: int) -> None:
-    """ConfigError unless *value* is one delay or text for all of *count* deliveries, or one for each."""
-    many = isinstance(value, (list, tuple))
-    if many and len(value) != count:  # type: ignore[arg-type]
-        raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
-    if name == "delay":
-        for each in value if many else (value,):  # type: ignore[attr-defined]
-            seconds(name, each, 0, MAX_BLOCK)
-
-
-def unchanged(bindings: Sequence[Binding], done: Sequence[bool]) -> list[Binding]:
-    """Those that were not *done*."""
-    return [binding for binding, each in zip(bindings, done, strict=True) if not each]
 
 
 def queue_name(queue: Any) -> str:

@@ -1,14 +1,45 @@
-"""What a handler is given: the message, and what is known of this handing-out of it. And what becomes a dead letter."""
+"""One handing of a message to one consumer: what Redis said of it, and what a handler sees.
+
+What there is one of per message is a Struct: it is made ten times as fast as a frozen dataclass.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from shardq.clock import Clock
 from shardq.codec import Codecs
-from shardq.model import Received
+from shardq.errors import ConfigError
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A delivery as Redis handed it out: the body, and the proof of the lease.
+
+    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is for how many
+    seconds it was deliverable, since it was written, came due, was given back or lost its holder, by the server's clock
+    alone.
+    """
+
+    message_id: str
+    shard_key: str | bytes
+    count: int
+    deadline: float
+    body: bytes
+    tag: str
+    headers: Mapping[str, str]
+    last_error: str
+    stream: int | None
+    pickup_delay: float
+    token: str
+    origin: str = ""
+    fields: Mapping[str, bytes] | None = None
+
+    def __repr__(self) -> str:
+        """Which message; never its payload or token."""
+        return f"Received({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
 
 
 class DeliveryView:
@@ -91,48 +122,14 @@ class DeliveryView:
         return f"{type(self).__name__}({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
 
 
-_BUILT_IN = Codecs()
-
-
-class _Decoded:
-    """Keeps codecs out of the fields of a dataclass, which so stays plain to compare, print and pickle."""
-
-    __slots__ = ("_codecs",)
-
-    _codecs: Codecs
-
-    def read_with(self, codecs: Codecs) -> Self:
-        """The same letter, whose `payload` these codecs decode; for the clients."""
-        object.__setattr__(self, "_codecs", codecs)
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter(_Decoded):
-    """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
-
-    `fields` are those of a legacy entry, None for others.
-    """
-
-    entry_id: str
-    message_id: str
-    shard_key: str | bytes
-    reason: str
-    count: int
-    last_error: str
-    written_at: float
-    died_at: float
-    body: bytes = field(repr=False)
-    tag: str = "b"
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    fields: Mapping[str, bytes] | None = field(default=None, repr=False)
-
-    @property
-    def payload(self) -> Any:
-        """What was written, decoded by the client's codecs (of a legacy entry: its fields); CodecError if it cannot be.
-
-        A letter that was copied or pickled knows the built-in codecs only.
-        """
-        if self.fields is not None:
-            return dict(self.fields)
-        return getattr(self, "_codecs", _BUILT_IN).decode(self.tag, self.body)
+def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
+    """What deliveries of *queue* hold; ConfigError for anything else, also for deliveries of other queues."""
+    if not isinstance(deliveries, Sequence):
+        raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
+    for each in deliveries:
+        if not isinstance(each, DeliveryView):
+            raise ConfigError(f"deliveries must be what read or read_many returned, not {type(each).__name__}")
+    for each in deliveries:
+        if (own := each.queue.name) != queue:
+            raise ConfigError(f"{each!r} is of queue {own!r}, not {queue!r}: settle it there")
+    return [each.received for each in deliveries]

@@ -10,11 +10,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
-from shardq.delivery import DeadLetter
 from shardq.errors import CodecError
-from shardq.journal import Event, JournalPage, decode
-from shardq.lease import is_owned, lease_token
-from shardq.model import QueueStats, Received
+from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received
+from shardq.protocol.journal import decode
+from shardq.protocol.lease import is_owned, lease_token
 
 Row = Sequence[Any]
 _HAND = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)

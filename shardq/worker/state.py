@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from shardq.delivery import DeliveryView
-from shardq.outcome import GIVE_BACK, Outcome, Verb
+from shardq.model import DeliveryView
+from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 

@@ -1,72 +1,19 @@
-"""The values that users meet: settings, messages, deliveries, numbers. No I/O, no clock.
-
-What there is one of per message is a Struct: made ten times as fast as a frozen dataclass.
-"""
+"""The settings of a queue."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypedDict, get_type_hints
 
-import msgspec
-
+from shardq.arguments import MAX_LEASE, MIN_LEASE, seconds, shown, whole
 from shardq.errors import ConfigError
-from shardq.keys import MAX_STREAMS, shown
-
-_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
-MIN_LEASE: Final = 0.05
-MAX_LEASE: Final = 7 * 86_400
-"""For how many seconds a lease may last."""
-
-
-class MessageId(NamedTuple):
-    """A message id taken apart: entry id `<ms>-<n>` and the place where the body was stored.
-
-    `n` counts a queue's messages, so ids never repeat within a queue; `ms` is the server's time of the write.
-    """
-
-    entry: str
-    place: str
-
-    @classmethod
-    def parse(cls, text: str) -> MessageId:
-        """Parse what `write` returned; ConfigError if it is something else."""
-        match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            raise ConfigError("message_id must be what write() returned, such as '1732150000000-42-7'")
-        return cls(match[1], match[2])
-
-    @property
-    def written_ms(self) -> int:
-        """When the message was written: ms since the epoch by the server's clock."""
-        return int(self.entry.partition("-")[0])
-
-
-def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
-    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        because = f" ({why})" if why else ""
-        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
-    return value
+from shardq.sharding import MAX_STREAMS
 
 
 def _name(name: str, value: str) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
-
-
-def seconds(name: str, value: float, low: float, high: float) -> float:
-    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
-    return float(value)
-
-
-def lease_time(name: str, value: float) -> float:
-    """*value* if a lease may last so many seconds, else ConfigError."""
-    return seconds(name, value, MIN_LEASE, MAX_LEASE)
 
 
 class Setting(NamedTuple):
@@ -187,76 +134,11 @@ class QueueSettings(TypedDict, total=False):
     legacy_group: str | None
 
 
-class Message(msgspec.Struct, frozen=True):
-    """One message for `write_many`; the fields mean what they mean for `write`. Times are seconds from the write."""
-
-    payload: Any
-    shard_key: str | bytes
-    delay: float | None = None
-    deadline: float | None = None
-    dedup_key: str | None = None
-    headers: Mapping[str, str] | None = None
-
-    def __repr__(self) -> str:
-        """Without payload and headers."""
-        return (
-            f"Message(shard_key={self.shard_key!r}, delay={self.delay!r}, deadline={self.deadline!r}, "
-            f"dedup_key={self.dedup_key!r})"
-        )
+_DEFAULTS: Final = QueueConfig()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStats:
-    """One queue at one instant, from one atomic script. Ages are seconds by the server's clock.
-
-    `oldest_age`: for how long the message has been deliverable that waits longest, since it was written, came due, was
-    given back or lost its holder. Where messages wait in very many places (shard keys, streams with redeliveries) only
-    some are looked at. `streams` has the undelivered messages of each; those of more than 1,000 streams are asked for a
-    moment later.
-    """
-
-    queue: str
-    time: float
-    backlog: int
-    in_flight: int
-    delayed: int
-    dead: int
-    oldest_age: float | None
-    streams: tuple[int, ...]
-    wanted: int = 0
-    written: int = 0
-    acked: int = 0
-    expired: int = 0
-    cancelled: int = 0
-    purged: int = 0
-    buried: int = 0
-    vanished: int = 0
-    legacy: int = 0
-    held_back: int = 0
-
-
-class Received(msgspec.Struct, frozen=True):
-    """A delivery as Redis handed it out: the body, and the proof of the lease.
-
-    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is for how many
-    seconds it was deliverable, since it was written, came due, was given back or lost its holder, by the server's clock
-    alone.
-    """
-
-    message_id: str
-    shard_key: str | bytes
-    count: int
-    deadline: float
-    body: bytes
-    tag: str
-    headers: Mapping[str, str]
-    last_error: str
-    stream: int | None
-    pickup_delay: float
-    token: str
-    origin: str = ""
-    fields: Mapping[str, bytes] | None = None
-
-    def __repr__(self) -> str:
-        """Which message; never its payload or token."""
-        return f"Received({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
+def queue_config(settings: Mapping[str, Any]) -> QueueConfig:
+    """The settings of a queue; ConfigError for an unknown or a bad one."""
+    if unknown := sorted(set(settings) - _SETTINGS.keys()):
+        raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(_SETTINGS))}")
+    return QueueConfig(**settings) if settings else _DEFAULTS

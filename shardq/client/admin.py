@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from shardq.codec import Codecs
-from shardq.delivery import DeadLetter
-from shardq.face import letters_of
-from shardq.journal import JournalPage
-from shardq.model import QueueConfig, QueueStats
+from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
+from shardq.model.dead_letter import letters_of
 from shardq.ops import admin, assigning, weighing
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState

@@ -1,0 +1,75 @@
+"""Checks of what callers pass: each returns the value, or raises a ConfigError that says what it must be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from shardq.errors import ConfigError
+
+T = TypeVar("T")
+MAX_BLOCK = 365 * 86_400.0
+"""The longest time, in seconds, that a call may wait or a message be put off."""
+
+MAX_NAME: Final = 200
+"""The longest queue name, in characters (which are bytes, since names are ASCII)."""
+
+_ALLOWED: Final = "letters, digits and . _ - : / (ASCII)"
+_FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
+
+MIN_LEASE: Final = 0.05
+MAX_LEASE: Final = 7 * 86_400
+"""For how many seconds a lease may last."""
+
+
+def shown(value: object) -> str:
+    """A short text of a refused argument for an error message; never fails, as `repr` does on ints of 4,301 digits."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a repr may raise anything
+        return f"this {type(value).__name__}"
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
+    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        because = f" ({why})" if why else ""
+        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
+    return value
+
+
+def seconds(name: str, value: float, low: float, high: float) -> float:
+    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
+    return float(value)
+
+
+def lease_time(name: str, value: float) -> float:
+    """*value* if a lease may last so many seconds, else ConfigError."""
+    return seconds(name, value, MIN_LEASE, MAX_LEASE)
+
+
+def iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
+    """*items* if they can be gone through; *kind* says what they must be."""
+    try:
+        iter(items)
+    except TypeError:
+        raise ConfigError(f"{name} must be a list of {kind}; this is of type {type(items).__name__}") from None
+    return items
+
+
+def check_name(name: str) -> str:
+    """Return a queue's `name` if it is 1 to 200 of letters, digits and ``. _ - : /``; else raise ConfigError."""
+    if not isinstance(name, str):
+        raise ConfigError(f"a queue name must be a str, not {type(name).__name__}")
+    if not name:
+        raise ConfigError(f"a queue name must not be empty: use 1 to {MAX_NAME} of {_ALLOWED}")
+    if len(name) > MAX_NAME:
+        raise ConfigError(f"a queue name may have at most {MAX_NAME} characters, this one has {len(name)}")
+    bad = _FORBIDDEN.search(name)
+    if bad:
+        raise ConfigError(f"a queue name may not hold {bad.group()!a} (at index {bad.start()}): use {_ALLOWED}")
+    return name

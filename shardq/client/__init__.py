@@ -1,0 +1,12 @@
+"""The public face: clients, their queues and deliveries, for threads and, as twins, for asyncio."""
+
+from __future__ import annotations
+
+from shardq.client.async_client import AsyncClient
+from shardq.client.async_delivery import AsyncDelivery
+from shardq.client.async_queue import AsyncQueue
+from shardq.client.client import Client
+from shardq.client.delivery import Delivery
+from shardq.client.queue import Queue
+
+__all__ = ["AsyncClient", "AsyncDelivery", "AsyncQueue", "Client", "Delivery", "Queue"]

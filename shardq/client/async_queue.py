@@ -1,0 +1,172 @@
+"""`AsyncQueue`, for asyncio: the twin of `Queue`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardq.client.async_admin import AsyncQueueAdmin
+from shardq.client.async_delivery import AsyncDelivery
+from shardq.errors import Empty
+from shardq.model import Message, Received
+from shardq.model.delivery import received_of
+from shardq.model.message import messages_of
+from shardq.ops import settle
+from shardq.ops.look import undone
+from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.ops.waiting import Asked
+from shardq.ops.write import write, write_many
+from shardq.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from shardq.client.async_client import AsyncClient
+
+
+class AsyncQueue(AsyncQueueAdmin):
+    """The twin of `Queue`."""
+
+    def __init__(self, client: AsyncClient, state: QueueState) -> None:
+        self._client: AsyncClient = client
+        self.state = state
+        self._codecs = client.codecs
+        self._telemetry = Telemetry(state.keys.name)
+
+    def __repr__(self) -> str:
+        """The queue's name."""
+        return f"AsyncQueue({self.name!r})"
+
+    @property
+    def client(self) -> AsyncClient:
+        """The client that this queue was made by."""
+        return self._client
+
+    @property
+    def name(self) -> str:
+        """As `Queue.name`."""
+        return self.state.keys.name
+
+    async def write(
+        self,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """As `Queue.write`."""
+        with self._telemetry.writing(None) as context:
+            message = compose(
+                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
+            )
+            message_id = await self._client.run(write(self.state, message, timeout))
+            self._telemetry.wrote(message_id)
+            return message_id
+
+    async def write_many(
+        self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
+    ) -> list[str]:
+        """As `Queue.write_many`."""
+        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
+            composed = compose_all(self.state, self._codecs, batch, context)
+            return await self._client.run(write_many(self.state, composed, timeout)) if composed else []
+
+    async def read(
+        self,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncDelivery:
+        """As `Queue.read`."""
+        found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
+        if not found:
+            raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
+        return found[0]
+
+    async def read_many(
+        self,
+        count: int,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> list[AsyncDelivery]:
+        """As `Queue.read_many`."""
+        return await self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
+
+    async def _read(
+        self,
+        count: int,
+        block: float,
+        visibility: float | None,
+        prefer: int | None,
+        timeout: float | None,
+        *,
+        batch: bool,
+    ) -> list[AsyncDelivery]:
+        checked_block(block, visibility)
+        started = round(self.state.clock.wall() * 1e9)
+        asked = Asked()
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, asked)
+        try:
+            rows = await self._client.run(op)
+        except asyncio.CancelledError:
+            # A reply is lost: what it may have granted is given back, and what came before it.
+            if asked.holder or asked.rows:
+                self._client._later(undone(self.state, asked, self.state.until()))
+            raise
+        self._telemetry.read(rows, started, batch=batch)
+        return [AsyncDelivery(row, self) for row in rows]
+
+    async def ack_many(
+        self, deliveries: Sequence[AsyncDelivery], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.ack_many`."""
+        received = received_of(self.name, deliveries)
+        with self._telemetry.settling("ack", received):
+            results = await self._client.run(settle.ack(self.state, received, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def nack_many(
+        self,
+        deliveries: Sequence[AsyncDelivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
+    ) -> list[AsyncDelivery]:
+        """As `Queue.nack_many`."""
+        received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
+        with self._telemetry.settling("nack", received):
+            results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def reject_many(
+        self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[AsyncDelivery]:
+        """As `Queue.reject_many`."""
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = await self._client.run(settle.reject(self.state, received, reason, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
+        """As `Queue.cancel`."""
+        return await self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    async def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
+        with self._telemetry.settling(verb, [received]):
+            (await self._client.run(op))[0].check()

@@ -1,0 +1,162 @@
+"""`Client`, for threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any, Self, TypeVar, Unpack
+
+from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
+from shardq.client.queue import Queue
+from shardq.drivers import Driver, Target
+from shardq.errors import ClosedError
+from shardq.model import Message, QueueSettings
+from shardq.ops import routing
+from shardq.ops.opening import inspected
+from shardq.ops.outgoing import compose
+from shardq.ops.steps import Op
+from shardq.routing import Binding, Router
+from shardq.routing.router import bindings_of, unchanged
+from shardq.telemetry import Telemetry
+
+T = TypeVar("T")
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(_clients):
+        client._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Client(BaseClient):
+    """A connection to one Redis (or Valkey, cluster, or set of sentinels). One per process is enough.
+
+    Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
+    """
+
+    def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
+        super().__init__(target, **settings)
+        self._driver = Driver(
+            self._target,
+            max_connections=self.max_connections,
+            block=self.wait_slice,
+            timeout=self.timeout,
+            clock=self.clock,
+        )
+        _clients.add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def queue(self, name: str, **settings: Unpack[QueueSettings]) -> Queue:
+        """The queue called *name*; created by its first write or read, with these settings (see `QueueConfig`).
+
+        Settings belong to the queue: where it exists already, its own win and a difference is logged.
+        """
+        return Queue(self, self.state_of(name, settings))
+
+    def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
+        """Let what is published to a topic that *pattern* matches go to *queue*; False if it did."""
+        return self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
+
+    def unbind(
+        self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None
+    ) -> bool:
+        """Take a binding back; False if there was none."""
+        return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
+
+    def bind_many(
+        self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """Bind many pairs (pattern, queue), 1,000 in a round trip; those that were bound already are returned.
+
+        All are checked before the first is sent. When it raises, earlier thousands are bound; so may be all the others.
+        """
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+
+    def unbind_many(
+        self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
+    ) -> list[Binding]:
+        """Take many bindings back, 1,000 in a round trip, as `bind_many`; those that there were not are returned."""
+        found = bindings_of(bindings, queue_name)
+        return unchanged(found, self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
+
+    def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
+        """The bindings of router *name*, as of now; it follows changes as this client publishes.
+
+        It is this client's copy: what all are to know is bound by the client's `bind`, not by the copy's.
+        """
+        state = self.router_state(name)
+        return self.run(routing.current(state, state.until(timeout), max_age=0))
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        router: str = "default",
+        unmatched: str = "return",
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, str]:
+        """Write a message to each queue that *topic* goes to, in few round trips; its ids by queue name.
+
+        The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With
+        no queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error
+        for each queue when some failed. Bindings made elsewhere are seen within a second.
+        """
+        names = self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        states = [self.state_of(name, {}) for name in names]
+        with Telemetry(topic).writing(len(names)) as context:
+            message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+            composed = [compose(state, self.codecs, message, context) for state in states]
+            return self.run(routing.write_all(states, composed, timeout)) if states else {}
+
+    def close(self) -> None:
+        """Close every connection, and stop the embedded server if this client started one. Idempotent."""
+        self._closed = True
+        self._driver.close()
+        self._stop_server()
+
+    def end_wait(self, thread: int) -> None:
+        """End the blocked read of another *thread*, named by its `threading.get_ident()`; it returns what it has.
+
+        A task of `AsyncClient` is cancelled instead.
+        """
+        self._driver.recall(thread)
+
+    def run(self, op: Op[T]) -> T:
+        """Run one operation; for the parts of shardq that build on a client."""
+        if self._closed:
+            raise ClosedError("this client was closed; make a new one with Client.from_url()")
+        if not self._inspected:
+            self._inspect()
+        return self._driver.run(op)
+
+    def _inspect(self) -> None:
+        with self._lock:
+            if not self._inspected:
+                warn(self._driver.run(inspected(self.clock, self.durability, self.timeout)))
+                self._inspected = True
+
+    def _forked(self) -> None:
+        self._lock = threading.RLock()
+        self._driver.forked()
+        for state in list(self._held):
+            state.forked(self.name)
+        for router in self._routers.values():
+            router.forked()

@@ -1,0 +1,66 @@
+"""`Delivery`, for threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from shardq.arguments import MAX_BLOCK, lease_time, seconds
+from shardq.model import DeliveryView, Received
+from shardq.ops import settle
+from shardq.ops.settle import extended
+
+if TYPE_CHECKING:
+    from shardq.client.queue import Queue
+
+
+class Delivery(DeliveryView):
+    """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
+
+    LeaseLost means that it is not yours any more; MessageCancelled, that nobody wants it.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, received: Received, queue: Queue) -> None:
+        super().__init__(received, queue._codecs, queue.state.clock)
+        self._queue = queue
+
+    @property
+    def queue(self) -> Queue:
+        """The queue that it was read from."""
+        return self._queue
+
+    def ack(self, *, timeout: float | None = None) -> None:
+        """The work is done: forget the message."""
+        self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+
+    def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
+        """Give the message back, to be delivered again after *delay* seconds; *error* is kept as `last_error`.
+
+        Past the queue's max_deliveries it goes to the dead letters.
+        """
+        seconds("delay", delay, 0, MAX_BLOCK)
+        self._queue._settle(
+            "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
+        )
+
+    def reject(self, reason: str, *, timeout: float | None = None) -> None:
+        """Move the message to the dead letters, with *reason*."""
+        self._queue._settle("reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout))
+
+    def extend(self, duration: float, *, timeout: float | None = None) -> None:
+        """Let the lease end *duration* seconds from now."""
+        lease_time("duration", duration)
+        sent = self._clock.monotonic()
+        self._queue._settle(
+            "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)
+        )
+        self.received = extended(self.received, sent, duration)
+
+    @contextlib.contextmanager
+    def processing(self) -> Iterator[None]:
+        """A tracing span around the work on this delivery; settles nothing."""
+        with self._queue._telemetry.processing(self.received):
+            yield

@@ -1,0 +1,185 @@
+"""`Queue`, for threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardq.client.admin import QueueAdmin
+from shardq.client.delivery import Delivery
+from shardq.errors import Empty
+from shardq.model import Message, Received
+from shardq.model.delivery import received_of
+from shardq.model.message import messages_of
+from shardq.ops import settle
+from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.ops.write import write, write_many
+from shardq.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from shardq.client.client import Client
+
+
+class Queue(QueueAdmin):
+    """One queue. All times are seconds. Every call may raise BackendTimeout, OutcomeUnknown or BackendError."""
+
+    def __init__(self, client: Client, state: QueueState) -> None:
+        self._client: Client = client
+        self.state = state
+        self._codecs = client.codecs
+        self._telemetry = Telemetry(state.keys.name)
+
+    def __repr__(self) -> str:
+        """The queue's name."""
+        return f"Queue({self.name!r})"
+
+    @property
+    def client(self) -> Client:
+        """The client that this queue was made by."""
+        return self._client
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.state.keys.name
+
+    def write(
+        self,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """Store one message and return its id. Stored once, however often the connection breaks.
+
+        *shard_key* (usually the tenant) chooses its streams. It is deliverable after *delay* and until *deadline*, both
+        from now. Within the queue's dedup window a second write with the same *dedup_key* returns the first one's id.
+        ConfigError, CodecError or QueueFull: nothing was written. OutcomeUnknown: it may have been.
+        """
+        with self._telemetry.writing(None) as context:
+            message = compose(
+                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
+            )
+            message_id = self._client.run(write(self.state, message, timeout))
+            self._telemetry.wrote(message_id)
+            return message_id
+
+    def write_many(
+        self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
+    ) -> list[str]:
+        """Store many messages in few round trips and return their ids, in order.
+
+        Each is a `Message` or a pair (payload, shard key). All are checked before the first is sent. PartlyWritten has
+        an id or an error for each when a chunk of them failed.
+        """
+        with self._telemetry.writing(len(batch := messages_of(messages))) as context:
+            composed = compose_all(self.state, self._codecs, batch, context)
+            return self._client.run(write_many(self.state, composed, timeout)) if composed else []
+
+    def read(
+        self,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> Delivery:
+        """The next message, leased for *visibility_timeout*; waits for one up to *block*, then raises Empty.
+
+        *prefer_stream* is tried first, one turn ahead of its share at most.
+        """
+        found = self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
+        if not found:
+            raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
+        return found[0]
+
+    def read_many(
+        self,
+        count: int,
+        *,
+        block: float = 0.0,
+        visibility_timeout: float | None = None,
+        prefer_stream: int | None = None,
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Up to *count* messages (at most 1,000), in turns over the streams; waits up to *block* for the first.
+
+        [] when there were none: Empty is not raised.
+        """
+        return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
+
+    def _read(
+        self,
+        count: int,
+        block: float,
+        visibility: float | None,
+        prefer: int | None,
+        timeout: float | None,
+        *,
+        batch: bool,
+    ) -> list[Delivery]:
+        checked_block(block, visibility)
+        started = round(self.state.clock.wall() * 1e9)
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout)
+        rows = self._client.run(op)
+        self._telemetry.read(rows, started, batch=batch)
+        return [Delivery(row, self) for row in rows]
+
+    def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
+        """Settle many deliveries as done in few round trips; those whose lease was lost are returned."""
+        received = received_of(self.name, deliveries)
+        with self._telemetry.settling("ack", received):
+            results = self._client.run(settle.ack(self.state, received, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def nack_many(
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        delay: float | Sequence[float] = 0.0,
+        error: str | Sequence[str] = "",
+        timeout: float | None = None,
+    ) -> list[Delivery]:
+        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned.
+
+        *delay* and *error* are one for all, or a sequence with one for each.
+        """
+        received = received_of(self.name, deliveries)
+        checked_each("delay", delay, len(deliveries))
+        checked_each("error", error, len(deliveries))
+        with self._telemetry.settling("nack", received):
+            results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def reject_many(
+        self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Move many deliveries to the dead letters in few round trips; those whose lease was lost are returned.
+
+        *reason* is one for all, or a sequence with one for each.
+        """
+        received = received_of(self.name, deliveries)
+        checked_each("reason", reason, len(deliveries))
+        with self._telemetry.settling("reject", received):
+            results = self._client.run(settle.reject(self.state, received, reason, timeout))
+        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+
+    def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
+        """Remove a waiting or delayed message; "removed", or "in flight" if it is being worked on.
+
+        The holder of one in flight learns it: its next extend or ack raises MessageCancelled. MessageNotFound if the
+        message is neither waiting, delayed nor in flight.
+        """
+        return self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
+        with self._telemetry.settling(verb, [received]):
+            self._client.run(op)[0].check()

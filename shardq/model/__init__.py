@@ -1,0 +1,23 @@
+"""The values that users meet: settings, messages, deliveries, dead letters, events, numbers. No I/O."""
+
+from __future__ import annotations
+
+from shardq.model.dead_letter import DeadLetter
+from shardq.model.delivery import DeliveryView, Received
+from shardq.model.event import Event, JournalPage
+from shardq.model.message import Message, MessageId
+from shardq.model.settings import QueueConfig, QueueSettings
+from shardq.model.stats import QueueStats
+
+__all__ = [
+    "DeadLetter",
+    "DeliveryView",
+    "Event",
+    "JournalPage",
+    "Message",
+    "MessageId",
+    "QueueConfig",
+    "QueueSettings",
+    "QueueStats",
+    "Received",
+]

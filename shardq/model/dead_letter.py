@@ -1,0 +1,65 @@
+"""A message that will not be delivered again by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from shardq.arguments import iterable
+from shardq.codec import Codecs
+from shardq.errors import ConfigError
+
+_BUILT_IN = Codecs()
+
+
+class _Decoded:
+    """Keeps codecs out of the fields of a dataclass, which so stays plain to compare, print and pickle."""
+
+    __slots__ = ("_codecs",)
+
+    _codecs: Codecs
+
+    def read_with(self, codecs: Codecs) -> Self:
+        """The same letter, whose `payload` these codecs decode; for the clients."""
+        object.__setattr__(self, "_codecs", codecs)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter(_Decoded):
+    """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
+
+    `fields` are those of a legacy entry, None for others.
+    """
+
+    entry_id: str
+    message_id: str
+    shard_key: str | bytes
+    reason: str
+    count: int
+    last_error: str
+    written_at: float
+    died_at: float
+    body: bytes = field(repr=False)
+    tag: str = "b"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    fields: Mapping[str, bytes] | None = field(default=None, repr=False)
+
+    @property
+    def payload(self) -> Any:
+        """What was written, decoded by the client's codecs (of a legacy entry: its fields); CodecError if it cannot be.
+
+        A letter that was copied or pickled knows the built-in codecs only.
+        """
+        if self.fields is not None:
+            return dict(self.fields)
+        return getattr(self, "_codecs", _BUILT_IN).decode(self.tag, self.body)
+
+
+def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Dead letters as a list; ConfigError for anything else."""
+    letters = list(iterable("letters", items, "DeadLetter"))
+    if wrong := [each for each in letters if not isinstance(each, DeadLetter)]:
+        raise ConfigError(f"letters must be what dead() returned, not {type(wrong[0]).__name__}")
+    return letters

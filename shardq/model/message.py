@@ -1,0 +1,68 @@
+"""A message as it is written, and its id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shardq.arguments import iterable
+from shardq.errors import ConfigError
+
+_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
+
+
+class MessageId(NamedTuple):
+    """A message id taken apart: entry id `<ms>-<n>` and the place where the body was stored.
+
+    `n` counts a queue's messages, so ids never repeat within a queue; `ms` is the server's time of the write.
+    """
+
+    entry: str
+    place: str
+
+    @classmethod
+    def parse(cls, text: str) -> MessageId:
+        """Parse what `write` returned; ConfigError if it is something else."""
+        match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise ConfigError("message_id must be what write() returned, such as '1732150000000-42-7'")
+        return cls(match[1], match[2])
+
+    @property
+    def written_ms(self) -> int:
+        """When the message was written: ms since the epoch by the server's clock."""
+        return int(self.entry.partition("-")[0])
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message for `write_many`; the fields mean what they mean for `write`. Times are seconds from the write."""
+
+    payload: Any
+    shard_key: str | bytes
+    delay: float | None = None
+    deadline: float | None = None
+    dedup_key: str | None = None
+    headers: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        """Without payload and headers."""
+        return (
+            f"Message(shard_key={self.shard_key!r}, delay={self.delay!r}, deadline={self.deadline!r}, "
+            f"dedup_key={self.dedup_key!r})"
+        )
+
+
+def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
+    """Messages, or pairs (payload, shard key), as messages; ConfigError that names the one that is neither."""
+    messages = []
+    for index, item in enumerate(iterable("messages", items, "Message or (payload, shard_key)")):
+        if isinstance(item, Message):
+            messages.append(item)
+        elif isinstance(item, tuple) and len(item) == 2:
+            messages.append(Message(item[0], item[1]))
+        else:
+            raise ConfigError(f"message {index} of the batch must be a Message or a pair (payload, shard_key)")
+    return messages
