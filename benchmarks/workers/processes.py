@@ -15,7 +15,7 @@ from typing import Self
 
 from benchmarks.workers.contenders import Contender
 from benchmarks.workers.environments import ROOT, programs
-from shardq.embedded.leash import Leashed
+from shardq.embedded.child import ChildProcess
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -31,7 +31,7 @@ class Worker:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
         words = [f"{name}={value}" for name, value in _variables(contender, url).items()]
         command = [str(programs(contender) / contender.command[0]), *contender.command[1:]]
-        self._process = Leashed(["/usr/bin/env", *words, *command], directory=ROOT, log=self._log.fileno())
+        self._process = ChildProcess(["/usr/bin/env", *words, *command], directory=ROOT, log=self._log.fileno())
 
     def __enter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@
     with EmbeddedServer(directory="jobs.d") as server:    # on disk: survives restarts
         ...
 
-`binary` finds a server program, `leash` runs a process that cannot outlive us, `server` makes a server of both.
+`binary` finds a server program, `child` runs a process that cannot outlive us, `server` makes a server of both.
 """
 
 from __future__ import annotations

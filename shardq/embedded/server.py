@@ -14,8 +14,8 @@ from urllib.parse import quote
 from shardq.arguments import whole
 from shardq.clock import SystemClock
 from shardq.embedded.binary import ServerBinary, find_server
+from shardq.embedded.child import ChildProcess
 from shardq.embedded.home import Home, pause
-from shardq.embedded.leash import Leashed
 from shardq.errors import BackendError, ConfigError
 
 _CLOCK = SystemClock()
@@ -54,7 +54,7 @@ class EmbeddedServer:
         self._named, self._timeout = binary, timeout
         self._lock = threading.RLock()
         self._owner: int | None = None  # the process that started it: a fork of that must not stop it
-        self._process: Leashed | None = None
+        self._process: ChildProcess | None = None
         self._binary: ServerBinary | None = None
 
     def __enter__(self) -> Self:
@@ -157,7 +157,7 @@ class EmbeddedServer:
         """Start the process, which from here on holds the directory's lock; returns where its log begins."""
         with self._home.lock() as lock, self._home.log.open("ab") as log:
             start = log.tell()
-            self._process = Leashed(self._command(), directory=self._home.path, log=log.fileno(), keep=[lock])
+            self._process = ChildProcess(self._command(), directory=self._home.path, log=log.fileno(), keep=[lock])
             os.pwrite(lock, b"%-10d" % self._process.pid, 0)
         return start
 

@@ -97,7 +97,7 @@ class Worker:
                 if self._children:
                     self._children.check()
                 self._nudge()
-                self._supervise()
+                self._until_over()
             finally:
                 with self._lock:
                     self._state.stop()
@@ -115,7 +115,7 @@ class Worker:
 
     # --- the thread that called run ---------------------------------------------------------------------------------
 
-    def _supervise(self) -> None:
+    def _until_over(self) -> None:
         failure: BaseException | None = None
         end: float | None = None  # of the grace, or of the patience after it
         while True:
@@ -164,7 +164,7 @@ class Worker:
         self._nudge()
         return True
 
-    # --- the threads of the crew ------------------------------------------------------------------------------------
+    # --- its threads -----------------------------------------------------------------------------------------------
 
     def _nudge(self) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ import pytest
 from shardq import Delivery, Message, PartlyWritten, Queue, QueueFull
 from tests.conformance.accounts import problems
 from tests.conformance.conftest import OpenQueue
-from tests.conformance.stroll import Stroll
+from tests.conformance.random_ops import RandomOps
 from tests.conformance.world import World
 from tests.waiting import eventually
 
@@ -359,9 +359,9 @@ def test_whatever_happens_the_accounts_are_a_full_count(
     open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, walk: int
 ) -> None:
     """A random walk over all that a queue can do, counted after each step; at its end nothing is left or lost."""
-    stroll = Stroll(open_queue, world, random.Random(rng.random() + walk))
+    ops = RandomOps(open_queue, world, random.Random(rng.random() + walk))
     for _ in range(100):
-        stroll.step()
-        assert sound(stroll.queue, world), stroll.log[-8:]
-    assert stroll.remaining() == set()
-    assert sound(stroll.queue, world)
+        ops.step()
+        assert sound(ops.queue, world), ops.log[-8:]
+    assert ops.remaining() == set()
+    assert sound(ops.queue, world)

@@ -12,8 +12,8 @@ from shardq.ops.look import unread
 from shardq.protocol.journal import FORMAT, KINDS, decode
 from shardq.protocol.scripts import load
 from tests.conformance.conftest import OpenQueue
+from tests.conformance.random_ops import RandomOps
 from tests.conformance.replay import Replay
-from tests.conformance.stroll import Stroll
 from tests.conformance.world import World
 from tests.waiting import eventually
 
@@ -29,8 +29,8 @@ def kinds(queue: Queue, after: int = 0) -> list[str]:
     return [event.kind for event in queue.journal(10_000, after=after).events]
 
 
-class Walk(Stroll):
-    """A stroll that also purges, lets deadlines pass, repeats dedup keys and gives back what it read, uncounted."""
+class Walk(RandomOps):
+    """A ops that also purges, lets deadlines pass, repeats dedup keys and gives back what it read, uncounted."""
 
     def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random) -> None:
         super().__init__(open_queue, world, rng, journal=100_000, max_dead=rng.choice((3, 100)))
@@ -56,13 +56,13 @@ class Walk(Stroll):
 @pytest.mark.parametrize("walk", range(2))
 def test_replayed_the_journal_is_the_queue(open_queue: OpenQueue, world: World, rng: random.Random, walk: int) -> None:
     own = random.Random(rng.random() + walk)
-    stroll = Walk(open_queue, world, own)
-    replay = Replay(stroll.queue)
+    ops = Walk(open_queue, world, own)
+    replay = Replay(ops.queue)
     for _ in range(25):
         for _ in range(8):
-            stroll.step()
+            ops.step()
         replay.follow(own.choice((1, 7, 1000)))
-        assert replay.problems(world.raw, world.census(stroll.queue)) == [], stroll.log[-8:]
+        assert replay.problems(world.raw, world.census(ops.queue)) == [], ops.log[-8:]
 
 
 def test_each_kind_of_event_has_its_name_and_its_columns(queue: Queue, world: World) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from shardq.embedded import EmbeddedServer, find_server, leash, probe_server
+from shardq.embedded import EmbeddedServer, child, find_server, probe_server
 from shardq.embedded.server import _free_port
 from shardq.errors import BackendError, ConfigError, ServerUnfit
 from tests.servers import Server, ServerKind, available
@@ -51,7 +51,7 @@ class Parent:
     """A Python process that runs `code`, in which `server` is an EmbeddedServer, and prints what the test asks."""
 
     def __init__(self, code: str, *arguments: str) -> None:
-        prelude = "import os, signal, sys, threading\nfrom shardq.embedded import EmbeddedServer, leash\n"
+        prelude = "import os, signal, sys, threading\nfrom shardq.embedded import EmbeddedServer, child\n"
         wait = "\nprint(server.pid, flush=True)\nsys.stdin.readline()\n"
         # Short, for the socket's sake; what a killed parent leaves in it goes with it.
         self._temporary = tempfile.TemporaryDirectory(prefix="shardq-test-", ignore_cleanup_errors=True)
@@ -309,7 +309,7 @@ def test_a_long_path_gets_its_socket_elsewhere(tmp_path: Path, monkeypatch: pyte
 # --- never left behind -------------------------------------------------------------------------------------------
 
 START = "server = EmbeddedServer().start()"
-ON_A_PIPE = "leash._kernel_can = lambda: False\n" + START
+ON_A_PIPE = "child._kernel_can = lambda: False\n" + START
 IN_A_THREAD = "server = EmbeddedServer()\nthread = threading.Thread(target=server.start); thread.start(); thread.join()"
 BOTH_WAYS = pytest.mark.parametrize("code", [START, ON_A_PIPE], ids=["kernel", "watchdog"])
 
@@ -394,14 +394,14 @@ def test_the_server_outlives_the_thread_that_started_it() -> None:
 
 def test_without_the_keeper_the_server_would_end_with_the_thread() -> None:
     """What the keeper is for: the same start on the short-lived thread itself."""
-    with Parent("leash._on_keeper = lambda spawn: spawn()\n" + IN_A_THREAD) as parent:
+    with Parent("child._on_keeper = lambda spawn: spawn()\n" + IN_A_THREAD) as parent:
         eventually(lambda: not alive(parent.server))
         assert parent.process.poll() is None
 
 
 def test_a_child_whose_parent_died_before_it_was_tied_exits(tmp_path: Path) -> None:
     mark = tmp_path / "became-the-server"
-    command = [sys.executable, "-I", "-S", "-c", leash._LEASH, "1", "/usr/bin/touch", str(mark)]
+    command = [sys.executable, "-I", "-S", "-c", child._TIED, "1", "/usr/bin/touch", str(mark)]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (1, "the parent died first\n")
     assert not mark.exists()

@@ -13,9 +13,9 @@ import pytest
 from shardq import Client, Queue
 from tests.conftest import Mutate
 from tests.servers import Server, available
-from tests.soak.crew import drained
 from tests.soak.history import load, verdict
 from tests.soak.load import Habits, Log, consume, produce
+from tests.soak.processes import drained
 from tests.waiting import eventually
 
 HABITS = Habits(messages=120, batch=40, tenants=12, lease=0.2, delay=0.03, late=0.15, nack=0.1, extend=0.2)

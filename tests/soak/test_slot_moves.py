@@ -13,9 +13,9 @@ from shardq.protocol.keys import QueueKeys
 from tests.conftest import Record
 from tests.faces import FACES
 from tests.servers import Cluster
-from tests.soak.crew import Crew, drained
 from tests.soak.history import load, verdict
 from tests.soak.load import Habits
+from tests.soak.processes import Processes, drained
 from tests.waiting import eventually
 
 MOVES = 20
@@ -32,14 +32,14 @@ def test_nothing_is_lost_doubled_or_stuck_while_the_slot_moves_twenty_times(
         queue = client.queue(queue_name, streams=12, streams_per_shard=3, max_deliveries=1000)
         queue.write("the first", shard_key="-")
         queue.read().ack()
-        with Crew(cluster.url, queue_name, tmp_path, seed) as crew:
+        with Processes(cluster.url, queue_name, tmp_path, seed) as processes:
             for face in (*FACES, *FACES):
-                crew.produce(Habits(face=face, messages=10**9, batch=20, pause=0.05))
-                crew.consume(Habits(face=face, batch=20))
+                processes.produce(Habits(face=face, messages=10**9, batch=20, pause=0.05))
+                processes.consume(Habits(face=face, batch=20))
             keys = _move_about(cluster, queue, tmp_path, rng)
-            crew.dismiss_producers()
+            processes.dismiss_producers()
             eventually(lambda: drained(queue), 60, every=0.1, what=f"drained; now {queue.stats()}")
-            crew.dismiss()
+            processes.dismiss()
         found = load(tmp_path)
         stats = queue.stats()
     record_property(

@@ -18,9 +18,9 @@ from shardq import Client, Queue
 from shardq.protocol.keys import QueueKeys
 from tests.conftest import Record
 from tests.servers import Server, ServerKind
-from tests.soak.crew import Crew, drained
 from tests.soak.history import History, load, verdict
 from tests.soak.load import Habits
+from tests.soak.processes import Processes, drained
 from tests.waiting import eventually
 
 MESSAGES = int(os.environ.get("SHARDQ_SOAK") or 20_000)
@@ -38,25 +38,25 @@ def test_every_message_is_acked_once_while_consumers_die_and_the_queue_is_resize
     started = time.monotonic()
     with Server(kind) as server, Client.from_url(server.url) as client:
         queue = client.queue(queue_name, streams=16, streams_per_shard=3, max_deliveries=1000)
-        with Crew(server.url, queue_name, tmp_path, seed) as crew:
-            resizes = _run(crew, server, queue, random.Random(seed))
-            crew.dismiss()
+        with Processes(server.url, queue_name, tmp_path, seed) as processes:
+            resizes = _run(processes, server, queue, random.Random(seed))
+            processes.dismiss()
         found = load(tmp_path)
-        record_property("note", _summary(found, crew.killed, resizes, time.monotonic() - started))
+        record_property("note", _summary(found, processes.killed, resizes, time.monotonic() - started))
         assert verdict(found) == {}
         assert len(found.ids) == MESSAGES
         _check_books(queue, server)
 
 
-def _run(crew: Crew, server: Server, queue: Queue, rng: random.Random) -> int:
+def _run(processes: Processes, server: Server, queue: Queue, rng: random.Random) -> int:
     """Let them work until all is written and drained, and disturb them meanwhile; how often the queue was resized."""
     queue.len()
     queue.write("the first", shard_key="-")  # the queue exists before anybody resizes it
     queue.read().ack()
     resizes = 0
     for _ in range(PROCESSES):
-        crew.produce(Habits(messages=MESSAGES // PROCESSES, pause=0.1))
-        crew.consume(Habits())
+        processes.produce(Habits(messages=MESSAGES // PROCESSES, pause=0.1))
+        processes.consume(Habits())
     deadline = time.monotonic() + LIMIT
 
     def resize() -> None:
@@ -65,9 +65,9 @@ def _run(crew: Crew, server: Server, queue: Queue, rng: random.Random) -> int:
         resizes += 1
 
     def turn() -> bool:
-        act: Act = rng.choice((resize, crew.kill_one, crew.kill_one, lambda: server.run("SCRIPT", "FLUSH")))
+        act: Act = rng.choice((resize, processes.kill_one, processes.kill_one, lambda: server.run("SCRIPT", "FLUSH")))
         act()
-        return crew.written() and drained(queue)
+        return processes.written() and drained(queue)
 
     eventually(turn, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
     return resizes

@@ -14,9 +14,9 @@ from shardq.worker import keeper, threads
 from tests.faces import FACES, Face
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
-from tests.worker.shift import Handle, Shift
+from tests.worker.running import Handle, RunningWorker
 
-Begin = Callable[..., Shift]
+Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
 LEASE = 30.0  # seconds: far longer than a busy machine stands still
 
@@ -113,7 +113,7 @@ def begin(face: Face, url: str, clock: Forward) -> Iterator[Begin]:
     """Starts a worker of the face under test on the queue `jobs`."""
     with ExitStack() as stack:
 
-        def begin(handle: Handle, **settings: Any) -> Shift:
-            return stack.enter_context(Shift(face, url, "jobs", handle, client={"clock": clock}, **settings))
+        def begin(handle: Handle, **settings: Any) -> RunningWorker:
+            return stack.enter_context(RunningWorker(face, url, "jobs", handle, client={"clock": clock}, **settings))
 
         yield begin

@@ -14,7 +14,7 @@ from shardq.worker.children import Answer, Child, Children
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import Forward, PassTime
-from tests.worker.shift import Shift
+from tests.worker.running import RunningWorker
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def lines(log: Path, what: str) -> list[tuple[str, int, int]]:
     return [(row[1], int(row[2]), int(row[3])) for row in rows if row[0] == what]
 
 
-def shift(url: str, **settings: object) -> Shift:
+def begun(url: str, **settings: object) -> RunningWorker:
     chosen: dict[str, object] = {"concurrency": 2, "backoff": Constant(0), "run_in": "processes"}
     handle: Any = settings.pop("handle", handlers.varied)
-    return Shift("sync", url, "jobs", handle, **(chosen | settings))
+    return RunningWorker("sync", url, "jobs", handle, **(chosen | settings))
 
 
 def test_what_a_handler_says_crosses_the_pipe(jobs: Queue, url: str, log: Path) -> None:
     jobs.write_many([(each, each) for each in ("fine", "fail", "nack", "reject", "big")])
-    with shift(url) as running:
+    with begun(url) as running:
         eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (3, 2), 30)
         running.stop()
     pids = {pid for _, _, pid in lines(log, "began")}
@@ -60,7 +60,7 @@ def test_a_poison_message_ends_as_a_dead_letter_and_the_others_are_done(
     jobs: Queue, url: str, log: Path, poison: str, error: str
 ) -> None:
     jobs.write_many([(poison, "bad"), *((f"m{n}", f"t{n}") for n in range(10))])
-    with shift(url):
+    with begun(url):
         eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (10, 1), 30)
     (letter,) = jobs.dead()
     assert (letter.count, letter.reason, letter.last_error) == (3, "max deliveries", error)
@@ -72,11 +72,11 @@ def test_an_overdue_and_a_cancelled_handler_are_killed(
     jobs: Queue, url: str, log: Path, clock: Forward, pass_time: PassTime
 ) -> None:
     jobs.write("hang", shard_key="t")
-    with shift(url, time_limit=0.3, concurrency=1):
+    with begun(url, time_limit=0.3, concurrency=1):
         (letter,) = eventually(jobs.dead, 30)
         assert letter.last_error == "TimeLimit: it ran for more than 0.3 s"
     unwanted = jobs.write("unwanted", shard_key="t")
-    with shift(url, concurrency=1, client={"clock": clock}):
+    with begun(url, concurrency=1, client={"clock": clock}):
         eventually(lambda: "unwanted" in {row[0] for row in lines(log, "began")}, 30)
         jobs.cancel(unwanted)
         pass_time(12)  # to when the lease is extended
@@ -95,7 +95,7 @@ def test_a_shard_key_that_is_no_text_crosses_the_pipe_with_a_window(
 ) -> None:
     jobs = client.queue("jobs", streams=8, window=1, max_deliveries=3)
     jobs.write_many([(f"m{n}", b"\xff\xfe%d" % (n % 2)) for n in range(20)])
-    with shift(url) as running:
+    with begun(url) as running:
         eventually(lambda: jobs.stats().acked == 20, 30)
         running.stop()
     assert running.failure is None
@@ -122,7 +122,7 @@ def test_a_child_that_cannot_be_told_is_not_left(
     monkeypatch.setattr(Child, "ask", failing)
     monkeypatch.setattr(Children, "_start", counted)
     jobs.write_many([(f"m{n}", "t") for n in range(4)])
-    with shift(url) as running:
+    with begun(url) as running:
         eventually(lambda: jobs.stats().acked == 4, 60)
         assert running.worker
         assert isinstance(running.worker, Worker)
@@ -135,7 +135,7 @@ def test_a_child_that_cannot_be_told_is_not_left(
 
 def test_what_has_no_bytes_or_no_text_is_said_as_well_as_it_can_be(jobs: Queue, url: str, log: Path) -> None:
     jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
-    with shift(url, handle=handlers.awkward) as running:
+    with begun(url, handle=handlers.awkward) as running:
         eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, len(handlers.AWKWARD)), 60)
         running.stop()
     assert running.failure is None

@@ -17,7 +17,7 @@ from shardq.worker import aio, threads, trouble
 from tests.faces import Face
 from tests.servers import Replicated, Server, ServerKind
 from tests.waiting import eventually
-from tests.worker.shift import Shift
+from tests.worker.running import RunningWorker
 
 QUICK = {"timeout": 0.5, "wait_slice": 0.1}
 
@@ -76,19 +76,19 @@ def test_a_crash_and_a_restart_with_its_data(face: Face, durable: Server, caplog
     with Client.from_url(durable.url) as client:
         jobs = jobs_of(client)
         jobs.write(0, shard_key="t")
-        with Shift(face, durable.url, "jobs", numbers, client=QUICK) as shift:
+        with RunningWorker(face, durable.url, "jobs", numbers, client=QUICK) as begun:
             eventually(lambda: jobs.stats().acked == 1)
             jobs.write(1, shard_key="t", delay=1)
             durable.kill9()
             eventually(lambda: fails(caplog, "reading"))
-            eventually(lambda: shift.worker and shift.worker._reads._failures > 3, what="more tries than one")
+            eventually(lambda: begun.worker and begun.worker._reads._failures > 3, what="more tries than one")
             durable.start()
             eventually(lambda: jobs.stats().acked == 2)
             jobs.write(2, shard_key="t")
             eventually(lambda: jobs.stats().acked == 3)
             eventually(lambda: not fails(caplog, "reading"))
-            shift.stop()
-            assert shift.failure is None
+            begun.stop()
+            assert begun.failure is None
             assert once_per_change(told(caplog, "reading"))
     assert numbers.seen == [0, 1, 2]
 
@@ -100,7 +100,7 @@ def test_a_server_that_hangs(face: Face, durable: Server, caplog: pytest.LogCapt
     with Client.from_url(durable.url) as client:
         jobs = jobs_of(client)
         jobs.read_many(1)
-        with Shift(face, durable.url, "jobs", numbers, client=QUICK) as shift:
+        with RunningWorker(face, durable.url, "jobs", numbers, client=QUICK) as begun:
             jobs.write(0, shard_key="t")
             eventually(lambda: jobs.stats().acked == 1)
             durable.pause()
@@ -112,7 +112,7 @@ def test_a_server_that_hangs(face: Face, durable: Server, caplog: pytest.LogCapt
             jobs.write(1, shard_key="t")
             eventually(lambda: jobs.stats().acked == 2)
             eventually(lambda: not fails(caplog, "reading"))
-            shift.stop()
+            begun.stop()
             assert once_per_change(told(caplog, "reading"))
     assert numbers.seen == [0, 1]
 
@@ -129,7 +129,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=0.6)
         jobs.write("a", shard_key="t")
-        with Shift("sync", durable.url, "jobs", handle, client=QUICK) as shift:
+        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
             assert inside.wait(30)
             durable.pause()
             try:
@@ -137,7 +137,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
             finally:
                 durable.resume()
             assert jobs.stats().acked == 0
-            shift.stop()
+            begun.stop()
 
 
 def test_a_failover_and_a_flushed_script_cache(
@@ -149,7 +149,7 @@ def test_a_failover_and_a_flushed_script_cache(
         first, second = pair.primary, pair.replicas[0]
         jobs = jobs_of(client)
         jobs.write(0, shard_key="t")
-        with Shift(face, first.url, "jobs", numbers, client=QUICK) as shift:
+        with RunningWorker(face, first.url, "jobs", numbers, client=QUICK) as begun:
             eventually(lambda: jobs.stats().acked == 1)
             first.run("SCRIPT", "FLUSH")
             jobs.write(1, shard_key="t")
@@ -160,7 +160,7 @@ def test_a_failover_and_a_flushed_script_cache(
             jobs.write(2, shard_key="t")
             eventually(lambda: jobs.stats().acked == 3)
             eventually(lambda: not fails(caplog, "reading"))
-            shift.stop()
+            begun.stop()
             assert once_per_change(told(caplog, "reading"))
     assert numbers.seen == [0, 1, 2]
 
@@ -178,13 +178,13 @@ def test_acks_wait_for_redis(durable: Server, caplog: pytest.LogCaptureFixture) 
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=30.0)
         jobs.write(0, shard_key="t")
-        with Shift("sync", durable.url, "jobs", handle, client=QUICK) as shift:
+        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
             assert inside.wait(30)
             durable.kill9()
             go.set()
             eventually(lambda: fails(caplog, "settling"))
             durable.start()
             eventually(lambda: jobs.stats().acked == 1)
-            shift.stop()  # it says that settling works again once it has the answer, which is later than the server
+            begun.stop()  # it says that settling works again once it has the answer, which is later than the server
             assert once_per_change(told(caplog, "settling"))
     assert numbers.seen == [0]

@@ -16,7 +16,7 @@ from tests.servers import Server
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import Begin, PassTime
-from tests.worker.shift import Gate
+from tests.worker.running import Gate
 
 AT_ONCE = Constant(0)
 
@@ -82,10 +82,10 @@ def test_whatever_a_handler_raises_the_worker_goes_on(
 ) -> None:
     monkeypatch.setenv("SHARDQ_TEST_LOG", str(tmp_path / "log"))
     jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
-    shift = begin(handlers.awkward, backoff=AT_ONCE)
+    begun = begin(handlers.awkward, backoff=AT_ONCE)
     eventually(lambda: (jobs.stats().acked, jobs.stats().dead) == (1, len(handlers.AWKWARD)))
-    shift.stop()
-    assert shift.failure is None
+    begun.stop()
+    assert begun.failure is None
     assert {letter.shard_key: (letter.reason, letter.last_error) for letter in jobs.dead()} == handlers.ENDS
     assert caplog.text.encode()  # a log can write all of it
 
@@ -101,9 +101,9 @@ def test_the_log_says_what_becomes_of_a_message(begin: Begin, jobs: Queue, caplo
                 raise Nack(0, "busy")
 
     ids = {jobs.write(each, shard_key="t"): each for each in ("fails", "rejects", "nacks")}
-    shift = begin(handle, backoff=Constant(0.001))
+    begun = begin(handle, backoff=Constant(0.001))
     eventually(lambda: jobs.stats().dead == 3)
-    shift.stop()
+    begun.stop()
     told: dict[str, list[str]] = {each: [] for each in ids.values()}
     for record in caplog.records:
         if record.message.startswith("message "):

@@ -38,9 +38,9 @@ def test_each_handler_runs_in_a_span(exporter: InMemorySpanExporter, begin: Begi
             raise ValueError("secret")
 
     ids = [jobs.write("good", shard_key="t"), jobs.write("bad", shard_key="t")]
-    shift = begin(handle, backoff=Constant(600))  # the one that failed is not tried again here
+    begun = begin(handle, backoff=Constant(600))  # the one that failed is not tried again here
     eventually(lambda: jobs.stats().acked == 1 and jobs.stats().delayed == 1)
-    shift.stop()
+    begun.stop()
     spans = [span for span in exporter.get_finished_spans() if span.name == "process jobs"]
     assert {span.context.span_id for span in spans if span.context} == set(inside)
     by_id = {dict(span.attributes or {})["messaging.message.id"]: span for span in spans}

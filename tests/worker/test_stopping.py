@@ -21,29 +21,29 @@ from shardq.worker import aio, keeper, threads
 from tests.faces import Face
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
-from tests.worker.shift import Gate, Shift
+from tests.worker.running import Gate, RunningWorker
 
 
 def test_stop_finishes_what_runs_and_starts_nothing_new(begin: Begin, jobs: Queue) -> None:
     gate = Gate()
     jobs.write_many([(n, f"t{n}") for n in range(9)])
-    shift = begin(gate, concurrency=3, read_ahead=2)
+    begun = begin(gate, concurrency=3, read_ahead=2)
     eventually(lambda: len(gate.inside) == 3 and jobs.stats().in_flight == 5)
-    shift.stop(wait=False)
+    begun.stop(wait=False)
     eventually(lambda: jobs.stats().in_flight == 3)  # those that only waited go back at once
     gate.open.set()
-    shift.join()
+    begun.join()
     now = jobs.stats()
     assert (now.acked, now.in_flight, now.backlog, len(gate.inside)) == (3, 0, 6, 3)
-    assert shift.failure is None
+    assert begun.failure is None
 
 
 def test_after_the_grace_the_rest_is_given_back_and_handlers_are_told(begin: Begin, jobs: Queue) -> None:
     gate = Gate()
     jobs.write("stubborn", shard_key="t")
-    shift = begin(gate, grace=0.2)
+    begun = begin(gate, grace=0.2)
     eventually(lambda: gate.inside)
-    shift.stop()
+    begun.stop()
     again = jobs.read(block=20)
     assert (again.count, again.last_error) == (2, "")
     eventually(lambda: gate.told)
@@ -59,9 +59,9 @@ def test_a_handler_that_heeds_nothing_does_not_hold_up_the_end(jobs: Queue, url:
         release.wait(30)
 
     jobs.write("deaf", shard_key="t")
-    with Shift("sync", url, "jobs", handle, grace=0.1) as shift:
+    with RunningWorker("sync", url, "jobs", handle, grace=0.1) as begun:
         assert inside.wait(30)
-        shift.stop()
+        begun.stop()
         assert jobs.read(block=20).count == 2
         release.set()
 
@@ -79,26 +79,26 @@ def test_stop_on_an_idle_queue_and_before_the_start(face: Face, begin: Begin, jo
 
 def test_stop_does_not_wait_for_a_read_to_end(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "BLOCK", 30.0)
-    shift = begin(lambda _: None)
-    eventually(lambda: shift.worker and shift.worker._jobs.state.waiting.waiters())
-    begun = time.monotonic()
-    shift.stop()
-    assert time.monotonic() - begun < 10
+    begun = begin(lambda _: None)
+    eventually(lambda: begun.worker and begun.worker._jobs.state.waiting.waiters())
+    asked = time.monotonic()
+    begun.stop()
+    assert time.monotonic() - asked < 10
 
 
 def test_stop_may_be_called_by_a_handler(begin: Begin, jobs: Queue) -> None:
-    shifts: list[Shift] = []
+    workers: list[RunningWorker] = []
     jobs.write_many([(n, "t") for n in range(5)])
     begun = threading.Event()
 
     def handle(_: DeliveryView) -> None:
         begun.wait(30)
-        assert shifts[0].worker
-        shifts[0].worker.stop()
+        assert workers[0].worker
+        workers[0].worker.stop()
 
-    shifts.append(begin(handle, concurrency=1))
+    workers.append(begin(handle, concurrency=1))
     begun.set()
-    shifts[0].join()
+    workers[0].join()
     now = jobs.stats()
     assert now.acked >= 1
     assert (now.acked + now.backlog, now.in_flight) == (5, 0)
@@ -163,7 +163,7 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
     release, signs = threading.Event(), list[float]()
     jobs.write("hangs", shard_key="t")
     settings = {"time_limit": 0.1, "backoff": Constant(60), "grace": 0.1} if stuck else {}
-    with Shift(
+    with RunningWorker(
         "sync", url, "jobs", lambda _: release.wait(30), concurrency=1, alive=lambda: signs.append(time.monotonic()),
         **settings,
     ):  # fmt: skip

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
-from shardq.cli.herd import Herd
 from shardq.cli.parsing import Commands, command, number, time
 from shardq.cli.shell import Shell, remark
+from shardq.cli.supervisor import Supervisor
 from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, OutcomeUnknown
@@ -66,7 +66,7 @@ def register(commands: Commands) -> None:
         help="touched about each second while it goes round, whether or not Redis answers and the queue is there; "
         "of several processes PATH.1, PATH.2, ...",
     )
-    parser.add_argument("--herded", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
@@ -75,8 +75,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         signal.signal(each, lambda *_: sys.exit(OK))
     handle = imported(args.handler)
     if args.processes > 1:
-        return Herd(shell.url, shell.timeout, lambda n: _words(args, n), args.processes).run()
-    if args.herded:
+        return Supervisor(shell.url, shell.timeout, lambda n: _words(args, n), args.processes).run()
+    if args.supervised:
         _end_with_parent()
     queue = shell.queue(args.queue)
     with Signs(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as signs:
@@ -155,7 +155,7 @@ def _end_with_parent() -> None:
 
 def _words(args: argparse.Namespace, number: int) -> list[str]:
     """The arguments of worker process *number*, from 1."""
-    words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--herded"]
+    words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--supervised"]
     words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]
     if args.time_limit is not None:
         words += ["--time-limit", str(args.time_limit)]

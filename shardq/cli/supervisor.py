@@ -24,7 +24,7 @@ LONG_LIFE = 60.0
 """Seconds after which a process that dies is taken for a new misfortune, not for one more of a row."""
 
 
-class Herd:
+class Supervisor:
     """Runs `shardq worker` *count* times, with the *words* of each, numbered from 1."""
 
     def __init__(self, url: str, timeout: float, words: Callable[[int], list[str]], count: int) -> None:
@@ -78,7 +78,7 @@ class Herd:
             process.wait()
             self._ended.put((process, self._clock.monotonic() - began))
 
-        threading.Thread(target=watch, name=f"shardq-herd-{process.pid}", daemon=True).start()
+        threading.Thread(target=watch, name=f"shardq-supervisor-{process.pid}", daemon=True).start()
 
     def _buried(self, process: subprocess.Popen[bytes], age: float) -> None:
         number = self._members.pop(process)

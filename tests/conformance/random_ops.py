@@ -22,7 +22,7 @@ KEYS: tuple[str | bytes, ...] = ("a", "b", "c/1", "c/2", "c/3", "d/x/y", "/e", b
 STREAMS = (1, 4, 8, 16, 40)
 
 
-class Stroll:
+class RandomOps:
     """Does one thing after the other; `alive` are the messages that must still come."""
 
     def __init__(self, open_queue: OpenQueue, world: World, rng: random.Random, **settings: int) -> None:

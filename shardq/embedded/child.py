@@ -22,7 +22,7 @@ from pathlib import Path
 _Process = subprocess.Popen[bytes]
 
 # A parent that died before prctl was armed has already handed us to another one, hence the comparison.
-_LEASH = """
+_TIED = """
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(1, ctypes.c_ulong(9)): sys.exit("prctl(PR_SET_PDEATHSIG) was refused")
 if os.getppid() != int(sys.argv[1]): sys.exit("the parent died first")
@@ -32,17 +32,17 @@ os.execv(sys.argv[2], sys.argv[2:])
 _WATCHDOG = 'read -r _ || kill -9 "$0"'
 
 
-class Leashed:
+class ChildProcess:
     """A process started with `command`; `log` takes its output, and it inherits the open files `keep`."""
 
     def __init__(self, command: Sequence[str], *, directory: Path, log: int, keep: Sequence[int] = ()) -> None:
         by_kernel = _kernel_can()
-        leash = [sys.executable, "-I", "-S", "-c", _LEASH, str(os.getpid())] if by_kernel else []
+        tied = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid())] if by_kernel else []
 
         def spawn() -> _Process:
             # In a session of its own: Ctrl-C in the terminal is for the workers, which need the server to drain.
             return subprocess.Popen(  # noqa: S603 (the program was found and probed)
-                [*leash, *command],
+                [*tied, *command],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

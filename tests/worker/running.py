@@ -46,8 +46,8 @@ class Gate:
         self.done.append(delivery)
 
 
-class Shift:
-    """`with Shift(...) as shift`: at work until `stop`; `failure` is what `run` raised."""
+class RunningWorker:
+    """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised."""
 
     def __init__(self, face: Face, url: str, queue: str, handle: Handle, **settings: Any) -> None:
         self._face, self._url, self._queue, self._handle = face, url, queue, handle
@@ -55,7 +55,7 @@ class Shift:
         self._settings = settings
         self.worker: Worker | AsyncWorker | None = None
         self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="shift", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="begun", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()

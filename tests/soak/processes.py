@@ -13,7 +13,7 @@ from shardq import Queue
 from tests.soak.load import Habits
 
 
-class Crew:
+class Processes:
     """The processes of one run, each with a log of its own in `folder`. All are gone when the context is left."""
 
     def __init__(self, url: str, queue: str, folder: Path, seed: int) -> None:
@@ -25,7 +25,7 @@ class Crew:
         self._habits: dict[int, Habits] = {}
         self._logs: dict[int, Path] = {}
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
