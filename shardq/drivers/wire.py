@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 
 from hiredis import pack_command
 
-from shardq.ops.persist import TRANSIENT
+from shardq.ops.retry import TRANSIENT
 from shardq.ops.steps import Armed, Call, Refused, Unanswered, Underreplicated
 
 Word: TypeAlias = str | bytes | int | float

@@ -21,7 +21,7 @@ from shardq.ops.opening import (
     touch,
     upkeep,
 )
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
@@ -36,7 +36,7 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
     """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
     call = Call.on(state.keys, "len")
-    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     return max(0, int(reply))
 
 
@@ -51,14 +51,14 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (*map(keys.stream, range(streams)), *legacy)
         call = Call.on(keys, "stats", (len(legacy), MOST_LENGTHS), rest=declared)
-        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
             for first in range(len(reply[6]), streams, MOST_LENGTHS):
                 more = Call.on(keys, "lengths", (first, min(MOST_LENGTHS, streams - first)))
-                reply[6] += yield from persist(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
+                reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, state.view.hands, created=False, known=state.streams > 0)
         state.forget()  # the next call that changes something looks it up
@@ -74,7 +74,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
         if call is None:
             yield from existing(state, until)
             call = _purge(state)
-        word, count, more = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        word, count, more = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         removed += int(count)
         if word != b"OK":  # the queue was changed, or purged by somebody else
             call = None
@@ -165,7 +165,7 @@ def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
     cursor: Argument = 0
     while True:
         call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))
-        cursor = yield from persist(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
+        cursor = yield from retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
         if cursor == b"0":
             return
 
@@ -175,7 +175,7 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
-    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     return [dead_letter(row) for row in reply]
 
 
@@ -184,7 +184,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
     whole("count", count, 1, MAX_PAGE)
     whole("after", after, 0, 2**53, "the position of another page, or 0")
     call = Call.on(state.keys, "journal", (after, count))
-    reply = yield from persist(lambda _: call, state.until(timeout), state.clock)
+    reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     if not reply:
         raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
     return journal_page(reply, after, count)
@@ -204,5 +204,5 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
             return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
 
-        moved += int((yield from persist(make, until, state.clock)))
+        moved += int((yield from retry_until(make, until, state.clock)))
     return moved

@@ -11,7 +11,7 @@ from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.opening import existing, held, new_epoch, reopen
-from shardq.ops.persist import confirmed
+from shardq.ops.retry import confirmed
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView

@@ -19,7 +19,7 @@ import msgspec
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
 from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
-from shardq.ops.persist import TRANSIENT, pause_after, persist, refuse
+from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.write import call_of, hands_of
@@ -219,7 +219,7 @@ def complete(state: QueueState, tallies: Sequence[Tally]) -> Op[None]:
     for at in range(0, len(tallies), 1000):
         lanes = [tally.lane for tally in tallies[at : at + 1000]]
         call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *lanes))
-        yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
 def _next(tally: Tally, first: int, rows: Rows) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 
 from shardq.clock import Clock
 from shardq.errors import BackendError, ConfigError
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.steps import Call, Op
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Router
@@ -71,7 +71,7 @@ def loaded(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[Copy |
     copy, cursor = Copy(reply[1], int(reply[2])), b"0"
     while True:
         page = Call.on(keys, "bindings", (cursor, part))
-        cursor, members = yield from persist(lambda _, page=page: page, until, clock)  # type: ignore[misc]
+        cursor, members = yield from retry_until(lambda _, page=page: page, until, clock)  # type: ignore[misc]
         for member in members:
             copy.take(b"+", member)
         there = yield from _caught_up(copy, keys, part, until, clock)
@@ -111,7 +111,7 @@ def _thinned(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock
 def follow(keys: RouterKeys, stamp: bytes, version: int, count: int, until: float, clock: Clock) -> Op[list[Any]]:
     """What changed since a version: the reply of `follow.lua`."""
     call = Call.on(keys, "follow", (stamp, version, count))
-    reply: list[Any] = yield from persist(lambda _: call, until, clock)
+    reply: list[Any] = yield from retry_until(lambda _: call, until, clock)
     check_version(keys, reply)
     return reply
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shardq.model import Received
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_TURN, QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -99,7 +99,7 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
     where, page, holder = "", RECOVER_PAGE, sent(asked.holder)
     while True:
         call = _recover(state, (holder, asked.since, asked.visibility, page, where))
-        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
         page = page * 2 if reply.decode() == where else RECOVER_PAGE
@@ -111,7 +111,7 @@ def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
         call = _recover(state, ("", 0, 0, 0, ""), tokens)
-        yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
 def undone(state: QueueState, asked: Asked, until: float) -> Op[None]:

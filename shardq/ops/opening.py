@@ -20,7 +20,7 @@ from shardq.errors import (
     ServerUnfit,
 )
 from shardq.model import QueueConfig
-from shardq.ops.persist import UNKNOWN_USER, confirmed, persist
+from shardq.ops.retry import UNKNOWN_USER, confirmed, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
@@ -45,7 +45,7 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
-        reply = yield from persist(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if state.seen is None:
             state.saw(int(reply[1]), asked, asked)
         if reply[0] == b"NOQUEUE":
@@ -61,7 +61,7 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
 def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
     """The stored assignment: it changed since this client last saw it."""
     call = Call.on(state.keys, "assignment")
-    found = hands((yield from persist(lambda _: call, until, state.clock)))
+    found = hands((yield from retry_until(lambda _: call, until, state.clock)))
     if found.spoilt:
         log.warning(
             "queue %r: %d entries of its assignment are no hands, something else wrote them; these shard keys are "
@@ -122,7 +122,7 @@ def touch(state: QueueState, until: float) -> Op[Any]:
     keys = state.keys
     others = (key for key in keys.fixed if key != keys.meta)
     call = Call.on(keys, "touch", rest=(*others, *map(keys.stream, range(state.streams))))
-    yield from persist(lambda _: call, until, state.clock)
+    yield from retry_until(lambda _: call, until, state.clock)
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:
@@ -130,7 +130,7 @@ def shrink(state: QueueState, until: float) -> Op[None]:
     view = state.view  # once: another thread may look the queue up meanwhile
     surplus = tuple(map(state.keys.stream, range(view.wanted, view.streams)))
     call = Call.on(state.keys, "shrink", (view.epoch, new_epoch()), rest=surplus)
-    left = yield from persist(lambda _: call, until, state.clock)
+    left = yield from retry_until(lambda _: call, until, state.clock)
     if int(left) != view.streams:
         yield from reopen(state, until)
 
@@ -193,7 +193,7 @@ def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
 
 def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
     try:
-        return (yield from persist(lambda _: Ask(words), until, clock))
+        return (yield from retry_until(lambda _: Ask(words), until, clock))
     except (BackendTimeout, OutcomeUnknown):
         raise
     except BackendError as error:

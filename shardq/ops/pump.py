@@ -15,7 +15,7 @@ from typing import Any, Final
 from shardq.errors import BackendError
 from shardq.ops.look import ALL_DECLARED, Look, Seen, given_back, look, recovered, seen
 from shardq.ops.opening import upkeep
-from shardq.ops.persist import TRANSIENT
+from shardq.ops.retry import TRANSIENT
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Asked, Want

@@ -11,7 +11,7 @@ from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.look import ALL_DECLARED, Look, Seen, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
-from shardq.ops.persist import TRANSIENT, give_up, pause_after, refuse
+from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
 from shardq.ops.waiting import AT_ONCE, Asked, Waiter, Want

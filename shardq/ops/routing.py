@@ -29,7 +29,7 @@ from shardq.errors import (
 from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
 from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
-from shardq.ops.persist import confirmed
+from shardq.ops.retry import confirmed
 from shardq.ops.state import MAX_TIMEOUT, QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import together

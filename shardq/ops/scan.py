@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Ask, Call, Op
 
@@ -138,14 +138,14 @@ def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
 def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
     """The reply to a command about *key*, which is its first argument if nothing else is said."""
     command = Ask(words, key or str(words[1]))
-    return (yield from persist(lambda _: command, state.until(), state.clock))
+    return (yield from retry_until(lambda _: command, state.until(), state.clock))
 
 
 def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
     """The id of the entry that comes *count* entries after the id *after*, or the last one up to *until*."""
     while count > 0:
         call = Call.on(state.keys, "skip", (after, until, min(count, SCANNED)), rest=(key,))
-        last, found = yield from persist(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        last, found = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
         after, count = last.decode(), count - found
         if found < SCANNED:
             break

@@ -15,7 +15,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.model import MessageId, Received
 from shardq.ops.opening import opened
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.journal import told
@@ -56,7 +56,7 @@ def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None
     leases = {delivery.token: _lease(delivery) for delivery in deliveries}
     found: dict[str, Settled] = {}
     for part in _parts(sorted(leases.values(), key=_PLACE)):
-        reply = yield from persist(lambda repeated, part=part: _ack(state, part, repeated), until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda repeated, part=part: _ack(state, part, repeated), until, state.clock)  # type: ignore[misc]
         found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
     if len(leases) == len(deliveries):
         return [found[delivery.token] for delivery in deliveries]
@@ -170,7 +170,7 @@ def _settled(
     yield from opened(state, until)
     results: list[Settled] = []
     for part in _parts(deliveries):
-        reply = yield from persist(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
         results += [Settled(letter) for letter in reply[1].decode()]
     return results
 
@@ -210,7 +210,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
         maybe_done = repeated
         return call
 
-    reply: Any = yield from persist(make, until, state.clock)
+    reply: Any = yield from retry_until(make, until, state.clock)
     if reply == b"in flight":
         return "in flight"
     if reply == b"removed" or maybe_done:

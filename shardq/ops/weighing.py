@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
 from shardq.ops.opening import changed, existing, held
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.replies import weights_in
@@ -27,7 +27,7 @@ def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
 
 def _known(state: QueueState, until: float) -> Op[Weights]:
     call = Call.on(state.keys, "weights")
-    return weights_in((yield from persist(lambda _: call, until, state.clock)))
+    return weights_in((yield from retry_until(lambda _: call, until, state.clock)))
 
 
 def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:

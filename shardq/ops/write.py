@@ -16,7 +16,7 @@ from shardq.errors import (
 )
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.persist import Same, confirmed
+from shardq.ops.retry import Same, confirmed
 from shardq.ops.state import Lane, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView

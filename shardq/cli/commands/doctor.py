@@ -19,7 +19,7 @@ from shardq.drivers import Driver, Target
 from shardq.durability import Durability, ServerFacts, fatal, judge
 from shardq.embedded import EmbeddedServer
 from shardq.ops.opening import server_facts
-from shardq.ops.persist import persist
+from shardq.ops.retry import retry_until
 from shardq.ops.steps import Ask
 
 ABOUT = """Compares what the server says of itself with what shardq needs and with what the durability
@@ -77,7 +77,7 @@ def _checked(driver: Driver, level: Durability, timeout: float) -> Checked:
     trips = []
     for _ in range(PINGS):
         started = clock.monotonic()
-        driver.run(persist(lambda _: Ask(("PING",)), started + timeout, clock))
+        driver.run(retry_until(lambda _: Ask(("PING",)), started + timeout, clock))
         trips.append(clock.monotonic() - started)
     return Checked(found, sorted(trips)[PINGS // 2], fatal(found), judge(level, found))
 

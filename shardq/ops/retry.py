@@ -54,7 +54,7 @@ class Same:
         return self.call
 
 
-def persist(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:
+def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:
     """Yield the call of *make* until it is answered; the reply.
 
     The call must be harmless to repeat, or find out itself that it happened before: *remembered* says for how many
@@ -90,9 +90,9 @@ def persist(make: Maker, until: float, clock: Clock, *, remembered: float = math
 def confirmed(
     make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
 ) -> Op[tuple[Any, Underreplicated | None]]:
-    """As `persist`, for a call that waits for replicas: its reply, and why it cannot be said that enough have it."""
+    """As `retry_until`, for a call that waits for replicas: its reply, and why too few are known to have it."""
     try:
-        return (yield from persist(make, until, clock, remembered=remembered)), None
+        return (yield from retry_until(make, until, clock, remembered=remembered)), None
     except Underreplicated as few:
         return few.reply, few
 

@@ -1,4 +1,4 @@
-"""persist: what is tried again, until when, and how honestly a call ends."""
+"""retry_until: what is tried again, until when, and how honestly a call ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.persist import TRANSIENT, Same, persist
+from shardq.ops.retry import TRANSIENT, Same, retry_until
 from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
@@ -27,7 +27,7 @@ def run(answers: list[Any], *, until: float = 10.0) -> Any:
         last[0] = next(told, last[0])
         return last[0]
 
-    return drive(persist(REPEATED.__getitem__, until, clock), answer, clock)
+    return drive(retry_until(REPEATED.__getitem__, until, clock), answer, clock)
 
 
 def test_an_answer_is_returned_as_it_is() -> None:
@@ -69,7 +69,7 @@ def test_nothing_happened_is_said_only_when_it_is_certain() -> None:
 def test_it_gives_up_at_the_deadline_and_not_much_before() -> None:
     clock = ManualClock()
     with pytest.raises(BackendTimeout):
-        drive(persist(REPEATED.__getitem__, 5.0, clock), lambda _: Refused("BUSY", ""), clock)
+        drive(retry_until(REPEATED.__getitem__, 5.0, clock), lambda _: Refused("BUSY", ""), clock)
     assert 4.0 <= clock.monotonic() <= 5.0
 
 
@@ -102,13 +102,13 @@ def test_a_try_that_may_have_happened_is_repeated_only_while_it_would_be_known()
     clock = ManualClock()
     lost = Unanswered("reset", sent=True)
     with pytest.raises(OutcomeUnknown):
-        drive(persist(REPEATED.__getitem__, 1000.0, clock, remembered=30.0), lambda _: lost, clock)
+        drive(retry_until(REPEATED.__getitem__, 1000.0, clock, remembered=30.0), lambda _: lost, clock)
     assert 20 < clock.monotonic() <= 30
 
 
 def test_a_machine_that_is_suspended_between_two_tries_makes_no_other() -> None:
     clock, asked = ManualClock(), list[Step]()
-    op = persist(REPEATED.__getitem__, 1000.0, clock, remembered=30.0)
+    op = retry_until(REPEATED.__getitem__, 1000.0, clock, remembered=30.0)
     asked.append(next(op))
     asked.append(op.throw(Unanswered("reset", sent=True)))
     clock.advance(31)
@@ -126,5 +126,5 @@ def test_a_call_that_is_the_same_each_time_knows_whether_it_was_repeated() -> No
         seen.append(call.repeated)
         return next(answers)
 
-    assert drive(persist(call, 10.0, clock), answer, clock).result == 7
+    assert drive(retry_until(call, 10.0, clock), answer, clock).result == 7
     assert seen == [False, False, True]
