@@ -15,12 +15,12 @@ from redis.exceptions import ResponseError
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import LOST, refusal, unconnected
+from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import Line, Pumping, peer_of, round_trip
 from shardq.drivers.silence import HeardParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.turns import AsyncTurns
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed
 from shardq.errors import ClosedError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
@@ -49,7 +49,7 @@ class AsyncDriver:
         special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": HeardParser}
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
         self._max_connections = max_connections
-        self._turns: dict[Address | None, AsyncTurns] = {}
+        self._permits: dict[Address | None, AsyncPermits] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self)
@@ -102,8 +102,8 @@ class AsyncDriver:
         return self._closed
 
     async def _exchanged(self, exchange: Exchange) -> list[Any]:
-        """The answers to *exchange*, and to what is to follow it in the same turn."""
-        with await self._turn(exchange.address, exchange.until):
+        """The answers to *exchange*, and to what is to follow it under the same permit."""
+        with await self._permit(exchange.address, exchange.until):
             answers = await self._answers(exchange, exchange.commands)
             rest = exchange.rest(answers)
             return await self._answers(exchange, rest) if rest else answers
@@ -120,14 +120,14 @@ class AsyncDriver:
         limit = self._exchanges.limit(exchange.until)
         return await round_trip(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
-    async def _turn(self, address: Address | None, until: float) -> AsyncTurns:
+    async def _permit(self, address: Address | None, until: float) -> AsyncPermits:
         """Wait for one of the connections to *address*."""
-        turns = self._turns.get(address)
-        if turns is None:
-            turns = self._turns.setdefault(address, AsyncTurns(self._max_connections))
-        if not await turns.at_once():
-            await turns.take(self._exchanges.left(until))
-        return turns
+        permits = self._permits.get(address)
+        if permits is None:
+            permits = self._permits.setdefault(address, AsyncPermits(self._max_connections))
+        if not await permits.at_once():
+            await permits.take(self._exchanges.left(until))
+        return permits
 
 
 async def driven(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.failures import Redirected
+from shardq.drivers.permits import LEAST, Crowded
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
-from shardq.drivers.turns import LEAST, Crowded
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, judged
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
@@ -33,8 +33,8 @@ class Exchange:
     """One round trip to the node at `address`, None being the only one there is: an answer for each of `commands`.
 
     The caller gives up at local time `until`. Where the server does not know the script of the first command, `whole`
-    makes the commands that carry its source; they are sent in the same turn. If a `server` is given, only a connection
-    that leads to that one will do.
+    makes the commands that carry its source; they are sent under the same permit. If a `server` is given, only a
+    connection that leads to that one will do.
     """
 
     address: Address | None
@@ -44,7 +44,7 @@ class Exchange:
     server: Any = None
 
     def rest(self, answers: list[Any]) -> tuple[Command, ...]:
-        """What is to be sent after *answers*, in the same turn: the script's source where the server lacks it."""
+        """What is to be sent after *answers*, under the same permit: the script's source where the server lacks it."""
         if self.whole is not None and isinstance(answers[0], Refused) and answers[0].code == "NOSCRIPT":
             return self.whole()
         return ()

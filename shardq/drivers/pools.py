@@ -10,7 +10,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
 MANY = 2**31
-"""Connections that a pool may have: redis-py's own limit would refuse who must wait; turns count those in use."""
+"""Connections that a pool may have: redis-py's own limit would refuse who must wait; permits count those in use."""
 
 
 class Pools(dict[tuple[Address | None, bool], Any]):

@@ -16,10 +16,10 @@ from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, Line, answer, peer_of
+from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.turns import Turns
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
@@ -45,7 +45,7 @@ class Driver:
         self._timeout = min(timeout, COMMAND_TIMEOUT)
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, retry=Retry(NoBackoff(), 0))
         self._max_connections = max_connections
-        self._turns: dict[Address | None, Turns] = {}
+        self._permits: dict[Address | None, Permits] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
@@ -63,7 +63,7 @@ class Driver:
     def forked(self) -> None:
         """Start afresh in a forked child: the connections are the parent's."""
         self._pools.forget()
-        self._turns = {}
+        self._permits = {}
         self._leading = Leading(self)
 
     def close(self) -> None:
@@ -134,8 +134,8 @@ class Driver:
         return self._closed
 
     def _exchanged(self, exchange: Exchange) -> list[Any]:
-        """The answers to *exchange*, and to what is to follow it in the same turn."""
-        with self._turn(exchange.address, exchange.until):
+        """The answers to *exchange*, and to what is to follow it under the same permit."""
+        with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
             rest = exchange.rest(answers)
             return self._answers(exchange, rest) if rest else answers
@@ -169,14 +169,14 @@ class Driver:
             pool.disconnect(inuse_connections=False)
         return answers
 
-    def _turn(self, address: Address | None, until: float) -> Turns:
+    def _permit(self, address: Address | None, until: float) -> Permits:
         """Wait for one of the connections to *address*."""
-        turns = self._turns.get(address)
-        if turns is None:
-            turns = self._turns.setdefault(address, Turns(self._max_connections))
-        if not turns.at_once():
-            turns.take(self._exchanges.left(until))
-        return turns
+        permits = self._permits.get(address)
+        if permits is None:
+            permits = self._permits.setdefault(address, Permits(self._max_connections))
+        if not permits.at_once():
+            permits.take(self._exchanges.left(until))
+        return permits
 
 
 def driven(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:

@@ -105,7 +105,7 @@ def held(locks: list[Any]) -> Iterator[None]:
 def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(client: Client, older: Queue) -> None:
     client.bind("a.*", older)
     driver, router = client._driver, client.router_state()
-    turns = [each._lock for each in driver._turns.values()]
+    permits = [each._lock for each in driver._permits.values()]
     waits = [older.state.waiting._lock, driver._leading._purgatory._lock]
 
     def work() -> str:
@@ -116,7 +116,7 @@ def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(clien
         assert Ctrie(form="lock").insert("a", "q")
         return ",".join(each.payload for each in found)
 
-    with held([client._lock, router.lock, *turns, *waits, atomic._lock]):
+    with held([client._lock, router.lock, *permits, *waits, atomic._lock]):
         assert child(bounded(work)) == "known,published"
 
 

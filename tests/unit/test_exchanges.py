@@ -10,9 +10,9 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.drivers.exchanges import REDIRECTIONS, Exchange, Exchanges, Exchanging
 from shardq.drivers.failures import Redirected
+from shardq.drivers.permits import Crowded
 from shardq.drivers.sync import driven
 from shardq.drivers.topology import Topology
-from shardq.drivers.turns import Crowded
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
 from shardq.protocol.scripts import load

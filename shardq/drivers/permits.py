@@ -12,7 +12,7 @@ from shardq.ops.steps import Unanswered
 LEAST: Final = 0.1
 """Seconds that a try has at least: with less, a call would be given up that a healthy server was about to answer."""
 MOST: Final = 30 * 86_400.0
-"""Seconds that one waits for a turn at most: what locks and loops can count."""
+"""Seconds that one waits for a permit at most: what locks and loops can count."""
 
 
 class Crowded(Unanswered):
@@ -26,17 +26,17 @@ class Crowded(Unanswered):
         )
 
 
-class Turns:
-    """*count* turns for threads, which wait in line for one."""
+class Permits:
+    """*count* permits for threads, which wait for one in the order in which they came."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._free = count
         self._lock = Lock()
-        self._line: deque[Lock] = deque()
+        self._waiting: deque[Lock] = deque()
 
     def at_once(self) -> bool:
-        """Take a turn if one is free; whether it was."""
+        """Take a permit if one is free; whether it was."""
         with self._lock:
             if not self._free:
                 return False
@@ -44,14 +44,14 @@ class Turns:
             return True
 
     def take(self, seconds: float) -> None:
-        """Take a turn; Crowded if there is none for *seconds*. Give it back with `give`."""
+        """Take a permit; Crowded if there is none for *seconds*. Give it back with `give`."""
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
             mine = Lock()
             mine.acquire()
-            self._line.append(mine)
+            self._waiting.append(mine)
         taken = False
         try:
             taken = mine.acquire(timeout=min(seconds, MOST))
@@ -62,55 +62,55 @@ class Turns:
             raise Crowded(self.count, seconds)
 
     def __enter__(self) -> None:
-        """The turn was taken; it is given back at the end."""
+        """The permit was taken; it is given back at the end."""
 
     def __exit__(self, *_: object) -> None:
         self.give()
 
     def give(self) -> None:
-        """Give a turn to who waits longest, or back."""
+        """Hand the permit to the thread that waits longest; without one it is free."""
         with self._lock:
-            if self._line:
-                self._line.popleft().release()
+            if self._waiting:
+                self._waiting.popleft().release()
             else:
                 self._free += 1
 
     def _leave(self, mine: Lock) -> None:
-        """Wait no more. If the turn came at that very moment, somebody else gets it."""
+        """Wait no more. If the permit came at that very moment, somebody else gets it."""
         with self._lock:
             try:
-                self._line.remove(mine)
+                self._waiting.remove(mine)
                 return
             except ValueError:
                 pass
         self.give()
 
 
-class AsyncTurns:
-    """The twin of `Turns` for coroutines."""
+class AsyncPermits:
+    """The twin of `Permits` for coroutines."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._turns = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
+        self._semaphore = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
 
     async def at_once(self) -> bool:
-        """As `Turns.at_once`."""
-        return not self._turns.locked() and await self._turns.acquire()
+        """As `Permits.at_once`."""
+        return not self._semaphore.locked() and await self._semaphore.acquire()
 
     async def take(self, seconds: float) -> None:
-        """As `Turns.take`."""
+        """As `Permits.take`."""
         try:
             async with asyncio.timeout(min(seconds, MOST)):
-                await self._turns.acquire()
+                await self._semaphore.acquire()
         except TimeoutError:
             raise Crowded(self.count, seconds) from None
 
     def __enter__(self) -> None:
-        """As `Turns.__enter__`."""
+        """As `Permits.__enter__`."""
 
     def __exit__(self, *_: object) -> None:
         self.give()
 
     def give(self) -> None:
-        """As `Turns.give`."""
-        self._turns.release()
+        """As `Permits.give`."""
+        self._semaphore.release()

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from shardq import BackendTimeout, OutcomeUnknown
+from shardq.drivers.permits import AsyncPermits, Crowded, Permits
 from shardq.drivers.sync import _await
-from shardq.drivers.turns import AsyncTurns, Crowded, Turns
 from tests.faces import FACES, opened
 from tests.servers import Server
 from tests.waiting import eventually
@@ -49,15 +49,15 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def waiting(client: Any) -> int:
     """How many calls wait for a connection."""
-    turns = client._driver._turns[None]
-    return len(turns._line if isinstance(turns, Turns) else turns._turns._waiters or ())
+    permits = client._driver._permits[None]
+    return len(permits._waiting if isinstance(permits, Permits) else permits._semaphore._waiters or ())
 
 
 def occupied(client: Any, pool: ThreadPoolExecutor) -> Future[str]:
     """A write that has the connection, on which nothing comes."""
     first = pool.submit(client.queue("jobs").write, "first", shard_key="t")
-    turns = client._driver._turns[None]
-    eventually(lambda: turns._free == 0 if isinstance(turns, Turns) else turns._turns.locked())
+    permits = client._driver._permits[None]
+    eventually(lambda: permits._free == 0 if isinstance(permits, Permits) else permits._semaphore.locked())
     return first
 
 
@@ -119,31 +119,31 @@ def test_more_callers_than_connections_are_all_served(server: Server, queue_name
 
 
 def test_a_turn_that_comes_at_the_last_moment_is_not_lost() -> None:
-    """Who gave up just when the turn was handed to him, hands it on."""
-    turns, late = Turns(1), Lock()
-    turns.take(9)
+    """Who gave up just when the permit was handed to them, hands it on."""
+    permits, late = Permits(1), Lock()
+    permits.take(9)
     late.acquire()
-    turns._line.append(late)
-    turns.give()
+    permits._waiting.append(late)
+    permits.give()
     assert not late.locked()
-    turns._leave(late)
-    turns.take(9)
+    permits._leave(late)
+    permits.take(9)
     with pytest.raises(Crowded):
-        turns.take(0.01)
+        permits.take(0.01)
 
 
 async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None:
-    turns = AsyncTurns(1)
-    await turns.take(9)
-    first, second = (asyncio.ensure_future(turns.take(9)) for _ in range(2))
+    permits = AsyncPermits(1)
+    await permits.take(9)
+    first, second = (asyncio.ensure_future(permits.take(9)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
-    turns.give()
+    permits.give()
     await second
     with pytest.raises(Crowded, match="all 1 connections"):
-        await turns.take(0.01)
-    turns.give()
-    await turns.take(9)
+        await permits.take(0.01)
+    permits.give()
+    await permits.take(9)
 
 
 def test_a_connection_that_another_thread_closes_is_a_lost_one() -> None:
