@@ -10,7 +10,6 @@ need no lock. For a dict they are, because entries hash and compare by identity,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Final
 
 from shardq.timing.entry import Entry
@@ -38,10 +37,10 @@ class Bucket(dict[Entry, bool]):
         Other threads may cancel entries meanwhile. Until an entry has left this bucket, it is cancelled here, although
         it is in its new bucket already; afterwards it is cancelled there. So only one of several cancels succeeds.
         """
-        entries = iter(list(self))
-        while some := list(islice(entries, AT_ONCE)):
+        entries = list(self)
+        for at in range(0, len(entries), AT_ONCE):
             with MOVE.lock:
-                self._move(some, tick, targets)
+                self._move(entries[at : at + AT_ONCE], tick, targets)
 
     def _move(self, entries: list[Entry], tick: int, targets: Mapping[int, Bucket]) -> None:
         move = MOVE
