@@ -27,8 +27,8 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"acked twice", "late ack accepted"},
     ),
     "ack looks at the index, not at the deadline": (
-        "modules/leases", "return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now", "return ends > 0",
-        {"late ack accepted"},
+        "modules/leases", "return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now",
+        "return ends > 0", {"late ack accepted"},
     ),
     "read does not take back ended leases": ("lib/sweep", "reap(ended_by(clock, now))", "", {"lost"}),
     "read takes leases back before their end": (
