@@ -33,7 +33,7 @@ end
 -- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it
 -- may go into a stream.
 local function is_held_back(q, shard_key)
-  local account = find_account(q, shard_key)
+  local account = not q.has_parents and q.account_by[shard_key] or find_account(q, shard_key)
   if account.held == 0 and find_room(q, account) > 0 then
     count_messages(q, account, 1, 0)
     return false
