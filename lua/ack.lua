@@ -55,7 +55,7 @@ if known > 0 or not is_plain then redis.call('HLEN', q.attempts) end
 if last_origin > last_known or not is_plain then redis.call('HLEN', q.moved) end
 
 if fair == '1' and (cap or '0') ~= '0' then
-  --- @use types, leases, accounts, admission
+  --- @use keys, leases, accounts, window
   -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
   check_types({q.lens, q.tenants, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
   q.waiting_until, q.stream_count, q.positions_from, q.lengths = tonumber(waiting), tonumber(streams), tonumber(written), {}
@@ -89,7 +89,7 @@ if is_plain then
 end
 
 -- Some of these leases are lost, or some messages were cancelled meanwhile: one is settled after the other.
---- @use leases, settling, journal
+--- @use leases, messages, journal
 local letters, details = {}, nil
 if has_journal then
   begin_events(q)

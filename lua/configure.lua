@@ -9,7 +9,7 @@
 -- ARGV[2] following: the epoch after it
 -- ARGV[3..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
---- @use time, types, epochs, accounts
+--- @use time, keys, epochs, accounts
 local q = {
   meta = KEYS[1], tenants = KEYS[2], journal = KEYS[3], notifications = KEYS[4], owners = KEYS[5], now = read_clock(),
 }

@@ -39,7 +39,7 @@ local wanted, epoch = tonumber(ARGV[1]), ARGV[2]
 local exists = redis.call('HEXISTS', q.meta, 'epoch') == 1
 if not exists and wanted == 0 then return {'NOQUEUE', q.now, {}} end
 
---- @use sentinels, streams
+--- @use keys, streams
 create_sorted_sets({q.ready, q.returned}, -1)
 create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.lanes, q.tallies}, NEVER)
 create_sorted_sets({q.overflow}, 0)

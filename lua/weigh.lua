@@ -9,7 +9,7 @@
 -- ARGV[3] most: so many may have one
 -- ARGV[4..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'FULL' when they would be too many: nothing is changed
---- @use time, types, epochs, weights, accounts
+--- @use time, keys, epochs, weights, accounts
 local q = {meta = KEYS[1], tenants = KEYS[2], notifications = KEYS[3], now = read_clock()}
 local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 check_types({q.meta, q.tenants}, {}, {q.notifications})

@@ -117,7 +117,7 @@ if is_awaited then redis.call('XLEN', q.notifications) end
 if has_options or is_fair then redis.call('XLEN', q.later) end
 if is_fair then redis.call('ZCARD', q.overflow) end
 if count > 1 or has_options then
-  --- @use types
+  --- @use keys
   local streams = {}
   for i = 1, count > 1 and q.declared or 0 do streams[i] = KEYS[first_stream + i] end
   check_types({}, {}, streams)

@@ -1,6 +1,7 @@
 -- Messages as entries of streams. The fields are the shard key under 'k' ('K' if the message counts in the admission window),
 -- the payload under its tag, and only where there are any, attributes under 'm' and headers under 'h'. The attributes are
 -- " x<deadline ms> t<due ms> i<original id> c<deliveries before a redrive>".
+--- @use journal
 
 -- Appends a message to a stream, or to the stream of bodies.
 local function append_message(q, key, id, shard_key, tag, payload, attributes, headers)
@@ -26,4 +27,23 @@ end
 -- Returns the attributes of a message, given the fields of its entry.
 local function attributes_of(fields)
   return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''
+end
+
+-- Forgets a message that was acked: its body, and what was known of it. `key` is the stream where the body lies.
+local function forget_message(q, key, id, handle)
+  local body = redis.call('XRANGE', key, id, id)[1]
+  local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
+  if origin then redis.call('HDEL', q.moved, origin) end
+  redis.call('XDEL', key, id)
+  redis.call('HDEL', q.attempts, handle)
+end
+
+-- Forgets a message that was cancelled while it was in flight, now that its lease is over. If it was redriven, `cancel` noted
+-- its original id.
+local function forget_cancelled(q, handle)
+  local origin = string.match(redis.call('HGET', q.attempts, handle) or '', '^0|| i(%S+)$')
+  if origin then redis.call('HDEL', q.moved, origin) end
+  redis.call('HDEL', q.attempts, handle)
+  redis.call('HINCRBY', q.meta, 'gone', 1)
+  if q.events then note_event(q, 'c', origin or string.gsub(handle, '^(%w+):(.*)$', '%2-%1'), '', 0) end
 end

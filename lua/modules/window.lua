@@ -1,5 +1,7 @@
--- The admission window: how many undelivered messages each shard key may have in the shared streams.
---- @use accounts
+-- The admission window: how many undelivered messages each shard key may have in the shared streams. Messages that the window
+-- holds back are admitted, out of the overflow and into the redelivery queue, when their shard keys have room.
+--- @use accounts, overflow, redelivery
+local MOST_ADMITTED = 100
 
 -- Asks the reads that come to look at every shard key that has something in its overflow. After a change of rules such a
 -- shard key may have room, and nobody would look at it if all of its messages are in the overflow or in flight.
@@ -31,7 +33,7 @@ end
 -- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it
 -- may go into a stream.
 local function is_held_back(q, shard_key)
-  local account = find_account(q, shard_key)
+  local account = not q.has_parents and q.account_by[shard_key] or find_account(q, shard_key)
   if account.held == 0 and find_room(q, account) > 0 then
     count_messages(q, account, 1, 0)
     return false
@@ -52,4 +54,46 @@ local function list_beyond_backlog(q, shard_keys, repeated)
     end
   end
   return beyond
+end
+
+-- Returns a message that is admitted, with the stream that it stays in: where its shard key was handed a message out of a
+-- stream that is empty now, the next one goes there, since that stream is as short as any.
+local function keep_stream(q, account, item)
+  local stream = item.place == 'd' and account.stream
+  if stream and q.lengths[stream] == 0 and string.find(',' .. item.shard .. ',', ',' .. stream .. ',', 1, true) then
+    item.stream = stream
+  end
+  account.stream = false
+  return item
+end
+
+-- Admits messages of all accounts that this call has loaded, as many as they have room for. Where there are few accounts, all
+-- together get MOST_ADMITTED at most, else one each. Who had room has something in the streams then, and is looked at again
+-- when that leaves; so nobody is left behind by the bound. Returns whether any was admitted.
+local function admit_held(q)
+  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.accounts)))
+  for _, account in ipairs(q.accounts) do
+    local room = account.held > 0 and math.min(find_room(q, account), account.held, most) or 0
+    if room > 0 then
+      local items = take_held(q, account, room)
+      count_messages(q, account, #items, 0)
+      for _, item in ipairs(items) do admitted[#admitted + 1] = keep_stream(q, account, item) end
+    end
+  end
+  save_taken(q)
+  enqueue_messages(q, admitted)
+  return #admitted > 0
+end
+
+-- Begins a call that may admit messages: nothing is taken out of the overflow or put into the redelivery queue yet.
+local function prepare_admission(q)
+  read_rules(q)
+  q.gone_members, q.left_members, q.stream_lists, q.positions_taken = {}, {}, {}, 0
+end
+
+-- Ends a call that changed accounts: admits what has room now, and writes down what changed.
+local function close_accounts(q)
+  admit_held(q)
+  save_accounts(q)
+  save_positions(q)
 end
