@@ -31,8 +31,8 @@ local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[
 local last_token, last_id = 4 + count, 4 + 2 * count
 local last_known, last_origin, told = last_id + known, #ARGV - 1, ARGV[#ARGV]
 
-local jump, waiting, streams, fair, cap, journal_size, written = unpack( -- at most 7: the fields
-  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal', 'n'))
+local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
 q.jump, q.journal_size = read_jump(jump, q.now), tonumber(journal_size or '0')
 local has_journal = q.journal_size > 0
 
@@ -58,7 +58,8 @@ if fair == '1' and (cap or '0') ~= '0' then
   --- @use keys, leases, accounts, window
   -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
   check_types({q.lens, q.tenants, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
-  q.waiting_until, q.stream_count, q.positions_from, q.lengths = tonumber(waiting), tonumber(streams), tonumber(written), {}
+  q.waiting_until, q.stream_count, q.lengths = tonumber(waiting), tonumber(streams), {}
+  q.positions_from = tonumber(redis.call('HGET', q.meta, 'n'))
   prepare_admission(q)
   local shard_keys = {}
   for i = 1, count do

@@ -12,7 +12,8 @@ end
 -- expected. A lease with a deadline before `to` was granted before the jump, so it ends `by` later than its deadline says.
 -- That holds until `ends`, one lease time later. If the clock goes back below `to`, the deadlines are right again.
 local function read_jump(text, now)
-  local from, to, by, ends = string.match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  if not text or text == '' then return nil end
+  local from, to, by, ends = string.match(text, '^(%d+) (%d+) (%d+) (%d+)$')
   if from and now >= tonumber(to) and now < tonumber(ends) then
     return {from = tonumber(from), to = tonumber(to), by = tonumber(by), ends = tonumber(ends)}
   end
