@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from shardq import Client, Delivery, Empty, Queue, face
+from shardq import Client, Delivery, Empty, Queue
+from shardq.client import base
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.waiting import eventually
@@ -70,7 +71,7 @@ def start_reader(queue: Queue) -> Iterator[StartReader]:
 @pytest.fixture
 def patient(world: World, monkeypatch: pytest.MonkeyPatch) -> Client:
     """A client whose readers rely on being woken."""
-    monkeypatch.setattr(face, "MAX_SLICE", SLICE)
+    monkeypatch.setattr(base, "MAX_SLICE", SLICE)
     return world.client(wait_slice=SLICE)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue, face
+from shardq import BackendError, BackendTimeout, Client, Empty, LeaseLost, Queue
+from shardq.client import base
 from shardq.protocol.keys import QueueKeys
 from tests.fault.conftest import Open
 from tests.servers import Cluster, Replicated, Server, ServerKind
@@ -67,7 +68,7 @@ def test_noscript_a_script_cache_that_is_emptied_all_the_time_is_not_noticed(ser
 def test_a_reader_whose_notifications_are_gone_waits_on_and_is_woken(
     server: Server, open_client: Open, queue_name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face, "MAX_SLICE", 60)
+    monkeypatch.setattr(base, "MAX_SLICE", 60)
     queue = open_client(server.url, wait_slice=60).queue(queue_name)
     queue.read_many(1)
     key = QueueKeys(queue.name).notifications

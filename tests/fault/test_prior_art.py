@@ -15,7 +15,8 @@ from itertools import permutations
 
 import pytest
 
-from shardq import Client, ConfigError, Empty, Message, MessageCancelled, MessageNotFound, Queue, face
+from shardq import Client, ConfigError, Empty, Message, MessageCancelled, MessageNotFound, Queue
+from shardq.client import base
 from shardq.protocol.keys import QueueKeys
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -110,7 +111,7 @@ def test_3_an_acked_message_is_gone_from_the_stream_and_from_every_number(
 def test_4_every_blocked_reader_is_woken_when_there_is_a_message_for_each(
     server: Server, client: Client, queue_name: str, batch: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face, "MAX_SLICE", 60)
+    monkeypatch.setattr(base, "MAX_SLICE", 60)
     queue = client.queue(queue_name, streams=8)
     queue.len()
     with ExitStack() as stack:

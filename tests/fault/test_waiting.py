@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue, face
+from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
+from shardq.client import base
 from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
@@ -176,7 +177,7 @@ def test_what_comes_due_wakes_who_blocked_before_it_was_written(
 def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
     server: Server, queue_name: str, called: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face, "MAX_SLICE", 60)  # no wait ends by itself
+    monkeypatch.setattr(base, "MAX_SLICE", 60)  # no wait ends by itself
     threads: list[int] = []
 
     def read(queue: Queue) -> list[Delivery]:

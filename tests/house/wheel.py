@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOADS = "from shardq import scripts; print(len([scripts.load(name).sha for name in scripts.names()]))"
+LOADS = "from shardq.protocol import scripts; print(len([scripts.load(name).sha for name in scripts.names()]))"
 
 
 def build(folder: Path) -> Path:
