@@ -18,7 +18,7 @@ end
 local function promote()
   local handles = take_all_due('d', delayed, now)
   if #handles == 0 then return end
-  local known, owned = redis.call('HMGET', attempts, unpack(handles)), redis.call('HMGET', owners, unpack(handles)) -- at most 200
+  local known, owned = redis.call('HMGET', attempts, unpack(handles)), redis.call('HMGET', owners, unpack(handles)) -- at most 128
   local counted = {}
   for at = 1, fair and #handles or 0 do counted[#counted + 1] = owned[at] or nil end
   meet(counted)
@@ -29,7 +29,7 @@ local function promote()
     due_again[#due_again + 1] =
       {handle, place, hand, false, false, known[at] and true, fair and owned[at] or false, tonumber(ms), tonumber(number)}
   end
-  redis.call('HDEL', owners, unpack(handles)) -- at most 200
+  redis.call('HDEL', owners, unpack(handles)) -- at most 128
 end
 if ended or came_due or others_due then
   check_types(nil)

@@ -1,9 +1,9 @@
--- What is due leaves its index, at most 200 of a kind in one call: of each bucket that is due a share, of those that have more
+-- What is due leaves its index, at most 128 of a kind in one call: of each bucket that is due a share, of those that have more
 -- the rest. Where more buckets are due than that, those that were looked at get behind the others; so all have their turn,
 -- whatever the others hold.
 --- @include lib/span
 --- @include lib/ended
-local MOST = 200
+local MOST = 128
 -- The buckets of a kind that may have something due, bucket 0 first; where there are more, the last time of all these.
 local function due_buckets(kind, index)
   local buckets = {}
@@ -59,7 +59,7 @@ local function take_all_due(kind, index, upto)
     end
     full = again_full
   end
-  if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 200
+  if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 128
   move_heads(buckets, last)
   return found
 end

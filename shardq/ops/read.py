@@ -14,7 +14,7 @@ from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, Asked, Waiter, Want
+from shardq.ops.waiting import AT_ONCE, SWEPT, Asked, Waiter, Want
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -68,11 +68,11 @@ def _fail(failure: Exception) -> None:
 def _all(state: QueueState, want: Want, rows: list[Received], until: float, asked: Asked) -> Op[list[Received]]:
     """*rows* and what else is wanted of what is there; what is in hand is never lost to trouble.
 
-    A large read takes several calls, the next one when the last was full.
+    A large read takes several calls: the next one when the last brought all that it could have taken back.
     """
     asked.rows, size = rows, len(rows)
     try:
-        while size == AT_ONCE and len(rows) < want.count and state.clock.monotonic() < until:
+        while size >= SWEPT and len(rows) < want.count and state.clock.monotonic() < until:
             rest = replace(want, count=want.count - len(rows), prefer=None)
             more = yield from _attempt(state, rest, 0.0, until, asked)
             rows += more.rows

@@ -36,7 +36,7 @@ def shares(keys: list[str], weights: Mapping[str, int]) -> dict[str, float]:
 @pytest.mark.parametrize("batch", [1, 7, 100])
 @pytest.mark.parametrize(("streams", "tenants"), [(2, 2), (16, 2), (64, 12)])
 def test_a_weight_is_a_share(
-    open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None
+    open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None, anywhere: None
 ) -> None:
     """Near w:1 in single reads and in batches, whether few or many are active, on few streams or many."""
     queue = open_queue(streams=streams, streams_per_shard=min(streams, 4), window=1)
