@@ -1,6 +1,6 @@
--- How many more may be in the shared streams. While fewer than eight are active the window is wider: together they have
--- eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are weights each has one:
--- a share is then the number of messages that leave in its turn (lib/linger).
+-- How many more may be in the shared streams. While fewer than eight are active the window is wider: each of n has
+-- 8 / n places, rounded down (more would be unfair to whom comes next: docs/fairness.md). Where there are weights each
+-- has one: a share is then the number of messages that leave in its turn (lib/linger).
 local admitted = tonumber(rules[1] or '0')
 local function under_cap(tenant)
   return cap > 0 and cap * tenant.weight - tenant.flight - tenant.shared or 9e15

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from shardq.arguments import check_name, seconds
+from shardq.arguments import MAX_BLOCK, check_name, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.errors import (
@@ -30,7 +30,7 @@ from shardq.ops.loading import applied, check_version, follow, loaded, tell_igno
 from shardq.ops.opening import opened
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.retry import confirmed
-from shardq.ops.state import MAX_TIMEOUT, QueueState
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import together
 from shardq.ops.write import write
@@ -72,7 +72,7 @@ class RouterState:
 
     def until(self, timeout: float | None) -> float:
         """The local time at which a call that starts now gives up."""
-        wait = self.timeout if timeout is None else seconds("timeout", timeout, 0, MAX_TIMEOUT)
+        wait = self.timeout if timeout is None else seconds("timeout", timeout, 0, MAX_BLOCK)
         return self.clock.monotonic() + wait
 
     def forked(self) -> None:

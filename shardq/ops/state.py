@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from shardq.arguments import seconds
+from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
@@ -22,7 +22,6 @@ from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import Hands
 
 LEGACY_TURN = "4096"
-MAX_TIMEOUT = 365 * 86_400
 NARROW = 4
 
 
@@ -71,7 +70,7 @@ class QueueState:
         """The local time at which a call that starts now gives up; ConfigError for a bad *timeout*."""
         if timeout is None:
             return self.clock.monotonic() + self.timeout
-        return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_TIMEOUT)
+        return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
 
     @property
     def epoch(self) -> str:

@@ -62,12 +62,16 @@ def root() -> Traversable:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One function or constant of a module: its text, and the parts that it uses by their names."""
+    """One function or constant of a module."""
 
     name: str
     module: str
     text: str
-    uses: tuple[str, ...]
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The names in its text, those of the parts that it uses among them."""
+        return words_in(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, .
     """The functions and constants of lua/modules/*module*.lua in order, and the other modules that it uses."""
     text = _read(source, f"modules/{module}")
     others = tuple(name for match in _USE.finditer(text) for name in match[2].split(", "))
-    return [Part(match[1], module, match[0].rstrip(), words_in(match[0])) for match in _PART.finditer(text)], others
+    return [Part(match[1], module, match[0].rstrip()) for match in _PART.finditer(text)], others
 
 
 def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:

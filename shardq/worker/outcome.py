@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeGuard
 
+from shardq.arguments import MAX_BLOCK
 from shardq.errors import ConfigError
 
 MAX_TEXT: Final = 500
-LONGEST: Final = 365 * 86_400.0
 
 
 class Nack(Exception):
@@ -20,7 +20,7 @@ class Nack(Exception):
 
     def __init__(self, delay: float | None = None, error: str = "") -> None:
         if delay is not None and not is_delay(delay):
-            raise ConfigError(f"delay must be a number of seconds from 0 to {LONGEST:g} or None, not {delay!r}")
+            raise ConfigError(f"delay must be a number of seconds from 0 to {MAX_BLOCK:g} or None, not {delay!r}")
         super().__init__(error)
         self.delay = delay
         self.error = error
@@ -40,7 +40,7 @@ class HandlerFailed(Exception):
 
 def is_delay(value: object) -> TypeGuard[float]:
     """Whether that is a number of seconds for which a message may be put off."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LONGEST
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_BLOCK
 
 
 Verb = Literal["ack", "nack", "reject"]

@@ -7,11 +7,11 @@ import traceback
 from collections.abc import Sequence
 from random import Random
 
-from shardq.arguments import seconds
+from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
 from shardq.errors import BackendError, ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
-from shardq.worker.outcome import LONGEST, Nack, Outcome, Reject, outcome_of
+from shardq.worker.outcome import Nack, Outcome, Reject, outcome_of
 from shardq.worker.plan import RETRY
 from shardq.worker.state import Job
 
@@ -50,7 +50,7 @@ class Trouble:
 def delay_of(backoff: Backoff, count: int) -> float:
     """Seconds until the next try, by the user's policy; by our own where that fails."""
     try:
-        return seconds("the backoff's delay", backoff(count, RANDOM), 0, LONGEST)
+        return seconds("the backoff's delay", backoff(count, RANDOM), 0, MAX_BLOCK)
     except Exception:
         log.exception("the worker's backoff failed; the default one is used")
         return RETRY(count, RANDOM)
