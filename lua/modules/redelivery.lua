@@ -1,7 +1,7 @@
 -- The redelivery queue, the sorted set `returned`: messages that wait for another delivery beside the new ones of a stream. A
 -- score is stream number * 2^40 + position. The position is the number in the message's id, so that it stands where it stood;
 -- or the next number of the queue, for one that has to stand behind all that came so far; or 0, ahead of all.
---- @use lists, notifications
+--- @use lists, notifications, streams
 local POSITIONS = 1099511627776
 
 -- Returns the position behind all messages that came so far. `q.positions_from` is the queue's count of messages.
@@ -85,7 +85,8 @@ local function enqueue_messages(q, items)
   if #items == 0 then return end
   local lengths, changed, scores, woken = read_lengths_of(q, items), {}, {}, {}
   for _, item in ipairs(items) do
-    local number = pick_shortest(streams_of(q, item), lengths)
+    local number = item.stream or item.place
+    if number == 'd' then number = pick_shortest(list_streams(q, item.shard), lengths) end
     if lengths[number] == 0 then woken[#woken + 1], woken[#woken + 2] = number, number end
     lengths[number], changed[number] = lengths[number] + 1, true
     scores[#scores + 1] = number * POSITIONS + (item.position or next_position(q))
@@ -95,4 +96,42 @@ local function enqueue_messages(q, items)
   act_in_parts(scores, function(from, upto) redis.call('ZADD', q.returned, unpack(scores, from, upto)) end)
   save_lengths(q, changed, lengths)
   act_in_parts(woken, function(from, upto) redis.call('ZADD', q.ready, unpack(woken, from, upto)) end)
+end
+
+-- Says whether one message was written before another.
+local function is_before(one, other)
+  if one.ms ~= other.ms then return one.ms < other.ms end
+  return one.number < other.number
+end
+
+-- Sorts messages by the numbers in their ids alone, which takes no call for each two that are compared. All numbers are given
+-- once but those of the legacy stream; with these the whole ids are compared.
+local function sort_by_number(items)
+  local numbers, by_number = {}, {}
+  for at, item in ipairs(items) do
+    local number = item.number
+    if item.place == 'l' or by_number[number] then return table.sort(items, is_before) end
+    numbers[at], by_number[number] = number, item
+  end
+  table.sort(numbers)
+  for at, number in ipairs(numbers) do items[at] = by_number[number] end
+end
+
+-- Sorts messages that are given back in the order of writing. One that counts in the admission window gets behind all that came
+-- so far, so that a shard key whose messages fail again and again has no more turns than others. Any other stands where its
+-- number puts it; the numbers of the legacy stream begin anew with each ms, so there the ms counts as well.
+local function arrange_messages(items)
+  for at = 2, #items do
+    if is_before(items[at], items[at - 1]) then
+      sort_by_number(items)
+      break
+    end
+  end
+  for _, item in ipairs(items) do
+    if item.place == 'l' then
+      item.stream, item.position = LEGACY, math.min(item.ms % 4294967296 * 256 + math.min(item.number, 255), POSITIONS - 1)
+    elseif not item.shard_key then
+      item.position = math.min(item.number, POSITIONS - 1)
+    end
+  end
 end

@@ -1,6 +1,7 @@
 -- The two indexes by time: `leases` holds lease tokens by deadline, `delayed` holds handles by due time. A score is
 -- bucket * 2^42 + time in ms. Bucket 0 is for what does not count in the admission window, one of 2,045 others is chosen by
 -- the shard key, so that a shard key with many messages that come due together delays only itself.
+--- @use accounts
 local SPAN = 4398046511104
 
 -- Counts the members of an index that are not due yet: all of them, less those that are due in bucket 0 and in the buckets
@@ -72,4 +73,19 @@ local function delay_message(q, id, shard, shard_key, due)
   redis.call('ZADD', q.delayed, score_at(q, 'd', counts and shard_key, due), handle)
   redis.call('HSET', q.attempts, handle, string.format('0@%.0f|%s|', due, shard))
   if counts then redis.call('HSET', q.owners, handle, shard_key) end
+end
+
+-- Puts messages that are given back into the index of delayed ones, each due at the time since when it is deliverable.
+local function delay_returned(q, items)
+  local scores, owned = {}, {}
+  for _, item in ipairs(items) do
+    scores[#scores + 1], scores[#scores + 2] = score_at(q, 'd', item.shard_key, item.since), item.handle
+    if item.shard_key then
+      owned[#owned + 1], owned[#owned + 2] = item.handle, item.shard_key
+      count_delayed(q, item.shard_key, 1)
+    end
+  end
+  redis.call('ZADD', q.delayed, unpack(scores)) -- at most 500: two for each message of a chunk
+  if #owned > 0 then redis.call('HSET', q.owners, unpack(owned)) end -- at most 500: two for each message of a chunk
+  save_due_times(q)
 end
