@@ -24,6 +24,11 @@ local function read_options(q, text)
   return {delay = delay, attributes = attributes, dedup_key = dedup_key, after = after}
 end
 
+-- Splits a handle into the place where the message's body lies and its entry id.
+local function split_handle(handle)
+  return string.match(handle, '^(%w+):([%d-]+)')
+end
+
 -- Returns the attributes of a message, given the fields of its entry.
 local function attributes_of(fields)
   return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''

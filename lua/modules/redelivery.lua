@@ -135,3 +135,9 @@ local function arrange_messages(items)
     end
   end
 end
+
+-- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.
+local function dequeue_message(q, handle, score)
+  redis.call('ZREM', q.returned, handle)
+  return string.format('%.0f', math.floor(score / POSITIONS))
+end
