@@ -24,7 +24,7 @@
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], later = KEYS[6], attempts = KEYS[7],
   moved = KEYS[8], tenants = KEYS[9], owners = KEYS[10], overflow = KEYS[11], journal = KEYS[12], now = read_clock(),
-  most = tonumber(ARGV[3]), removed = 0, vanished = 0,
+  most = tonumber(ARGV[3]), purged = 0, vanished = 0,
 }
 local epoch, following, client = ARGV[1], ARGV[2], ARGV[5]
 local answer = check_epoch(q, epoch, following)
@@ -51,12 +51,12 @@ end
 -- First what waits in the streams and their redelivery queues, then what is delayed, then what is held back.
 local more = false
 for _, number in ipairs(redis.call('ZRANGEBYSCORE', q.ready, 0, '+inf', 'LIMIT', 0, q.most)) do
-  if q.keys[number] and q.removed < q.most then
+  if q.keys[number] and q.purged < q.most then
     more = true
     purge_stream(q, number)
   end
 end
-if q.removed < q.most then purge_delayed(q) end
+if q.purged < q.most then purge_delayed(q) end
 if q.is_fair then
   --- @use accounts, window
   purge_overflow(q)
@@ -65,10 +65,10 @@ if q.is_fair then
   if (q.held or 0) > 0 then request_walk(q) end
 end
 
-redis.call('HINCRBY', q.meta, 'gone', q.removed + q.vanished)
-redis.call('HINCRBY', q.meta, 'purged', q.removed)
+redis.call('HINCRBY', q.meta, 'gone', q.purged + q.vanished)
+redis.call('HINCRBY', q.meta, 'purged', q.purged)
 redis.call('HINCRBY', q.meta, 'vanished', q.vanished)
 if q.events then save_events(q, client) end
-more = more or q.removed > 0
+more = more or q.purged > 0
 if not more then redis.call('HSET', q.meta, 'epoch', following) end
-return {'OK', q.removed, more and 1 or 0}
+return {'OK', q.purged, more and 1 or 0}

@@ -24,11 +24,6 @@ local function read_options(q, text)
   return {delay = delay, attributes = attributes, dedup_key = dedup_key, after = after}
 end
 
--- Splits a handle into the place where the message's body lies and its entry id.
-local function split_handle(handle)
-  return string.match(handle, '^(%w+):([%d-]+)')
-end
-
 -- Returns the attributes of a message, given the fields of its entry.
 local function attributes_of(fields)
   return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''
@@ -44,6 +39,22 @@ local function note_message(q, kind, place, id, fields, deliveries, due)
   end
   if before then deliveries = deliveries + math.min(before, 1000000000) end
   note_event(q, kind, origin or id .. '-' .. place, shard_key, deliveries, due)
+end
+
+-- Notes that a lease is over which nobody settled. The body is read only where a redrive may have given the message another id:
+-- one that lies in a stream would be read for its shard key alone, however large it is.
+local function note_unsettled(q, kind, item)
+  local body = item.place == 'd' and redis.call('XRANGE', q.later, item.id, item.id)[1]
+  if body then
+    note_message(q, kind, item.place, item.id, body[2], item.deliveries)
+  else
+    note_event(q, kind, item.id .. '-' .. item.place, item.shard_key or '', item.deliveries)
+  end
+end
+
+-- Splits a handle, "place:id": where the body of a message lies, and its entry id.
+local function split_handle(handle)
+  return string.match(handle, '^(%w+):([%d-]+)')
 end
 
 -- Forgets a message whose body was looked up in the stream `key`, nil if it is not there: the body, and what is known of it.

@@ -4,7 +4,7 @@
 -- digits the first number has, so that members sort by it. So what is held costs no other entry, and a batch of it one member.
 --- @use lists, children, accounts
 local MOST_NUMBERS = 64
-local FIRST_RUN = '('
+local FIRST_RUN = '(' -- the place before all runs
 local MOST_RETURNED = 32 -- numbers in a member, of messages that were given back
 
 -- Puts the letter before a list of numbers that says how many digits the first one has.
@@ -198,8 +198,7 @@ local function hold_returned(q, shard_key, items)
   count_messages(q, account, 0, #items)
 end
 
--- Returns the next shard key that has something held, from a place in the overflow on, and the place after it; nil if there is
--- none. FIRST_RUN is the place before all.
+-- Finds the next shard key that has something in the overflow, from a place on. Returns it and the place behind its run, or nil.
 local function next_run(q, from)
   local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
   if not member then return nil end
