@@ -5,13 +5,13 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
 -- KEYS[5] returned: the redelivery queue
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] notifications: wakes blocked readers
--- KEYS[11] tenants: what each shard key holds
--- KEYS[12] owners: shard keys of what is delayed
+-- KEYS[11] accounts: what each shard key holds
+-- KEYS[12] shard_keys: shard keys of what is delayed
 -- KEYS[13] overflow: handles that wait for room
 -- KEYS[14] journal: what happened to the messages
 -- KEYS[15..] streams: the stream that the id names, unless it names the store
@@ -22,13 +22,13 @@
 -- Reply: 'removed' | 'in flight' | 'unknown'
 --- @use time, keys, messages, streams, redelivery, accounts, overflow, window
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], later = KEYS[6], attempts = KEYS[7],
-  cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], tenants = KEYS[11], owners = KEYS[12], overflow = KEYS[13],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], accounts = KEYS[11], shard_keys = KEYS[12], overflow = KEYS[13],
   journal = KEYS[14], now = read_clock(), lengths = {},
 }
 local message_id, place, id, client, stream = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[15]
-check_types({q.meta, q.lens, q.attempts, q.moved, q.tenants, q.owners}, {q.ready, q.delayed, q.returned, q.overflow},
-  {q.later, stream})
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow},
+  {q.bodies, stream})
 local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
   redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
@@ -37,7 +37,7 @@ q.journal_size = tonumber(journal_size or '0')
 -- A message that was redriven keeps its id, but lies elsewhere now.
 local lies_at = redis.call('HGET', q.moved, message_id)
 if lies_at then place, id = split_handle(lies_at) end
-local key, handle = place == 'd' and q.later or stream, place .. ':' .. id
+local key, handle = place == 'd' and q.bodies or stream, place .. ':' .. id
 local score, is_delayed = redis.call('ZSCORE', q.returned, handle), redis.call('ZSCORE', q.delayed, handle)
 
 -- An entry of the legacy stream is a message only once it was delivered; then something is known of it.

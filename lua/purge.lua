@@ -6,11 +6,11 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
 -- KEYS[5] returned: the redelivery queue
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
--- KEYS[9] tenants: what each shard key holds
--- KEYS[10] owners: shard keys of what is delayed
+-- KEYS[9] accounts: what each shard key holds
+-- KEYS[10] shard_keys: shard keys of what is delayed
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
 -- KEYS[13..] streams: the declared ones
@@ -22,8 +22,8 @@
 -- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE'} | {'EPOCH'}
 --- @use time, keys, epochs, journal, streams, removal
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], later = KEYS[6], attempts = KEYS[7],
-  moved = KEYS[8], tenants = KEYS[9], owners = KEYS[10], overflow = KEYS[11], journal = KEYS[12], now = read_clock(),
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  moved = KEYS[8], accounts = KEYS[9], shard_keys = KEYS[10], overflow = KEYS[11], journal = KEYS[12], now = read_clock(),
   most = tonumber(ARGV[3]), purged = 0, vanished = 0,
 }
 local epoch, following, client = ARGV[1], ARGV[2], ARGV[5]
@@ -31,8 +31,8 @@ local answer = check_epoch(q, epoch, following)
 if answer then return {answer, 0, 0} end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-check_types({q.meta, q.lens, q.attempts, q.moved, q.tenants, q.owners}, {q.ready, q.delayed, q.returned, q.overflow}, {q.later})
-q.keys = {d = q.later}
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow}, {q.bodies})
+q.keys = {d = q.bodies}
 local at_key = 12
 for number in string.gmatch(ARGV[4], '[^,]+') do
   at_key = at_key + 1

@@ -11,9 +11,9 @@
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10] tenants: what each shard key holds
+-- KEYS[10] accounts: what each shard key holds
 -- KEYS[11] overflow: handles that wait for room
--- KEYS[12] later: bodies of delayed messages
+-- KEYS[12] bodies: bodies of delayed messages
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14] due: when the buckets of the timed indexes are due
 -- ARGV[1] holder: nonce of the lost read, '' when whole tokens follow
@@ -27,12 +27,12 @@
 --- @use time, keys, leases, attempts, messages, journal
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], returned = KEYS[6],
-  attempts = KEYS[7], cancelled = KEYS[8], moved = KEYS[9], tenants = KEYS[10], overflow = KEYS[11], later = KEYS[12],
+  attempts = KEYS[7], cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], bodies = KEYS[12],
   journal = KEYS[13], due = KEYS[14], now = read_clock(), lengths = {}, stream_lists = {},
 }
 local holder, from, visibility, page = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local where, client = ARGV[5], ARGV[6]
-check_types({q.lens, q.attempts, q.moved, q.tenants}, {q.ready, q.returned, q.overflow, q.due}, {q.notifications, q.later})
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.returned, q.overflow, q.due}, {q.notifications, q.bodies})
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
   redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))

@@ -25,7 +25,7 @@ local function postpone_dead_letter(q, item, fields)
   redis.call('ZADD', q.delayed, score_at(q, 'd', shard_key, due), item.handle)
   save_due_times(q)
   if shard_key then
-    redis.call('HSET', q.owners, item.handle, shard_key)
+    redis.call('HSET', q.shard_keys, item.handle, shard_key)
     count_delayed(q, shard_key, 1)
   end
   if q.events then note_message(q, 'p', item.place, item.id, fields, item.deliveries, due) end
@@ -60,7 +60,7 @@ local function move_to_dead(q, item, key, fields, kind)
   redis.call('HDEL', q.attempts, item.handle)
   if origin then redis.call('HDEL', q.moved, origin) end
   redis.call('HINCRBY', q.meta, 'gone', 1)
-  redis.call('HINCRBY', q.meta, 'buried', 1)
+  redis.call('HINCRBY', q.meta, 'dead_lettered', 1)
   if q.events then note_message(q, kind, item.place, item.id, fields, item.deliveries) end
   return true
 end
@@ -92,7 +92,7 @@ local function restore_message(q, entry_id, shard, ms, number)
   if letter[1] ~= 'i' or #letter < 12 or #letter > MOST_FIELDS then return nil end
   local message_id, deliveries, last_error, fields = letter[2], letter[6], letter[8], spell_restored(letter)
   local id = string.format('%.0f-%.0f', ms, number)
-  redis.call('XADD', q.later, id, unpack(fields)) -- at most 7,000: MOST_FIELDS
+  redis.call('XADD', q.bodies, id, unpack(fields)) -- at most 7,000: MOST_FIELDS
   redis.call('XDEL', q.dead, entry_id)
   redis.call('HSET', q.moved, message_id, 'd:' .. id)
   if q.events then note_event(q, 'v', message_id, fields[2], deliveries) end
