@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, Unpack, cast
 from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
 from shardq.model import DeliveryView
-from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
+from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.worker.keeper import Keeper
 from shardq.worker.outcome import ACK, Outcome

@@ -17,8 +17,8 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
 from shardq.model import DeliveryView
-from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
+from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.worker.children import Children
 from shardq.worker.keeper import Keeper
