@@ -75,3 +75,9 @@ local function end_message(q, item, key)
   if q.events then note_event(q, 'z', item.id .. '-' .. item.place, '', 0) end
   return 'l'
 end
+
+-- Moves the messages that a read has found to be dead letters.
+local function move_dead_letters(q)
+  if not q.max_dead then read_limits(q, q.known_max_deliveries, q.known_max_dead) end
+  for _, letter in ipairs(q.dead_letters) do move_to_dead(q, letter, letter.key, letter.fields, 'b') end
+end

@@ -4,6 +4,7 @@
 -- digits the first number has, so that members sort by it. So what is held costs no other entry, and a batch of it one member.
 --- @use lists, children, accounts
 local MOST_NUMBERS = 64
+local FIRST_RUN = '(' -- the place before all runs
 local MOST_RETURNED = 32 -- numbers in a member, of messages that were given back
 
 -- Puts the letter before a list of numbers that says how many digits the first one has.
@@ -195,4 +196,13 @@ local function hold_returned(q, shard_key, items)
   local account = find_account(q, shard_key)
   if q.has_parents then count_child(q, account, shard_key, #items, 0) end
   count_messages(q, account, 0, #items)
+end
+
+-- Finds the next shard key that has something in the overflow, from a place on. Returns it and the place behind its run, or nil.
+local function next_run(q, from)
+  local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
+  if not member then return nil end
+  local size, rest = string.match(member, '^(%d+):(.*)$')
+  local shard_key = string.sub(rest, 1, size)
+  return shard_key, '(' .. size .. ':' .. shard_key .. ';'
 end

@@ -2,7 +2,7 @@
 
 A jump is judged from two replies: between them the server's clock went further than this machine's, or less far. What
 a call finds on its arrival says nothing, since a call may be late. And a machine that stood still sees a jump, too, so
-what is concluded here goes to the server as this client's view, to be weighed against others' (`lua/lib/clock.lua`).
+what is concluded here goes to the server as this client's view, to be weighed against others' (`lua/modules/time.lua`).
 """
 
 from __future__ import annotations

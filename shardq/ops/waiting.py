@@ -29,7 +29,7 @@ AT_ONCE: Final = 200
 """So many at most are asked for in one call: no script is to take longer than a few ms."""
 
 SWEPT: Final = 128
-"""So many ended leases, and so many due messages, a read takes back at most (lua/lib/take_due.lua)."""
+"""So many ended leases, and so many due messages, a read takes back at most (lua/modules/due.lua)."""
 
 NEVER: Final = math.inf
 
