@@ -89,7 +89,7 @@ end
 -- rounded up or down by the clock: always up would favour the accounts that a read loads first.
 local function take_shares(q)
   local waiting, weights, items, rounding = {}, 0, {}, q.now * 0.6180339887 % 1
-  for _, account in ipairs(q.accounts) do
+  for _, account in ipairs(q.loaded) do
     if account.held > 0 and find_room(q, account) > 0 then
       waiting[#waiting + 1], weights = account, weights + account.weight
     end

@@ -71,8 +71,8 @@ end
 -- together get MOST_ADMITTED at most, else one each. Who had room has something in the streams then, and is looked at again
 -- when that leaves; so nobody is left behind by the bound. Returns whether any was admitted.
 local function admit_held(q)
-  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.accounts)))
-  for _, account in ipairs(q.accounts) do
+  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.loaded)))
+  for _, account in ipairs(q.loaded) do
     local room = account.held > 0 and math.min(find_room(q, account), account.held, most) or 0
     if room > 0 then
       local items = take_held(q, account, room)
