@@ -7,13 +7,13 @@
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
 -- KEYS[7] returned: the redelivery queue
--- KEYS[8] later: bodies of delayed messages
+-- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
--- KEYS[13] tenants: what each shard key holds
--- KEYS[14] owners: shard keys of what is delayed
+-- KEYS[13] accounts: what each shard key holds
+-- KEYS[14] shard_keys: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17] due: when the buckets of the timed indexes are due
@@ -27,8 +27,8 @@
 --- @use time, keys, leases, attempts, dead_letters, schedule, notifications, journal
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], later = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
-  tenants = KEYS[13], owners = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
+  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
   due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
 }
 local repeated, rejected, told = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
@@ -45,9 +45,9 @@ q.is_fair, q.journal_size, q.positions_from = fair == '1', tonumber(journal_size
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-check_types({q.lens, q.attempts, q.moved, q.tenants, q.owners}, {q.ready, q.delayed, q.returned, q.overflow, q.due},
-  {q.notifications, q.later, q.dead})
-local keys, at_key = {d = q.later}, 17
+check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow, q.due},
+  {q.notifications, q.bodies, q.dead})
+local keys, at_key = {d = q.bodies}, 17
 for number in string.gmatch(ARGV[4], '[^,]+') do
   at_key = at_key + 1
   keys[number] = KEYS[at_key]

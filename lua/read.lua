@@ -8,13 +8,13 @@
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
 -- KEYS[7] returned: the redelivery queue
--- KEYS[8] later: bodies of delayed messages
+-- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
--- KEYS[13] tenants: what each shard key holds, where the queue is fair
--- KEYS[14] owners: shard keys of what is delayed
+-- KEYS[13] accounts: what each shard key holds, where the queue is fair
+-- KEYS[14] shard_keys: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room in the shared streams
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17] due: when the buckets of the timed indexes are due
@@ -37,8 +37,8 @@
 --- @use time, offset, deliveries
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], later = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
-  tenants = KEYS[13], owners = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
+  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
   now = read_clock(), count = tonumber(ARGV[1]), holder = ARGV[2], visibility = tonumber(ARGV[3]), width = tonumber(ARGV[8]),
   known_max_deliveries = ARGV[5], known_max_dead = ARGV[6], legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '',
   first_time = {}, again = {}, leased = {}, dead_letters = {}, spare = {}, lengths = {}, cursors = {},

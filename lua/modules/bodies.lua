@@ -3,7 +3,7 @@
 
 -- Reads entries of the store of delayed messages from one id to another.
 local function read_stored(q, first, last, count)
-  for _, entry in ipairs(redis.call('XRANGE', q.later, first, last, 'COUNT', count)) do q.entries[entry[1]] = entry end
+  for _, entry in ipairs(redis.call('XRANGE', q.bodies, first, last, 'COUNT', count)) do q.entries[entry[1]] = entry end
 end
 
 -- Reads bodies out of the store. It has them in the order of the numbers in their ids, so those whose numbers follow each

@@ -25,7 +25,7 @@ local function postpone_dead_letter(q, item, fields)
   redis.call('ZADD', q.delayed, score_at(q, 'd', shard_key, due), item.handle)
   save_due_times(q)
   if shard_key then
-    redis.call('HSET', q.owners, item.handle, shard_key)
+    redis.call('HSET', q.shard_keys, item.handle, shard_key)
     count_delayed(q, shard_key, 1)
   end
   if q.events then note_message(q, 'p', item.place, item.id, fields, item.deliveries, due) end
@@ -60,7 +60,7 @@ local function move_to_dead(q, item, key, fields, kind)
   redis.call('HDEL', q.attempts, item.handle)
   if origin then redis.call('HDEL', q.moved, origin) end
   redis.call('HINCRBY', q.meta, 'gone', 1)
-  redis.call('HINCRBY', q.meta, 'buried', 1)
+  redis.call('HINCRBY', q.meta, 'dead_lettered', 1)
   if q.events then note_message(q, kind, item.place, item.id, fields, item.deliveries) end
   return true
 end

@@ -117,7 +117,7 @@ end
 -- `number` is nil, and `shard` says where it may go, should it be given back and nothing be known of it.
 local function deliver_again(q, handle, number, text, shard)
   local place, id = split_handle(handle)
-  local key = place == 'd' and q.later or q.streams[place]
+  local key = place == 'd' and q.bodies or q.streams[place]
   local entry = q.entries[place == 'd' and id or handle] or redis.call('XRANGE', key, id, id)[1]
   local deliveries, known_shard, last_error, is_rejected, since = parse_attempts(text)
   local fields, before = entry and entry[2], q.found

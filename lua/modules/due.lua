@@ -119,7 +119,7 @@ end
 local function promote_messages(q, items)
   local handles = take_all_due(q, 'd', q.delayed, q.now)
   if #handles == 0 then return end
-  local known, owned, counted = redis.call('HMGET', q.attempts, unpack(handles)), redis.call('HMGET', q.owners, unpack(handles)), {} -- at most 128
+  local known, owned, counted = redis.call('HMGET', q.attempts, unpack(handles)), redis.call('HMGET', q.shard_keys, unpack(handles)), {} -- at most 128
   for at = 1, q.is_fair and #handles or 0 do counted[#counted + 1] = owned[at] or nil end
   if q.is_fair then load_accounts(q, counted) end
   for _, shard_key in ipairs(counted) do count_delayed(q, shard_key, -1) end
@@ -131,5 +131,5 @@ local function promote_messages(q, items)
       ms = tonumber(ms), number = tonumber(number),
     }
   end
-  redis.call('HDEL', q.owners, unpack(handles)) -- at most 128
+  redis.call('HDEL', q.shard_keys, unpack(handles)) -- at most 128
 end

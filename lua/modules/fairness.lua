@@ -40,7 +40,7 @@ end
 -- `q.first_time`.
 local function deliver_held(q, item, groups)
   local id = string.sub(item.handle, 3)
-  local entry = q.entries[id] or redis.call('XRANGE', q.later, id, id)[1]
+  local entry = q.entries[id] or redis.call('XRANGE', q.bodies, id, id)[1]
   local fields, shard, group, leased = entry and entry[2], item.shard, groups[item.shard], q.leased
   q.examined = q.examined + 1
   if not entry then
@@ -48,7 +48,7 @@ local function deliver_held(q, item, groups)
     if q.events then note_event(q, 'z', id .. '-d', '', 0) end
     return
   elseif #fields > 4 and is_expired(q, fields) then
-    return drop_new(q, q.later, 'd', id, fields)
+    return drop_new(q, q.bodies, 'd', id, fields)
   end
   if not group then
     group = {}

@@ -27,7 +27,7 @@ local function check_read_types(q, number)
   if q.is_checked then return end
   q.is_checked = true
   if not number then check_types({q.lens}, {q.ready}, {}) end
-  check_types({q.attempts, q.moved, q.tenants, q.owners}, {q.overflow}, {q.notifications, q.later, q.dead})
+  check_types({q.attempts, q.moved, q.accounts, q.shard_keys}, {q.overflow}, {q.notifications, q.bodies, q.dead})
   local only = number and q.count == 1 and q.streams[number]
   if only then
     redis.call('XLEN', only)

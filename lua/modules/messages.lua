@@ -44,7 +44,7 @@ end
 -- Notes that a lease is over which nobody settled. The body is read only where a redrive may have given the message another id:
 -- one that lies in a stream would be read for its shard key alone, however large it is.
 local function note_unsettled(q, kind, item)
-  local body = item.place == 'd' and redis.call('XRANGE', q.later, item.id, item.id)[1]
+  local body = item.place == 'd' and redis.call('XRANGE', q.bodies, item.id, item.id)[1]
   if body then
     note_message(q, kind, item.place, item.id, body[2], item.deliveries)
   else

@@ -74,7 +74,7 @@ local function delay_message(q, id, shard, shard_key, due)
   local counts, handle = q.mark == 'K', 'd:' .. id
   redis.call('ZADD', q.delayed, score_at(q, 'd', counts and shard_key, due), handle)
   redis.call('HSET', q.attempts, handle, string.format('0@%.0f|%s|', due, shard))
-  if counts then redis.call('HSET', q.owners, handle, shard_key) end
+  if counts then redis.call('HSET', q.shard_keys, handle, shard_key) end
 end
 
 -- Puts messages that are given back into the index of delayed ones, each due at the time since when it is deliverable.
@@ -88,7 +88,7 @@ local function delay_returned(q, items)
     end
   end
   redis.call('ZADD', q.delayed, unpack(scores)) -- at most 500: two for each message of a chunk
-  if #owned > 0 then redis.call('HSET', q.owners, unpack(owned)) end -- at most 500: two for each message of a chunk
+  if #owned > 0 then redis.call('HSET', q.shard_keys, unpack(owned)) end -- at most 500: two for each message of a chunk
   save_due_times(q)
 end
 

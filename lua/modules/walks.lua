@@ -1,6 +1,6 @@
 -- Walks over the shard keys that have something in their overflows. Nothing but a walk finds one that has room while all of its
 -- messages are held or in flight. After a change of rules all are looked at once (`request_walk`): meta's 'walk' says how many
--- walks are left, since a change during one asks for another. The hash `tenants` has under 'walk' and 'mend' where to go on.
+-- walks are left, since a change during one asks for another. The hash `accounts` has under 'walk' and 'mend' where to go on.
 --- @use accounts, overflow, window
 local MOST_WALKS = 4 -- in one call
 local WALKED = 64 -- shard keys in one of them
@@ -9,7 +9,7 @@ local CORRECTED = 100
 -- Loads the accounts of some shard keys, and goes on there in the next read.
 local function walk_on(q)
   q.walked = q.walked + 1
-  local from, shard_key, after = redis.call('HGET', q.tenants, 'walk') or FIRST_RUN, nil, nil
+  local from, shard_key, after = redis.call('HGET', q.accounts, 'walk') or FIRST_RUN, nil, nil
   for _ = 1, WALKED do
     shard_key, after = next_run(q, from)
     if not shard_key then break end
@@ -17,10 +17,10 @@ local function walk_on(q)
     from = after
   end
   if shard_key then
-    redis.call('HSET', q.tenants, 'walk', from)
+    redis.call('HSET', q.accounts, 'walk', from)
     return
   end
-  redis.call('HDEL', q.tenants, 'walk')
+  redis.call('HDEL', q.accounts, 'walk')
   q.walks_left = q.walks_left - 1
   if q.walks_left > 0 then
     redis.call('HSET', q.meta, 'walk', q.walks_left)
@@ -32,7 +32,7 @@ end
 -- Corrects accounts when nothing is left in the streams: whatever they say, nobody has anything there, somebody deleted it by
 -- hand. Then all may have room. Of many shard keys it looks at some in each read, one after the other.
 local function correct_accounts(q)
-  local from, shard_key, after = redis.call('HGET', q.tenants, 'mend') or FIRST_RUN, nil, nil
+  local from, shard_key, after = redis.call('HGET', q.accounts, 'mend') or FIRST_RUN, nil, nil
   local has_begun = from ~= FIRST_RUN
   for _ = 1, CORRECTED do
     shard_key, after = next_run(q, from)
@@ -42,9 +42,9 @@ local function correct_accounts(q)
     from = after
   end
   if shard_key then
-    redis.call('HSET', q.tenants, 'mend', from)
+    redis.call('HSET', q.accounts, 'mend', from)
   elseif has_begun then
-    redis.call('HDEL', q.tenants, 'mend')
+    redis.call('HDEL', q.accounts, 'mend')
   end
 end
 
