@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- read: take back ended leases, let due messages in, then deliver up to `count` messages, from one stream after the other
--- beginning at the shared offset. No stream is passed over: one whose key is not declared ends the read, and the hints name it.
+-- beginning at the shared offset. No stream is left out: one whose key is not declared ends the read, and the hints name it.
 -- KEYS[1] meta: epoch, streams, offset, counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -35,27 +35,24 @@
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
 --- @use time, offset, deliveries
+local meta, view, blocks, prefer, client = KEYS[1], ARGV[4], tonumber(ARGV[7]), ARGV[9], ARGV[11]
+local now, visibility = read_clock(), tonumber(ARGV[3])
+local epoch, streams, offset, waiting, jump, owed, fair, journal_size, void = unpack( -- at most 9: the fields
+  redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void'))
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
+  meta = meta, lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
   returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
-  now = read_clock(), count = tonumber(ARGV[1]), holder = ARGV[2], visibility = tonumber(ARGV[3]), width = tonumber(ARGV[8]),
-  known_max_deliveries = ARGV[5], known_max_dead = ARGV[6], legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '',
-  first_time = {}, again = {}, leased = {}, dead_letters = {}, spare = {}, lengths = {}, cursors = {},
-  due_times = {}, buckets = {}, stream_lists = {},
-  found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0, is_missed = false, is_checked = false,
-  waiting_until = 0, stream_count = 0, offset = 0, owed = 0, is_fair = false, journal_size = 0, ends = '', has_returned = false,
+  now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = ARGV[2],
+  count = tonumber(ARGV[1]), width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
+  legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '', stream_count = tonumber(streams), offset = tonumber(offset),
+  owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = fair == '1', journal_size = tonumber(journal_size or '0'),
+  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, dead_letters = {},
+  due_times = {}, buckets = {}, stream_lists = {}, found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
 }
-local view, blocks, prefer = ARGV[4], tonumber(ARGV[7]), ARGV[9]
 for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
 q.streams[LEGACY] = q.streams['l']
-
-local epoch, streams, offset, waiting, jump, owed, fair, journal_size, void = unpack( -- at most 9: the fields
-  redis.call('HMGET', q.meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void'))
 if not epoch then return {'NOQUEUE'} end
-q.waiting_until, q.stream_count, q.offset = tonumber(waiting), tonumber(streams), tonumber(offset)
-q.owed, q.is_fair, q.journal_size = tonumber(owed), fair == '1', tonumber(journal_size or '0')
-q.ends = string.format('%.0f', q.now + q.visibility)
 
 -- The caller may have given up on this read while it was under way. `recover` gave back then what the read was granted, and noted
 -- it as "until when|holder,holder,...". Such a read delivers nothing, since nobody would know of it. What is over is forgotten.
@@ -132,8 +129,8 @@ repeat
     if has_nothing and not has_more then
       --- @use walks
       has_more = search_overflow(q)
+      q.has_returned = has_more
     end
-    q.has_returned = redis.call('ZCARD', q.returned) > 1
   end
 until q.is_missed or q.found == q.count or not has_more
 
@@ -164,7 +161,7 @@ end
 if q.events then
   --- @use deliveries, journal
   note_deliveries(q)
-  save_events(q, ARGV[11])
+  save_events(q, client)
 end
 if q.owed ~= tonumber(owed) then redis.call('HSET', q.meta, 'owed', q.owed) end
 if q.offset ~= tonumber(offset) then redis.call('HSET', q.meta, 'offset', q.offset) end

@@ -118,7 +118,9 @@ local function end_round(q)
   count_left(q)
   if q.found == q.count then return false end
   local has_delivered = q.count > 1 and #list_next(q, 1) == 0 and deliver_rest(q)
-  return admit_held(q) or has_delivered
+  local has_admitted = admit_held(q)
+  q.has_returned = redis.call('ZCARD', q.returned) > 1
+  return has_admitted or has_delivered
 end
 
 -- Ends a read of a fair queue: writes down the accounts, and when the buckets of its leases are due.

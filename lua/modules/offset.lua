@@ -2,7 +2,7 @@
 -- the legacy stream after the last one, then those before the offset. `q.streams` has the keys that the call declared by stream
 -- number. `q.lengths` and `q.cursors` have what `lens` says of the streams that this call has loaded.
 --- @use deliveries, keys, legacy, redelivery, streams
-local MOST_TAKEN = 500 -- from one stream at a time, and looked at in vain in one call
+local MOST_TAKEN = 500 -- from one stream at a time; and as many may give nothing in one call
 
 -- Lists the ready streams that come next, at most so many. What was given back to the legacy stream waits while the queue has
 -- no legacy stream any more, and must not stop the round.
@@ -88,8 +88,8 @@ end
 
 -- Takes from one of these streams after the other its share of what is still wanted, and moves the offset behind each. `take`
 -- takes at most so many messages of a stream; `stays`, if it is given, says that the offset stays at a stream. A stream that is
--- not declared ends the round, since no stream is passed over, and so do too many looks in vain: then `q.is_missed` says that
--- there may be more. Streams that need not be looked at any more are spare: they come next.
+-- not declared ends the round, since no stream is left out, and so do too many streams and messages that gave nothing: then
+-- `q.is_missed` says that there may be more. Streams that this call does not need any more are spare: they come next.
 local function take_round(q, numbers, take, stays)
   local wanted = q.count - q.found
   local share, over = math.floor(wanted / math.max(1, #numbers)), wanted % math.max(1, #numbers)
@@ -102,7 +102,7 @@ local function take_round(q, numbers, take, stays)
       local before = q.found
       local most = math.max(1, math.min(MOST_TAKEN, share + (i <= over and 1 or 0), q.count - q.found))
       if not is_skipped(q, number) then take(q, number, most) end
-      if q.found == before then q.examined = q.examined + 1 end -- a look in vain is work, too
+      if q.found == before then q.examined = q.examined + 1 end -- that was work, too
       q.served = number
       q.offset = stays and stays(q, number) and tonumber(number) or (number + 1) % (LEGACY + 1)
     end

@@ -115,7 +115,7 @@ end
 
 -- Returns when a reader has to look at the buckets again after a jump of the clock. Leases end later than their buckets say
 -- then, so the reader looks again after a moment while there are any.
-local function next_look_after_jump(q)
+local function next_check_after_jump(q)
   local known, at = redis.call('ZRANGEBYSCORE', q.due, '-inf', '(9000000000000000', 'WITHSCORES'), NEVER
   for nth = 1, #known, 2 do
     local time, is_lease = tonumber(known[nth + 1]), string.sub(known[nth], 1, 1) == 'l'
@@ -128,7 +128,7 @@ end
 -- Returns when the first bucket but 0 has something due. What `due` says is corrected on the way, so that a reader does not wake
 -- for nothing; after so many buckets the time may be too early.
 local function first_of_buckets(q)
-  if q.jump then return next_look_after_jump(q) end
+  if q.jump then return next_check_after_jump(q) end
   local at = NEVER
   for _ = 1, BUCKETS_SEEN do
     local known = redis.call('ZRANGEBYSCORE', q.due, '-inf', '(9000000000000000', 'WITHSCORES', 'LIMIT', 0, 1)
