@@ -33,7 +33,7 @@ def named_paths(text: str) -> list[str]:
 
 def section(text: str, heading: str) -> str:
     """The part of a page under a heading, up to the next one of that level."""
-    return text.split(f"{heading}\n")[1].split("\n## ")[0]
+    return text.split(f"{heading}\n")[1].partition("\n## ")[0]
 
 
 def pairs(text: str) -> Iterator[tuple[str, str]]:
