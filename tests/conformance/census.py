@@ -103,7 +103,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
     seen.overlooked = _overlooked(raw, keys)
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
-    seen.owners = {handle.decode() for handle in raw.hkeys(keys.owners) if handle}
+    seen.owners = {handle.decode() for handle in raw.hkeys(keys.shard_keys) if handle}
     seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
     seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
     for member in raw.zrange(keys.overflow, 0, -1):
@@ -121,7 +121,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
         seen.new |= new
         seen.per_turn[number] = len(new)
-    seen.bodies |= {f"d:{entry}" for entry in _entries(raw, keys.later)}
+    seen.bodies |= {f"d:{entry}" for entry in _entries(raw, keys.bodies)}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
         seen.bodies |= {f"l:{entry}" for entry in _entries(raw, legacy) if f"l:{entry}" in touched}
