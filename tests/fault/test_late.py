@@ -46,7 +46,7 @@ def wanted(queue: Queue) -> Any:
     return queue.stats().wanted
 
 
-def hands(queue: Queue) -> Any:
+def shards(queue: Queue) -> Any:
     return sorted(name for name, _ in queue.assignment().items())
 
 
@@ -63,8 +63,8 @@ CHANGES: dict[str, tuple[str, Act, Act, Act]] = {
     ),
     "resize": ("resize", lambda q: q.resize(8), lambda q: q.resize(6), wanted),
     "shrink": ("shrink", lambda q: q.resize(2), lambda q: q.resize(8), lambda q: (wanted(q), len(q.stats().streams))),
-    "assign": ("assign", lambda q: q.assign(["a", "b"]), lambda q: q.unassign(["b"]), hands),
-    "unassign": ("assign", lambda q: (q.assign(["b"]), q.unassign()), lambda q: q.assign(["a", "b"]), hands),
+    "assign": ("assign", lambda q: q.assign(["a", "b"]), lambda q: q.unassign(["b"]), shards),
+    "unassign": ("assign", lambda q: (q.assign(["b"]), q.unassign()), lambda q: q.assign(["a", "b"]), shards),
     "set_weights": ("weigh", lambda q: q.set_weights({"a": 3}), lambda q: q.set_weights({"a": 5}), Queue.weights),
     "no weight": ("weigh", lambda q: q.set_weights({"a": 1}), lambda q: q.set_weights({"a": 5}), Queue.weights),
 }  # fmt: skip

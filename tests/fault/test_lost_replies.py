@@ -352,7 +352,7 @@ def test_a_shrinking_resize_is_done_once(queue: Queue, other: Queue, lose: Cutte
 
 
 @pytest.mark.parametrize("script", ["assign", "assignment"])
-def test_hands_are_given_and_taken_back_once(queue: Queue, other: Queue, lose: Cutter, script: str) -> None:
+def test_shards_are_given_and_taken_back_once(queue: Queue, other: Queue, lose: Cutter, script: str) -> None:
     cut = lose(script)
     made = queue.assign(["a", "b", "c"])
     assert struck(cut)
