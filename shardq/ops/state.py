@@ -139,10 +139,10 @@ class QueueState:
         arrived, seen = self.clock.monotonic(), self.seen
         self.seen = ServerTime.first(ms, at, arrived) if seen is None else seen.then(ms, sent, at, arrived)
 
-    def told(self, jump: Jump | None) -> None:
+    def reported(self, jump: Jump | None) -> None:
         """The server knows of *jump* now."""
         if jump is not None and self.seen is not None:
-            self.seen = self.seen.heard(jump)
+            self.seen = self.seen.reported(jump)
 
     def hit(self) -> None:
         """A read found its streams declared. Now and then, declare one less: each costs both sides."""

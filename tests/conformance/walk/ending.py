@@ -79,7 +79,7 @@ class Walker(Writing, Reading, Settling, Operating):
 
 
 def leftovers(found: Ledger) -> list[str]:
-    """What an idle queue holds beside constants: sentinels, settings, counters, cursors, a sequence of who wrote last."""
+    """What an idle queue holds beside constants: sentinels, settings, counters, cursors, the last writer's sequence."""
     wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS]
     for name, members in found.sorted.items():
         some = {member for member in members if member}
