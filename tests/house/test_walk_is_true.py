@@ -71,6 +71,7 @@ def follow_a_message(client: Client) -> None:
 
 def test_each_function_of_the_walk_is_called() -> None:
     called: Called = set()
+    load.cache_clear()  # or it would not be called
     with EmbeddedServer() as server, Client.from_url(server.url) as client, recorded(called):
         follow_a_message(client)
     named = {(path.removeprefix("shardq/"), name) for path, name in pairs(WALK) if path.endswith(".py")}
