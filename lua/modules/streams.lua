@@ -1,6 +1,9 @@
 -- The queue's streams and what is known of each: `lens` has its undelivered messages under its number and the cursor below
 -- the oldest of them under 'h' and its number; `ready` names the streams that have something undelivered.
 
+-- The number under which the legacy stream is ready and has its redelivery queue: after the last stream that there can be.
+local LEGACY = '4096'
+
 -- Returns how many undelivered messages each of `count` streams has, from stream number `first` on.
 local function read_lengths(q, first, count)
   local lengths = {}
