@@ -18,15 +18,18 @@ local function parse_attempts(text)
   return tonumber(deliveries), shard, last_error, mark == REJECTED, since
 end
 
--- Stores what is known of messages that are given back, in one call. Each item says since when it is deliverable again.
+-- Stores what is known of messages that are given back, in one call. Each item says since when it is deliverable again. Returns
+-- the texts by handle.
 local function save_attempts(q, items)
-  if #items == 0 then return end
-  local fields = {}
+  local fields, texts = {}, {}
+  if #items == 0 then return texts end
   for at, item in ipairs(items) do
     local text = spell_attempts(item.deliveries, item.shard, item.last_error, item.since)
     fields[2 * at - 1], fields[2 * at], item.is_known = item.handle, text, true
+    texts[item.handle] = text
   end
   redis.call('HSET', q.attempts, unpack(fields)) -- at most 500: two for each message of a chunk
+  return texts
 end
 
 -- Adds to messages whose leases are over what is stored of them: the last error, and the streams that they may go to.

@@ -52,6 +52,12 @@ local function note_unsettled(q, kind, item)
   end
 end
 
+-- Says whether a message's own deadline is over.
+local function is_expired(q, fields)
+  local ends = string.match(attributes_of(fields), ' x(%d+)')
+  return ends and tonumber(ends) <= q.now
+end
+
 -- Splits a handle, "place:id": where the body of a message lies, and its entry id.
 local function split_handle(handle)
   return string.match(handle, '^(%w+):([%d-]+)')

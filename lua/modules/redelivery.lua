@@ -1,7 +1,7 @@
 -- The redelivery queue, the sorted set `returned`: messages that wait for another delivery beside the new ones of a stream. A
 -- score is stream number * 2^40 + position. The position is the number in the message's id, so that it stands where it stood;
 -- or the next number of the queue, for one that has to stand behind all that came so far; or 0, ahead of all.
---- @use lists, notifications, streams
+--- @use keys, lists, notifications, streams
 local POSITIONS = 1099511627776
 
 -- Returns the position behind all messages that came so far. `q.positions_from` is the queue's count of messages.
@@ -135,6 +135,74 @@ local function arrange_messages(items)
       item.position = number < POSITIONS and number or POSITIONS - 1
     end
   end
+end
+
+-- Reads members with scores from `from` to `upto`, at most so many, into `q.queues`: there each stream's queue stands under its
+-- least score, as {handle, score, ...}. Returns whether these were all; otherwise the last queue is left out, since it may go on.
+local function read_queues(q, from, upto, most)
+  local scored = redis.call('ZRANGEBYSCORE', q.returned, from, upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local queue, last
+  for at = 1, #scored, 2 do
+    local score = tonumber(scored[at + 1])
+    local first = score - score % POSITIONS
+    if first ~= last then
+      queue, last = {}, first
+      q.queues[first] = queue
+    end
+    queue[#queue + 1], queue[#queue + 2] = scored[at], score
+  end
+  local are_all = #scored < 2 * most
+  if not are_all then q.queues[last] = nil end
+  return are_all
+end
+
+-- Reads the queues of many streams at once. `take_returned` reads by itself what this has not reached.
+local function read_queues_of(q, numbers, most)
+  q.queues = {}
+  if #numbers < 2 or most < 2 then return end
+  local first = numbers[1] * POSITIONS
+  local are_all = read_queues(q, first, '+inf', most + 1)
+  if are_all and numbers[#numbers] * POSITIONS < first then are_all = read_queues(q, 0, string.format('(%.0f', first), most + 1) end
+  for _, number in ipairs(are_all and numbers or {}) do
+    q.queues[number * POSITIONS] = q.queues[number * POSITIONS] or {}
+  end
+end
+
+-- Returns how far a stream's queue goes before the next new message. What came into the queue later comes after that message.
+local function last_before_new(q, number)
+  local entry = number ~= LEGACY and redis.call('XRANGE', q.streams[number], '(' .. q.cursors[number], '+', 'COUNT', 1)[1]
+  return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or POSITIONS - 1
+end
+
+-- Takes at most so many messages out of a stream's queue into `q.taken`. They count as found until `deliver_taken` looks at
+-- all of them at once. In a fair queue they keep their order among the new messages.
+local function take_returned(q, number, most)
+  check_read_types(q, number)
+  local first, upto = number * POSITIONS, POSITIONS - 1
+  local queue = q.queues[first]
+    or redis.call('ZRANGEBYSCORE', q.returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local size = math.min(#queue / 2, most)
+  if size == 0 then return end
+  local taken, from, removed = q.taken, q.taken_from, q.removed
+  local is_mixed, before = q.is_fair and q.lengths[number] > size, #taken
+  if is_mixed then upto = last_before_new(q, number) end
+  for at = 1, 2 * size, 2 do
+    if is_mixed and queue[at + 1] - first > upto then break end
+    taken[#taken + 1], from[#from + 1], removed[#removed + 1] = queue[at], number, queue[at]
+  end
+  local count = #taken - before
+  q.lengths[number], q.found = q.lengths[number] - count, q.found + count
+end
+
+-- Removes from the queue what was taken out of it.
+local function remove_taken(q)
+  if #q.removed > 0 then redis.call('ZREM', q.returned, unpack(q.removed)) end -- at most 1,000: a read
+  q.removed = {}
+end
+
+-- Counts the messages in a stream's queue.
+local function count_returned(q, number)
+  return redis.call('ZCOUNT', q.returned, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
 end
 
 -- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.

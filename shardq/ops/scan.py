@@ -22,7 +22,7 @@ _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 _HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
 SPAN = 2**42
-"""A score in the timed indexes is bucket * SPAN + time in ms (lua/lib/span.lua)."""
+"""A score in the timed indexes is bucket * SPAN + time in ms (lua/modules/schedule.lua)."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
 
 
 def _held(member: bytes) -> list[bytes]:
-    """The handles in a member of the overflow: lib/overflow.lua says what it holds."""
+    """The handles in a member of the overflow: lua/modules/overflow.lua says what it holds."""
     size, _, rest = member.partition(b":")
     run = _HELD.fullmatch(rest, int(size)) if size.isdigit() else None
     if run is None:
