@@ -6,7 +6,7 @@
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: the redelivery queue
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -22,16 +22,16 @@
 -- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
--- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal is told (see `read_told`)
+-- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
 --- @use time, keys, leases, attempts, dead_letters, schedule, notifications, journal
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
   due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
 }
-local repeated, rejected, told = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
+local repeated, rejected, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
 local tokens, delays, errors = {}, {}, {}
 for at = 5, #ARGV - 1, 3 do
   local i = #tokens + 1
@@ -45,7 +45,7 @@ q.is_fair, q.journal_size, q.positions_from = fair == '1', tonumber(journal_size
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow, q.due},
+check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow, q.due},
   {q.notifications, q.bodies, q.dead})
 local keys, at_key = {d = q.bodies}, 17
 for number in string.gmatch(ARGV[4], '[^,]+') do
@@ -62,7 +62,7 @@ end
 local details
 if q.journal_size > 0 then
   begin_events(q)
-  details = read_told(told)
+  details = read_details(details_text)
 end
 local scores, live, ended = read_scores(q, tokens), {}, {}
 for i, token in ipairs(tokens) do
@@ -91,8 +91,8 @@ for i in ipairs(tokens) do
     elseif item then
       item.since, kept[#kept + 1] = q.now + delay, item
       if details then
-        local told_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
-        note_event(q, 'n', told_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
+        local message_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
+        note_event(q, 'n', message_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
       end
       local list = delay == 0 and back or delayed
       list[#list + 1] = item

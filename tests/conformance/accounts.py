@@ -74,7 +74,7 @@ def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
     for number in range(int(raw.hget(keys.meta, "streams"))):
         cursor = lens.get(b"h%d" % number, b"0-0").decode()
         found += [fields for _, fields in raw.xrange(keys.stream(number), f"({cursor}", "+")]
-    for handle in raw.zrange(keys.returned, 0, -1):
+    for handle in raw.zrange(keys.redelivery, 0, -1):
         if handle:
             place, entry = handle.decode().split(":")
             body = raw.xrange(keys.bodies if place == "d" else keys.stream(int(place)), entry, entry)

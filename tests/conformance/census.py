@@ -99,7 +99,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
-    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
+    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.redelivery).items()}
     seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
     seen.overlooked = _overlooked(raw, keys)
     seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
