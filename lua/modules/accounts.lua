@@ -133,6 +133,14 @@ local function count_delayed(q, shard_key, by)
   account.delayed = math.max(0, account.delayed + by)
 end
 
+-- Forgets the shard key of a message that is delayed no more, if it counts, and counts it out.
+local function forget_delayed(q, handle)
+  local shard_key = redis.call('HGET', q.shard_keys, handle)
+  if not shard_key then return end
+  redis.call('HDEL', q.shard_keys, handle)
+  count_delayed(q, shard_key, -1)
+end
+
 -- Returns what an account's field should say, false if it should not be there.
 local function spell_account(q, account)
   local shared, held = account.shared, account.held

@@ -81,3 +81,29 @@ local function move_dead_letters(q)
   if not q.max_dead then read_limits(q, q.known_max_deliveries, q.known_max_dead) end
   for _, letter in ipairs(q.dead_letters) do move_to_dead(q, letter, letter.key, letter.fields, 'b') end
 end
+
+-- Returns what a dead letter becomes again as an entry of the stream of bodies. Its deadline and its due time are over; the id
+-- that its writer was given and the deliveries so far stay as attributes.
+local function spell_restored(letter)
+  local fields = {letter[9], letter[10], letter[11], letter[12], 'm', ' i' .. letter[2] .. ' c' .. letter[6]}
+  for at = letter[13] == 'm' and 15 or 13, #letter do fields[#fields + 1] = letter[at] end
+  return fields
+end
+
+-- Makes a message of the dead letter with this entry id, under a new id of its own. Returns the message as one that is given back;
+-- nil if there is no such entry any more, or it is no dead letter.
+local function restore_message(q, entry_id, shard, ms, number)
+  local entry = redis.call('XRANGE', q.dead, entry_id, entry_id)[1]
+  local letter = entry and entry[2] or {}
+  if letter[1] ~= 'i' or #letter < 12 or #letter > MOST_FIELDS then return nil end
+  local message_id, deliveries, last_error, fields = letter[2], letter[6], letter[8], spell_restored(letter)
+  local id = string.format('%.0f-%.0f', ms, number)
+  redis.call('XADD', q.bodies, id, unpack(fields)) -- at most 7,000: MOST_FIELDS
+  redis.call('XDEL', q.dead, entry_id)
+  redis.call('HSET', q.moved, message_id, 'd:' .. id)
+  if q.events then note_event(q, 'v', message_id, fields[2], deliveries) end
+  return {
+    handle = 'd:' .. id, place = 'd', ms = ms, number = number, deliveries = 0, shard = shard, last_error = last_error,
+    shard_key = q.is_fair and fields[1] == 'K' and fields[2], since = q.now,
+  }
+end

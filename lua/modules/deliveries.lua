@@ -89,19 +89,16 @@ local function deliver_row(q, place, id, deliveries, last_error, fields, shard, 
   q.found = q.found + 1
 end
 
--- Drops a message that cannot be delivered again: its body is gone, and the fields are nil, or its own deadline is over.
-local function drop_returned(q, handle, place, id, key, fields, deliveries)
-  if fields then
+-- Drops a message that cannot be delivered again: its body is gone, and the entry is nil, or its own deadline is over.
+local function drop_returned(q, handle, place, id, key, entry, deliveries)
+  if entry then
     q.expired = q.expired + 1
-    if q.events then note_message(q, 'x', place, id, fields, deliveries) end
-    redis.call('XDEL', key, id)
+    if q.events then note_message(q, 'x', place, id, entry[2], deliveries) end
   else
     q.vanished = q.vanished + 1
     if q.events then note_event(q, 'z', id .. '-' .. place, '', deliveries) end
   end
-  redis.call('HDEL', q.attempts, handle)
-  local origin = fields and string.match(attributes_of(fields), ' i(%S+)')
-  if origin then redis.call('HDEL', q.moved, origin) end
+  forget_body(q, key, id, handle, entry)
   q.gone = q.gone + 1
 end
 
@@ -123,7 +120,7 @@ local function deliver_again(q, handle, number, text, shard)
   local fields, before = entry and entry[2], q.found
   q.examined = q.examined + 1
   if not fields or place ~= 'l' and #fields > 4 and is_expired(q, fields) then
-    drop_returned(q, handle, place, id, key, fields, deliveries)
+    drop_returned(q, handle, place, id, key, entry, deliveries)
   elseif is_rejected or had_last_delivery(q, deliveries) then
     q.dead_letters[#q.dead_letters + 1] = {
       handle = handle, place = place, id = id, key = key, fields = fields, deliveries = deliveries, shard = known_shard,

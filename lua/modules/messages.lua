@@ -63,13 +63,17 @@ local function split_handle(handle)
   return string.match(handle, '^(%w+):([%d-]+)')
 end
 
--- Forgets a message that was acked: its body, and what was known of it. `key` is the stream where the body lies.
-local function forget_message(q, key, id, handle)
-  local body = redis.call('XRANGE', key, id, id)[1]
+-- Forgets a message whose body was looked up in the stream `key`, nil if it is not there: the body, and what is known of it.
+local function forget_body(q, key, id, handle, body)
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', q.moved, origin) end
   redis.call('XDEL', key, id)
   redis.call('HDEL', q.attempts, handle)
+end
+
+-- Forgets a message that was acked.
+local function forget_message(q, key, id, handle)
+  forget_body(q, key, id, handle, redis.call('XRANGE', key, id, id)[1])
 end
 
 -- Forgets a message that was cancelled while it was in flight, now that its lease is over. If it was redriven, `cancel` noted

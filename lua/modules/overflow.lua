@@ -206,3 +206,20 @@ local function next_run(q, from)
   local shard_key = string.sub(rest, 1, size)
   return shard_key, '(' .. size .. ':' .. shard_key .. ';'
 end
+
+-- Removes one message, wherever it stands in the overflow of its shard key. Returns whether it was there.
+local function remove_held(q, shard_key, place, number)
+  local run, left = run_prefix(shard_key), {}
+  local member, numbers, rest = find_member(q, run, number)
+  if not member or string.match(rest, ':(%w+)!?:%d+$') ~= place then return false end
+  for _, each in ipairs(numbers) do
+    if each ~= number then left[#left + 1] = each end
+  end
+  if #left == #numbers then return false end
+  redis.call('ZREM', q.overflow, member)
+  if #left > 0 then redis.call('ZADD', q.overflow, 0, run .. mark_numbers(table.concat(left, ',')) .. ':' .. rest) end
+  local account = find_account(q, shard_key)
+  count_messages(q, account, 0, account.held > 0 and -1 or 0)
+  if q.has_parents then count_child(q, account, shard_key, -1, 0) end
+  return true
+end

@@ -203,3 +203,9 @@ end
 local function count_returned(q, number)
   return redis.call('ZCOUNT', q.returned, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
 end
+
+-- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.
+local function dequeue_message(q, handle, score)
+  redis.call('ZREM', q.returned, handle)
+  return string.format('%.0f', math.floor(score / POSITIONS))
+end

@@ -45,6 +45,20 @@ local function read_undelivered(q, numbers)
   return undelivered
 end
 
+-- Says whether an entry lies below its stream's cursor, so it was delivered. Entries of others have numbers of their own, so the
+-- ms in the ids are compared first.
+local function is_behind_cursor(q, number, id)
+  local ms, count = string.match(id, '^(%d+)%-(%d+)$')
+  local cursor_ms, cursor_count = string.match(redis.call('HGET', q.lens, 'h' .. number) or '0-0', '^(%d+)%-(%d+)$')
+  ms, cursor_ms = tonumber(ms), tonumber(cursor_ms)
+  return ms < cursor_ms or ms == cursor_ms and tonumber(count) <= tonumber(cursor_count)
+end
+
+-- Counts one undelivered message of a stream less. A stream that has none left is not ready any more.
+local function remove_undelivered(q, number)
+  if redis.call('HINCRBY', q.lens, number, -1) <= 0 then redis.call('ZREM', q.ready, number) end
+end
+
 -- Writes down what the streams have gained in this call. `first` has by position the number of the first new message of a
 -- stream that was empty: such a stream becomes ready, with its cursor just below that message.
 local function save_gains(q, gained, first)
