@@ -40,10 +40,14 @@ end
 -- count, the streams that it may go to, and its shard key if it counts.
 local function parse_token(q, token)
   local handle, place, id, ms, number, deliveries, at = string.match(token, '^((%w+):((%d+)%-(%d+))):(%d+):[^:]*()')
-  local shard, key_at = string.match(token, '^:([%d,]*):()', at)
+  local shard, shard_key = '', false
+  if at <= #token then
+    local its_shard, key_at = string.match(token, '^:([%d,]*):()', at)
+    shard, shard_key = its_shard or '', q.is_fair and key_at and string.sub(token, key_at)
+  end
   return {
     handle = handle, place = place, id = id, ms = tonumber(ms), number = tonumber(number), deliveries = tonumber(deliveries),
-    shard = shard or '', shard_key = q.is_fair and key_at and string.sub(token, key_at), last_error = '',
+    shard = shard, shard_key = shard_key, last_error = '',
   }
 end
 

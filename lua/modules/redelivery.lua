@@ -31,23 +31,23 @@ local function list_streams(q, shard)
   return numbers
 end
 
--- Returns the streams that a message may be delivered from: the one that it stays in, or those of its shard if its body lies
--- apart.
-local function streams_of(q, item)
-  if item.stream or item.place ~= 'd' then return {item.stream or item.place} end
-  return list_streams(q, item.shard)
+-- Notes that the length of a stream is needed: it is in `q.lengths`, or it is missing and has to be read.
+local function note_length(q, number, lengths, missing)
+  if lengths[number] then return end
+  lengths[number] = q.lengths[number] or 0
+  if not q.lengths[number] then missing[#missing + 1] = number end
 end
 
--- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number. `q.lengths` has
--- those of the streams that this call has loaded.
+-- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number: of each the one
+-- that it stays in, or those of its shard if its body lies apart. `q.lengths` has those of the streams that this call has loaded.
 local function read_lengths_of(q, items)
   local lengths, missing = {}, {}
   for _, item in ipairs(items) do
-    for _, number in ipairs(streams_of(q, item)) do
-      if not lengths[number] then
-        lengths[number] = q.lengths[number] or 0
-        if not q.lengths[number] then missing[#missing + 1] = number end
-      end
+    local number = item.stream or item.place
+    if number ~= 'd' then
+      note_length(q, number, lengths, missing)
+    else
+      for _, each in ipairs(list_streams(q, item.shard)) do note_length(q, each, lengths, missing) end
     end
   end
   act_in_parts(missing, function(from, upto)
@@ -131,7 +131,8 @@ local function arrange_messages(items)
     if item.place == 'l' then
       item.stream, item.position = LEGACY, math.min(item.ms % 4294967296 * 256 + math.min(item.number, 255), POSITIONS - 1)
     elseif not item.shard_key then
-      item.position = math.min(item.number, POSITIONS - 1)
+      local number = item.number
+      item.position = number < POSITIONS and number or POSITIONS - 1
     end
   end
 end
