@@ -5,12 +5,12 @@
 -- KEYS[3] attempts: what is known of messages delivered before
 -- KEYS[4] cancelled: handles cancelled while in flight
 -- KEYS[5] moved: where redriven messages lie now
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] lens: undelivered per stream
 -- KEYS[8] ready: streams with something undelivered
 -- KEYS[9] notifications: wakes blocked readers
 -- KEYS[10] returned: the line of what waits for its stream's turn
--- KEYS[11] tenants: what each shard key holds
+-- KEYS[11] accounts: what each shard key holds
 -- KEYS[12] overflow: handles that wait for room
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14..] streams: the bodies' streams
@@ -23,8 +23,8 @@
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 --- @use time, leases
 local q = {
-  meta = KEYS[1], leases = KEYS[2], attempts = KEYS[3], cancelled = KEYS[4], moved = KEYS[5], later = KEYS[6], lens = KEYS[7],
-  ready = KEYS[8], notifications = KEYS[9], returned = KEYS[10], tenants = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
+  meta = KEYS[1], leases = KEYS[2], attempts = KEYS[3], cancelled = KEYS[4], moved = KEYS[5], bodies = KEYS[6], lens = KEYS[7],
+  ready = KEYS[8], notifications = KEYS[9], returned = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
   now = read_clock(),
 }
 local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -37,7 +37,7 @@ q.jump, q.journal_size = read_jump(jump, q.now), tonumber(journal_size or '0')
 local has_journal = q.journal_size > 0
 
 -- The bodies lie in streams, and those of messages that were delayed or held back in `later`.
-local keys, places, sizes = {d = q.later}, {}, {}
+local keys, places, sizes = {d = q.bodies}, {}, {}
 for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
   places[#places + 1], sizes[place] = place, tonumber(size)
   if place ~= 'd' then keys[place] = KEYS[13 + #places - (sizes['d'] and 1 or 0)] end
@@ -57,7 +57,7 @@ if last_origin > last_known or not is_plain then redis.call('HLEN', q.moved) end
 if fair == '1' and (cap or '0') ~= '0' then
   --- @use keys, leases, accounts, window
   -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
-  check_types({q.lens, q.tenants, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
+  check_types({q.lens, q.accounts, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
   q.waiting_until, q.stream_count, q.lengths = tonumber(waiting), tonumber(streams), {}
   q.positions_from = tonumber(redis.call('HGET', q.meta, 'n'))
   prepare_admission(q)

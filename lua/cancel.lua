@@ -5,13 +5,13 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
 -- KEYS[5] returned: handles that wait for another delivery, by turn
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] notifications: wakes blocked readers
--- KEYS[11] tenants: what each shard key holds
--- KEYS[12] owners: shard keys of what is delayed
+-- KEYS[11] accounts: what each shard key holds
+-- KEYS[12] shard_keys: shard keys of what is delayed
 -- KEYS[13] overflow: handles that wait for room
 -- KEYS[14] journal: what happened to the messages
 -- KEYS[15..] streams: the stream that the id names, unless it names the store

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- complete: a bulk write is stored whole, so what was counted of it need not be remembered for as long as was said.
--- KEYS[1] tallies: lanes that count messages, by end
+-- KEYS[1] bulk_offsets: offsets of bulk writes by end
 -- ARGV[1] keep: for how many more ms at most
 -- ARGV[2..] lanes: those of the write
 -- Reply: 'OK'

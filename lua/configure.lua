@@ -1,21 +1,21 @@
 #!lua
 -- configure: change settings of a queue; the epoch moves so that every client looks them up again.
 -- KEYS[1] meta: settings
--- KEYS[2] tenants: what each shard key holds
+-- KEYS[2] accounts: what each shard key holds
 -- KEYS[3] journal: what happened to the messages
 -- KEYS[4] notifications: wakes blocked readers
--- KEYS[5] owners: shard keys of what is delayed
+-- KEYS[5] shard_keys: shard keys of what is delayed
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
 --- @use time, keys, epochs, accounts
 local q = {
-  meta = KEYS[1], tenants = KEYS[2], journal = KEYS[3], notifications = KEYS[4], owners = KEYS[5], now = read_clock(),
+  meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5], now = read_clock(),
 }
 local epoch, following, changes = ARGV[1], ARGV[2], {}
 for at = 3, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
-check_types({q.meta, q.tenants, q.owners}, {}, {q.journal, q.notifications})
+check_types({q.meta, q.accounts, q.shard_keys}, {}, {q.journal, q.notifications})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
@@ -23,7 +23,7 @@ local waiting, parents, max_in_flight, journal =
   unpack(redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal')) -- at most 4: the fields
 local active, held = read_sum(q)
 local split = changes.parents and changes.parents ~= (parents or '0')
-if split and (active > 0 or redis.call('HLEN', q.owners) > 1) then return 'BUSY' end
+if split and (active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 'BUSY' end
 
 -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
 if changes.journal and (journal or '0') == '0' then redis.call('HINCRBY', q.meta, 'events', 1) end

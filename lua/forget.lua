@@ -1,7 +1,7 @@
 #!lua
 -- forget: drop what was counted in flight under an earlier cap, of some shard keys in each call.
 -- KEYS[1] meta: number of the present cap
--- KEYS[2] tenants: what each shard key holds
+-- KEYS[2] accounts: what each shard key holds
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many fields to look at
 -- Reply: cursor to go on from, '0' at the end

@@ -7,13 +7,13 @@
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
 -- KEYS[7] returned: handles that wait for another delivery, by turn
--- KEYS[8] later: bodies of delayed messages
+-- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
 -- KEYS[11] dead: dead letters
 -- KEYS[12] moved: where redriven messages lie now
--- KEYS[13] tenants: what each shard key holds
--- KEYS[14] owners: shard keys of what is delayed
+-- KEYS[13] accounts: what each shard key holds
+-- KEYS[14] shard_keys: shard keys of what is delayed
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17] due: when the buckets of the timed indexes are due

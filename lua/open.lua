@@ -8,20 +8,20 @@
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
 -- KEYS[7] returned: handles that wait for another delivery, by turn
--- KEYS[8] later: bodies of delayed messages
+-- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
--- KEYS[11] dedup: dedup keys, lanes and tallies
+-- KEYS[11] dedup: dedup keys, producer sequences and bulk offsets
 -- KEYS[12] dedup_index: dedup keys by end
 -- KEYS[13] dead: dead letters
 -- KEYS[14] moved: where redriven messages lie now
--- KEYS[15] tenants: what each shard key holds
--- KEYS[16] owners: shard keys of what is delayed
+-- KEYS[15] accounts: what each shard key holds
+-- KEYS[16] shard_keys: shard keys of what is delayed
 -- KEYS[17] overflow: handles that wait for room
 -- KEYS[18] assigned: hands of named shard keys
 -- KEYS[19] journal: what happened to the messages
--- KEYS[20] lanes: lanes by end
--- KEYS[21] tallies: lanes that count messages, by end
+-- KEYS[20] producers: sequences of producers by end
+-- KEYS[21] bulk_offsets: offsets of bulk writes by end
 -- KEYS[22] due: when the buckets of the timed indexes are due
 -- KEYS[23..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
@@ -31,9 +31,9 @@
 --- @use time
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], later = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
-  dead = KEYS[13], moved = KEYS[14], tenants = KEYS[15], owners = KEYS[16], overflow = KEYS[17], assigned = KEYS[18],
-  journal = KEYS[19], lanes = KEYS[20], tallies = KEYS[21], due = KEYS[22], now = read_clock(),
+  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
+  dead = KEYS[13], moved = KEYS[14], accounts = KEYS[15], shard_keys = KEYS[16], overflow = KEYS[17], assigned = KEYS[18],
+  journal = KEYS[19], producers = KEYS[20], bulk_offsets = KEYS[21], due = KEYS[22], now = read_clock(),
 }
 local wanted, epoch = tonumber(ARGV[1]), ARGV[2]
 local exists = redis.call('HEXISTS', q.meta, 'epoch') == 1
@@ -41,13 +41,13 @@ if not exists and wanted == 0 then return {'NOQUEUE', q.now, {}} end
 
 --- @use keys, streams
 create_sorted_sets({q.ready, q.returned}, -1)
-create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.lanes, q.tallies}, NEVER)
+create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.producers, q.bulk_offsets}, NEVER)
 create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
 redis.call('HSETNX', q.lens, '', string.rep(' ', 65))
-create_hashes({q.attempts, q.dedup, q.moved, q.tenants, q.owners, q.assigned})
-for _, key in ipairs({q.later, q.dead, q.journal}) do create_stream(key) end
+create_hashes({q.attempts, q.dedup, q.moved, q.accounts, q.shard_keys, q.assigned})
+for _, key in ipairs({q.bodies, q.dead, q.journal}) do create_stream(key) end
 if redis.call('EXISTS', q.notifications) == 0 then
   redis.call('XGROUP', 'CREATE', q.notifications, 'shardq', '$', 'MKSTREAM')
 end

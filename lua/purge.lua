@@ -6,11 +6,11 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
 -- KEYS[5] returned: handles that wait for another delivery, by turn
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
--- KEYS[9] tenants: what each shard key holds
--- KEYS[10] owners: shard keys of what is delayed
+-- KEYS[9] accounts: what each shard key holds
+-- KEYS[10] shard_keys: shard keys of what is delayed
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
 -- KEYS[13..] streams: the declared ones

@@ -10,9 +10,9 @@
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10] tenants: what each shard key holds
+-- KEYS[10] accounts: what each shard key holds
 -- KEYS[11] overflow: handles that wait for room
--- KEYS[12] later: bodies of delayed messages
+-- KEYS[12] bodies: bodies of delayed messages
 -- KEYS[13] journal: what happened to the messages
 -- KEYS[14] due: when the buckets of the timed indexes are due
 -- ARGV[1] holder: nonce of the lost read, '' when whole tokens follow

@@ -5,11 +5,11 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] returned: handles that wait for another delivery, by turn
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: the streams they may be promoted to
 -- KEYS[8] dead: dead letters
 -- KEYS[9] moved: where redriven messages lie now
--- KEYS[10] tenants: what each shard key holds
+-- KEYS[10] accounts: what each shard key holds
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened

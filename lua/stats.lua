@@ -8,7 +8,7 @@
 -- KEYS[5] delayed: handles by due time in ms
 -- KEYS[6] returned: handles that wait for another delivery, by turn
 -- KEYS[7] dead: dead letters
--- KEYS[8] tenants: how many are held back
+-- KEYS[8] accounts: how many are held back
 -- KEYS[9] overflow: handles that wait for room
 -- KEYS[10] attempts: since when those wait that were delayed or given back
 -- KEYS[11] due: when the buckets of the timed indexes are due
@@ -20,7 +20,7 @@
 --- @use time, schedule, ages, streams, accounts
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], returned = KEYS[6], dead = KEYS[7],
-  tenants = KEYS[8], overflow = KEYS[9], attempts = KEYS[10], due = KEYS[11], streams = {}, now = read_clock(), oldest = -1,
+  accounts = KEYS[8], overflow = KEYS[9], attempts = KEYS[10], due = KEYS[11], streams = {}, now = read_clock(), oldest = -1,
 }
 for at = 12, #KEYS do q.streams[at - 12] = KEYS[at] end
 local has_legacy, most = ARGV[1] == '1', tonumber(ARGV[2])

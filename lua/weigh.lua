@@ -2,7 +2,7 @@
 -- weigh: give shard keys another weight. All of them are also kept as one text, "weight:length:key" of each. The epoch
 -- moves only so that a late copy of this call changes nothing.
 -- KEYS[1] meta: how many have a weight
--- KEYS[2] tenants: what each shard key holds, and its weight
+-- KEYS[2] accounts: what each shard key holds, and its weight
 -- KEYS[3] notifications: wakes blocked readers
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
@@ -10,9 +10,9 @@
 -- ARGV[4..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'FULL' when they would be too many: nothing is changed
 --- @use time, keys, epochs, weights, accounts
-local q = {meta = KEYS[1], tenants = KEYS[2], notifications = KEYS[3], now = read_clock()}
+local q = {meta = KEYS[1], accounts = KEYS[2], notifications = KEYS[3], now = read_clock()}
 local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
-check_types({q.meta, q.tenants}, {}, {q.notifications})
+check_types({q.meta, q.accounts}, {}, {q.notifications})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
@@ -25,7 +25,7 @@ end
 local text, weighted = join_weights(weights, keys)
 if weighted > most then return 'FULL' end
 for i = 4, #ARGV, 2 do save_weight(q, ARGV[i], weights[ARGV[i]]) end
-redis.call('HSET', q.tenants, 'weights', text)
+redis.call('HSET', q.accounts, 'weights', text)
 redis.call('HSET', q.meta, 'weighted', weighted, 'epoch', following)
 
 local _, held = read_sum(q)

@@ -6,16 +6,16 @@
 -- KEYS[3] ready: streams that have something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] delayed: not due yet, by due time in ms
--- KEYS[6] later: bodies of delayed messages
+-- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of delayed messages
--- KEYS[8] dedup: dedup keys, lanes and tallies, each with its end and the ids
+-- KEYS[8] dedup: dedup keys, producer sequences and bulk offsets, each with its end
 -- KEYS[9] dedup_index: dedup keys by end
--- KEYS[10] tenants: what each shard key holds
--- KEYS[11] owners: shard keys of what is delayed
+-- KEYS[10] accounts: what each shard key holds
+-- KEYS[11] shard_keys: shard keys of what is delayed
 -- KEYS[12] overflow: handles that wait for room
 -- KEYS[13] journal: what happened to the messages
--- KEYS[14] lanes: lanes by end
--- KEYS[15] tallies: lanes that count messages, by end
+-- KEYS[14] producers: sequences of producers by end
+-- KEYS[15] bulk_offsets: offsets of bulk writes by end
 -- KEYS[16] due: when the buckets of the timed indexes are due
 -- KEYS[17..] streams: those that the shards of this call may choose from
 -- ARGV[1] epoch: the caller's idea of it
@@ -34,9 +34,9 @@
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 --- @use time, producers, streams, shards, messages, notifications
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], later = KEYS[6],
-  attempts = KEYS[7], dedup = KEYS[8], dedup_index = KEYS[9], tenants = KEYS[10], owners = KEYS[11], overflow = KEYS[12],
-  journal = KEYS[13], lanes = KEYS[14], tallies = KEYS[15], due = KEYS[16],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], bodies = KEYS[6],
+  attempts = KEYS[7], dedup = KEYS[8], dedup_index = KEYS[9], accounts = KEYS[10], shard_keys = KEYS[11], overflow = KEYS[12],
+  journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
   now = read_clock(), dedup_window = tonumber(ARGV[4]), declared = tonumber(ARGV[9]), numbers = {}, shards = {}, mark = 'k',
 }
 local epoch, producer, max_dedup, keyed, max_len = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -80,8 +80,8 @@ end
 if max_len > 0 and written + adopted - gone + count - known > max_len then return {'FULL', 'max_len'} end
 -- More is forgotten than comes in, so that little is left after a rush; also when no more comes in, now and then.
 if n % 32 < count then
-  forget_ended(q, q.lanes, 64)
-  forget_ended(q, q.tallies, 64)
+  forget_ended(q, q.producers, 64)
+  forget_ended(q, q.bulk_offsets, 64)
   if keyed == 0 then forget_ended(q, q.dedup_index, 64) end
 end
 if keyed > known then
@@ -114,20 +114,20 @@ if count > 1 or has_options or undelivered[target] == 0 then redis.call('ZCARD',
 if progress and is_fading(q, progress) then redis.call('ZCARD', progress.index) end
 local is_awaited = q.waiting_until > q.now
 if is_awaited then redis.call('XLEN', q.notifications) end
-if has_options or is_fair then redis.call('XLEN', q.later) end
+if has_options or is_fair then redis.call('XLEN', q.bodies) end
 if is_fair then redis.call('ZCARD', q.overflow) end
 if count > 1 or has_options then
   --- @use keys
   local streams = {}
   for i = 1, count > 1 and q.declared or 0 do streams[i] = KEYS[first_stream + i] end
   check_types({}, {}, streams)
-  if has_options then check_types({q.attempts, q.owners}, {q.dedup_index, q.delayed, q.due}, {}) end
+  if has_options then check_types({q.attempts, q.shard_keys}, {q.dedup_index, q.delayed, q.due}, {}) end
 end
 
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
 --- @use window, overflow
 local keys, values = KEYS, ARGV -- a local is found faster than a global
-local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.later
+local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.bodies
 for i = 1, count do
   local at = first_message + (i - 1) * stride
   local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]

@@ -40,7 +40,7 @@ local function bury(letter, kind, max_dead)
   redis.call('HDEL', attempts, letter.handle)
   if origin then redis.call('HDEL', moved, origin) end
   redis.call('HINCRBY', meta, 'gone', 1)
-  redis.call('HINCRBY', meta, 'buried', 1)
+  redis.call('HINCRBY', meta, 'dead_lettered', 1)
   if log then log.body(kind, place, id, fields, letter.count) end
   return true
 end

@@ -1,4 +1,4 @@
--- The accounts of shard keys in the hash `tenants`: what each of them has in the queue. Where the queue has parents, the
+-- The accounts of shard keys in the hash `accounts`: what each of them has in the queue. Where the queue has parents, the
 -- account is that of the parent, the part of the shard key before the first '/'. The field 't:' and the name is "shared held[
 -- tag due][ +delayed]": undelivered messages in the shared streams; messages held in its overflow; the tag of the last child
 -- that was let in, and turns that it is still due; delayed messages. 'f:' and the name has its deliveries in flight, 'w:' its
@@ -10,7 +10,7 @@
 
 -- Reads how many shard keys are active, and how many messages are held in overflows.
 local function read_sum(q)
-  local active, held = string.match(redis.call('HGET', q.tenants, 'sum') or '0 0', '^(%d+) (%d+)')
+  local active, held = string.match(redis.call('HGET', q.accounts, 'sum') or '0 0', '^(%d+) (%d+)')
   return tonumber(active), tonumber(held)
 end
 
@@ -87,7 +87,7 @@ end
 local function load_accounts(q, shard_keys)
   local names, fields = list_fields(q, shard_keys)
   if #names == 0 then return end
-  local texts, at = redis.call('HMGET', q.tenants, unpack(fields)), 1 -- at most 6,001: three for each of 2,000 keys
+  local texts, at = redis.call('HMGET', q.accounts, unpack(fields)), 1 -- at most 6,001: three for each of 2,000 keys
   if not q.sum then
     q.sum, at = texts[1] or '0 0', 2
     local active, held = string.match(q.sum, '^(%d+) (%d+)$')
@@ -127,7 +127,7 @@ local function count_messages(q, account, shared, held)
 end
 
 -- Counts delayed messages of a shard key. They take no part in fairness before they are due, but memory: `max_backlog` counts
--- them. The hash `owners` has an entry for each, so whoever adds or removes one counts here.
+-- them. The hash `shard_keys` has an entry for each, so whoever adds or removes one counts here.
 local function count_delayed(q, shard_key, by)
   local account = find_account(q, shard_key)
   account.delayed = math.max(0, account.delayed + by)
@@ -172,8 +172,8 @@ local function save_accounts(q)
   end
   local set, unset, sum = changes.set, changes.unset, q.sum and q.active .. ' ' .. q.held
   if sum and sum ~= q.sum then set[#set + 1], set[#set + 2] = 'sum', sum end
-  act_in_parts(set, function(from, upto) redis.call('HSET', q.tenants, unpack(set, from, upto)) end)
-  act_in_parts(unset, function(from, upto) redis.call('HDEL', q.tenants, unpack(unset, from, upto)) end)
+  act_in_parts(set, function(from, upto) redis.call('HSET', q.accounts, unpack(set, from, upto)) end)
+  act_in_parts(unset, function(from, upto) redis.call('HDEL', q.accounts, unpack(unset, from, upto)) end)
 end
 
 -- Counts that a delivery of a shard key is over, where there is a cap of what is in flight.

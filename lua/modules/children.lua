@@ -1,6 +1,6 @@
 -- The children of a parent, such as "acct-7/user-9" of "acct-7", take turns in its overflow (start-time fair queueing: Goyal,
 -- Vin, Cheng 1996). Each child that has something held has a member in the overflow that says when its turn is:
--- "tlength:parent:tag:child". The hash `tenants` has its "held tag" under 'c:' and the shard key.
+-- "tlength:parent:tag:child". The hash `accounts` has its "held tag" under 'c:' and the shard key.
 local TURN = 1000
 
 -- Returns what the members of a parent's children begin with.
@@ -17,10 +17,10 @@ end
 local function find_child(q, account, shard_key)
   local child = account.children[shard_key]
   if not child then
-    local text = redis.call('HGET', q.tenants, 'c:' .. shard_key)
+    local text = redis.call('HGET', q.accounts, 'c:' .. shard_key)
     local held, tag = string.match(text or '0 0', '^(%d+) (%d+)$')
     local has_weight = q.has_weights and shard_key ~= account.name
-    local weight = has_weight and redis.call('HGET', q.tenants, 'w:' .. shard_key) or 1
+    local weight = has_weight and redis.call('HGET', q.accounts, 'w:' .. shard_key) or 1
     child = {stored = text, held = tonumber(held), tag = tonumber(tag), step = math.ceil(TURN / weight)}
     account.children[shard_key] = child
   end

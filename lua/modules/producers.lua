@@ -25,10 +25,10 @@ end
 -- `keep` ms. A sequence is remembered for twice as long, and touches its index only when half of that is gone; so at least
 -- `keep` ms are left of its memory at any time. Returns what is to be remembered of the call, or what to answer instead.
 local function check_sequence(q, field, number, keep)
-  local progress = {field = field, index = q.lanes, window = 2 * keep, ends = 0, value = string.format('%.0f|', number)}
+  local progress = {field = field, index = q.producers, window = 2 * keep, ends = 0, value = string.format('%.0f|', number)}
   local text = redis.call('HGET', q.dedup, field)
   if not text then
-    if not has_room(q, q.lanes, MAX_SEQUENCES) then return nil, {'FULL', 'max_lanes'} end
+    if not has_room(q, q.producers, MAX_SEQUENCES) then return nil, {'FULL', 'max_producers'} end
     return progress
   end
   local ends, last, rest = string.match(text, '^(%d+)|(%d+)|()')
@@ -51,9 +51,9 @@ local function check_offset(q, field, text)
   local offset = at_batch == batch and tonumber(stored) or 0
   local fits = tonumber(at_batch) <= tonumber(batch) and offset == tonumber(from)
   if not fits or offset > 0 and at_mark ~= mark_before then return nil, {'COUNTED', at_batch, stored, at_mark} end
-  if not known and not has_room(q, q.tallies, tonumber(most)) then return nil, {'FULL', 'max_tallies'} end
+  if not known and not has_room(q, q.bulk_offsets, tonumber(most)) then return nil, {'FULL', 'max_bulk_offsets'} end
   return {
-    field = field, index = q.tallies, window = tonumber(keep), ends = tonumber(ends),
+    field = field, index = q.bulk_offsets, window = tonumber(keep), ends = tonumber(ends),
     value = upto .. '|' .. batch .. '|' .. last_mark, is_offset = true,
   }
 end

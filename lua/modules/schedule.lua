@@ -71,5 +71,5 @@ local function delay_message(q, id, shard, shard_key, due)
   local counts, handle = q.mark == 'K', 'd:' .. id
   redis.call('ZADD', q.delayed, score_at(q, 'd', counts and shard_key, due), handle)
   redis.call('HSET', q.attempts, handle, string.format('0@%.0f|%s|', due, shard))
-  if counts then redis.call('HSET', q.owners, handle, shard_key) end
+  if counts then redis.call('HSET', q.shard_keys, handle, shard_key) end
 end

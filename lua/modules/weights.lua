@@ -1,9 +1,9 @@
--- The weights of shard keys. The hash `tenants` has each under 'w:' and the shard key, and all as one text under 'weights':
+-- The weights of shard keys. The hash `accounts` has each under 'w:' and the shard key, and all as one text under 'weights':
 -- "weight:length:key" of each, joined. The weight 1 is every shard key's and kept of none.
 
 -- Reads all weights: a table by shard key, and the shard keys in the order of the text.
 local function read_weights(q)
-  local text, at = redis.call('HGET', q.tenants, 'weights') or '', 1
+  local text, at = redis.call('HGET', q.accounts, 'weights') or '', 1
   local weights, keys = {}, {}
   while at <= #text do
     local weight, length, from = string.match(text, '^(%d+):(%d+):()', at)
@@ -25,8 +25,8 @@ end
 -- Stores the weight of one shard key where its account is.
 local function save_weight(q, key, weight)
   if weight == '1' then
-    redis.call('HDEL', q.tenants, 'w:' .. key)
+    redis.call('HDEL', q.accounts, 'w:' .. key)
   else
-    redis.call('HSET', q.tenants, 'w:' .. key, weight)
+    redis.call('HSET', q.accounts, 'w:' .. key, weight)
   end
 end

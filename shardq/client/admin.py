@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask of a queue, for threads: numbers, settings, hands, dead letters."""
+"""What operators and autoscalers ask of a queue, for threads: numbers, settings, shards, dead letters."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class QueueAdmin:
     def assign(
         self, names: Iterable[str | bytes], *, max_overlap: int | None = None, timeout: float | None = None
     ) -> Assignment:
-        """Give each of *names* (shard keys) a hand of streams of which any two share at most *max_overlap*.
+        """Give each of *names* (shard keys) a shard of which any two share at most *max_overlap*.
 
-        Who has a hand keeps it; all others are dealt theirs as ever. *max_overlap* is as before, 1 at first. All names
-        get hands or none does, and all clients follow. The assignment after it; ConfigError when there is no room.
+        Who has a shard keeps it; all others are dealt theirs as ever. *max_overlap* is as before, 1 at first. All names
+        get shards or none does, and all clients follow. The assignment after it; ConfigError when there is no room.
         """
         return self._client.run(assigning.assign(self.state, names, max_overlap, timeout))
 
     def unassign(self, names: Iterable[str | bytes] | None = None, *, timeout: float | None = None) -> Assignment:
-        """Take the hands of *names* back, all hands if None: these shard keys are dealt theirs again.
+        """Take the shards of *names* back, all shards if None: these shard keys are dealt theirs again.
 
         What they have waiting stays where it is. The assignment after it.
         """

@@ -51,7 +51,7 @@ def _or_none(setting: Setting) -> Setting:
 class QueueConfig:
     """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
 
-    Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_tallies` (partitions of bulk writes)
+    Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk writes)
     bound memory; at a bound a call is refused (or, for dead letters, waits), never is a message dropped.
 
     Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
@@ -71,7 +71,7 @@ class QueueConfig:
     max_dead: Annotated[int, _whole(1, 2**40)] = 100_000
     dedup_window: Annotated[float, _seconds(1, 30 * 86_400)] = 600.0
     max_dedup: Annotated[int, _whole(1, 2**40)] = 1_000_000
-    max_tallies: Annotated[int, _whole(1, 2**40)] = 1_000_000
+    max_bulk_offsets: Annotated[int, _whole(1, 2**40)] = 1_000_000
     window: Annotated[int, _whole(0, 1_000_000)] = 0
     max_in_flight: Annotated[int, _whole(0, 2**40)] = 0
     max_backlog: Annotated[int, _whole(0, 2**40)] = 0
@@ -123,7 +123,7 @@ class QueueSettings(TypedDict, total=False):
     max_dead: int
     dedup_window: float
     max_dedup: int
-    max_tallies: int
+    max_bulk_offsets: int
     window: int
     max_in_flight: int
     max_backlog: int

@@ -29,7 +29,7 @@ class QueueStats:
     expired: int = 0
     cancelled: int = 0
     purged: int = 0
-    buried: int = 0
+    dead_lettered: int = 0
     vanished: int = 0
     legacy: int = 0
     held_back: int = 0

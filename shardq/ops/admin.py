@@ -60,7 +60,7 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
                 more = Call.on(keys, "lengths", (first, min(MOST_LENGTHS, streams - first)))
                 reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
-        remember(state, meta, state.view.hands, created=False, known=state.streams > 0)
+        remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
         state.forget()  # the next call that changes something looks it up
 
 
@@ -98,7 +98,7 @@ def _purge(state: QueueState) -> Call:
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
     """Write to *streams* streams from now on; (streams read, streams written) after it.
 
-    ConfigError, and nothing changes, when a stored hand holds a stream that would go.
+    ConfigError, and nothing changes, when a stored shard holds a stream that would go.
     """
     QueueConfig(streams=streams)
     until = state.until(timeout)
@@ -198,8 +198,8 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
     for start in range(0, len(letters), 100):
         args: list[Argument] = []
         for letter in letters[start : start + 100]:
-            hand = state.shard(letter.shard_key) if letter.shard_key else (0,)
-            args += (letter.entry_id, letter.message_id, ",".join(map(str, hand)))
+            shard = state.shard(letter.shard_key) if letter.shard_key else (0,)
+            args += (letter.entry_id, letter.message_id, ",".join(map(str, shard)))
 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
             return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))

@@ -1,4 +1,4 @@
-"""assign, unassign, assignment: hands of named shard keys, stored with the queue, of which any two share few streams.
+"""assign, unassign, assignment: shards of named shard keys, stored with the queue, of which any two share few streams.
 
 Hands are chosen here (`shardq.planner.Assignment`) and stored by one script for the epoch that they were chosen for:
 if the queue was resized or assigned by somebody else meanwhile, nothing is stored, and it is all done again.
@@ -20,7 +20,7 @@ from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
-"""The most shard keys that a queue stores hands of: each client holds all of them."""
+"""The most shard keys that a queue stores shards of: each client holds all of them."""
 
 Shards = Mapping[bytes, tuple[int, ...]]
 
@@ -28,21 +28,21 @@ Shards = Mapping[bytes, tuple[int, ...]]
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
     """The stored assignment, checked; one without shard keys when there is none."""
     yield from existing(state, state.until(timeout))
-    return _taken_up(state.view, state.view.hands.by_key)
+    return _taken_up(state.view, state.view.assigned.by_key)
 
 
 def assign(
     state: QueueState, names: Iterable[str | bytes], max_overlap: int | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Give hands to those of *names* that have none; the whole assignment after it."""
+    """Give shards to those of *names* that have none; the whole assignment after it."""
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from existing(state, until)
         view = state.view
-        known, made = view.hands, _taken_up(view, view.hands.by_key, max_overlap)
+        known, made = view.assigned, _taken_up(view, view.assigned.by_key, max_overlap)
         new = [name for name in wanted if name not in made]
         if len(made) + len(new) > MAX_ASSIGNED:
-            raise ConfigError(f"a queue stores hands of at most {MAX_ASSIGNED:,} shard keys: name those that need them")
+            raise ConfigError(f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them")
         yield from _add_all(state, made, new, until)
         same = made.max_overlap == known.max_overlap or not len(made)
         if (same and not new) or (yield from _stored(state, view.epoch, made, (), new, until)):
@@ -52,31 +52,31 @@ def assign(
 def unassign(
     state: QueueState, names: Iterable[str | bytes] | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Take back the hands of *names*, of all shard keys if None: they are dealt again; the assignment after it."""
+    """Take back the shards of *names*, of all shard keys if None: they are dealt again; the assignment after it."""
     asked, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from existing(state, until)
         view = state.view
-        known = view.hands.by_key
+        known = view.assigned.by_key
         gone = known.keys() if asked is None else known.keys() & asked
-        left = _taken_up(view, {key: hand for key, hand in known.items() if key not in gone})
+        left = _taken_up(view, {key: shard for key, shard in known.items() if key not in gone})
         if not gone or (yield from _stored(state, view.epoch, left, gone, (), until)):
             return left
 
 
 def in_the_way(state: QueueState, streams: int) -> ConfigError:
     """Why the queue cannot shrink to so many streams."""
-    above = sorted(key for key, hand in state.hands.by_key.items() if max(hand) >= streams)
+    above = sorted(key for key, shard in state.assigned.by_key.items() if max(shard) >= streams)
     shown = ", ".join(repr(text_or_bytes(key)) for key in above[:3]) + (", ..." if len(above) > 3 else "")
     return ConfigError(
         f"queue {state.keys.name!r} cannot shrink to {streams:,} streams: {len(above):,} assigned shard keys have "
-        f"hands beyond ({shown}). unassign() them, resize(), then assign() them again"
+        f"shards beyond ({shown}). unassign() them, resize(), then assign() them again"
     )
 
 
 def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
     """What is stored, as an `Assignment` to go on with; ConfigError when it breaks the rules."""
-    rule, streams = view.hands, view.wanted
+    rule, streams = view.assigned, view.wanted
     width = rule.width if known else min(streams, view.config.streams_per_shard)
     if max_overlap is None:
         max_overlap = rule.max_overlap if known else min(1, width - 1)
@@ -85,20 +85,20 @@ def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) ->
 
 
 def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
-    """Choose hands; it can take milliseconds each when few are left, so others may run in between."""
+    """Choose shards; it can take milliseconds each when few are left, so others may run in between."""
     for name in new:
         made.add(name)
         yield Sleep(0)
         if state.clock.monotonic() > until:
-            raise BackendTimeout(f"no hands were found in time for all names ({len(made):,} were); nothing was changed")
+            raise BackendTimeout(f"no shards were found in time for all names ({len(made):,} were); nothing was changed")
 
 
 def _stored(
     state: QueueState, epoch: str, made: Assignment, gone: Collection[bytes], new: Iterable[bytes], until: float
 ) -> Op[bool]:
-    """Store what changed; False when the queue is not any more what the hands were chosen for."""
+    """Store what changed; False when the queue is not any more what the shards were chosen for."""
     rule = f"{made.max_overlap}|{made.width}" if len(made) else ""
-    reach = max((max(hand) + 1 for _, hand in made.items()), default=0)
+    reach = max((max(shard) + 1 for _, shard in made.items()), default=0)
     args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]
     for name in new:
         args += (name, ",".join(map(str, made[name])))

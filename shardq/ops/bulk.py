@@ -22,7 +22,7 @@ from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
-from shardq.ops.write import call_of, hands_of
+from shardq.ops.write import call_of, positions_of
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Why a queue may take no more for now."""
@@ -56,11 +56,11 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Tally:
+class BulkOffset:
     """How far one partition of a bulk write is: `stored` rows, of which the last has that `mark`.
 
     `write_id` and `partition` name it, `batch` counts up when the same write goes on with more rows (a micro-batch).
-    The tally of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
+    The offset of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
     before stored, so nobody needs that again but a copy of its writer that should have stopped, and that is refused.
     So a stream costs a field per partition however long it runs. Redis remembers it for `remember` seconds after its
     last call; `unheard` is the local time of the first call since the last answer that may have stored rows.
@@ -102,23 +102,23 @@ class Pace:
     patience: float = 600.0
 
 
-def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace) -> Op[None]:
+def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace) -> Op[None]:
     """Store the rows *first*, *first* + 1, ... of a partition: those that are not stored yet.
 
     ConfigError when other rows were stored under this name; QueueFull after `patience`; BackendTimeout, BackendError.
     """
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
-    while (at := _next(tally, first, rows)) < len(rows):
-        trouble = yield from _round(state, tally, first, rows, pace, (at, size), until)
+    while (at := _next(offset, first, rows)) < len(rows):
+        trouble = yield from _round(state, offset, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
-        if _next(tally, first, rows) > at:
+        if _next(offset, first, rows) > at:
             until, full_until, tries = state.until(), now + pace.patience, 0
             size = min(pace.chunk, size * 2)
         if trouble == "EPOCH":
             yield from reopen(state, until)
-        elif trouble == "max_tallies":
-            raise _too_many(state, tally)
+        elif trouble == "max_bulk_offsets":
+            raise _too_many(state, offset)
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
@@ -129,37 +129,37 @@ def store_rows(state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pa
 
 
 def _round(
-    state: QueueState, tally: Tally, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
+    state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
 ) -> Op[str]:
     """One round trip; what went wrong, if anything did."""
     if pace.max_backlog and not (yield from _room(state, pace, until)):
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
-    calls = tuple(_call(state, tally, first, rows, at, to) for at, to in spans)
+    calls = tuple(_call(state, offset, first, rows, at, to) for at, to in spans)
     trouble, few, asked = "", None, state.clock.monotonic()
-    _check_memory(tally, asked)
+    _check_memory(offset, asked)
     for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, Unanswered):
-            tally.unheard = min(tally.unheard, asked) if outcome.sent else tally.unheard
-        before, reply = tally.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
+            offset.unheard = min(offset.unheard, asked) if outcome.sent else offset.unheard
+        before, reply = offset.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
         if isinstance(reply, list) and reply[0] == b"OK":
-            tally.stored, tally.mark = first + to, rows.mark(to - 1)
+            offset.stored, offset.mark = first + to, rows.mark(to - 1)
         else:
-            trouble = _trouble(tally, reply) or trouble
+            trouble = _trouble(offset, reply) or trouble
         if isinstance(reply, list):
-            tally.unheard = math.inf
-        if isinstance(outcome, Underreplicated) and tally.stored > before:
+            offset.unheard = math.inf
+        if isinstance(outcome, Underreplicated) and offset.stored > before:
             few = outcome
     if few is not None:
         raise DurabilityUnknown(f"rows were stored, but {few.of(state.durability.replicas)}", None)
     return trouble
 
 
-def _trouble(tally: Tally, outcome: Any) -> str:
+def _trouble(offset: BulkOffset, outcome: Any) -> str:
     """What an outcome other than OK means; '' when it only says how far the batch is. Raises what does not pass."""
     match outcome:
         case [b"COUNTED", batch, stored, mark]:
-            tally.heard(int(batch), int(stored), mark.decode())
+            offset.heard(int(batch), int(stored), mark.decode())
             return ""
         case [b"FULL", bound, *_]:
             return str(bound.decode())
@@ -172,12 +172,12 @@ def _trouble(tally: Tally, outcome: Any) -> str:
     return str(outcome)
 
 
-def _check_memory(tally: Tally, now: float) -> None:
+def _check_memory(offset: BulkOffset, now: float) -> None:
     """OutcomeUnknown when rows may be stored that Redis may have forgotten: sent again they could be stored twice."""
-    if now - tally.unheard > tally.remember:
+    if now - offset.unheard > offset.remember:
         raise OutcomeUnknown(
-            f"rows of partition {tally.partition} of write id {tally.write_id!r} may be stored: no answer came for "
-            f"longer than the {tally.remember:,g} s for which Redis remembers them"
+            f"rows of partition {offset.partition} of write id {offset.write_id!r} may be stored: no answer came for "
+            f"longer than the {offset.remember:,g} s for which Redis remembers them"
         )
 
 
@@ -194,59 +194,59 @@ def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | Backend
     )
 
 
-def _too_many(state: QueueState, tally: Tally) -> QueueFull:
+def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
     """Waiting would not help: workers drain messages, not what is remembered for days."""
     return QueueFull(
-        f"queue {state.keys.name!r} remembers max_tallies = {state.config.max_tallies:,} partitions of bulk writes, so "
-        f"partition {tally.partition} of write id {tally.write_id!r} was not begun: give the batches of a stream one "
+        f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk writes, so "
+        f"partition {offset.partition} of write id {offset.write_id!r} was not begun: give the batches of a stream one "
         "write id and each its number (batchId), write fewer partitions, remember them for less time, or raise the "
         "bound; the same write id then stores what is missing"
     )
 
 
-def finish(tally: Tally, rows: int) -> None:
+def finish(offset: BulkOffset, rows: int) -> None:
     """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
-    if tally.stored > rows:
-        raise _others(tally)
+    if offset.stored > rows:
+        raise _others(offset)
 
 
-def complete(state: QueueState, tallies: Sequence[Tally]) -> Op[None]:
-    """All rows of a write are stored, and nobody will begin it again: remember its *tallies* for `AFTERMATH` only.
+def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
+    """All rows of a write are stored, and nobody will begin it again: remember its *offsets* for `AFTERMATH` only.
 
     That is for copies of its writers that may still run. A write that is begun again, or goes on with another batch,
     must not call this. BackendTimeout, BackendError: then they are remembered for as long as was said.
     """
-    for at in range(0, len(tallies), 1000):
-        lanes = [tally.lane for tally in tallies[at : at + 1000]]
+    for at in range(0, len(offsets), 1000):
+        lanes = [offset.field for offset in offsets[at : at + 1000]]
         call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *lanes))
         yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
-def _next(tally: Tally, first: int, rows: Rows) -> int:
+def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
     """Which of *rows* is the next to store; makes sure that what is stored already are these rows."""
-    at = tally.stored - first
+    at = offset.stored - first
     if at < 0:
         raise BackendTimeout(
-            f"rows up to {first:,} of partition {tally.partition} were stored, but Redis knows only of "
-            f"{tally.stored:,}: it lost what it had, or this write paused for longer than it is remembered; begin anew"
+            f"rows up to {first:,} of partition {offset.partition} were stored, but Redis knows only of "
+            f"{offset.stored:,}: it lost what it had, or this write paused for longer than it is remembered; begin anew"
         )
-    if 0 < at <= len(rows) and tally.mark and tally.mark != rows.mark(at - 1):
-        raise _others(tally)
+    if 0 < at <= len(rows) and offset.mark and offset.mark != rows.mark(at - 1):
+        raise _others(offset)
     return at
 
 
-def _overtaken(tally: Tally, batch: int) -> ConfigError:
+def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
     return ConfigError(
-        f"batch {tally.batch:,} of write id {tally.write_id!r} comes after batch {batch:,} of it, so nothing of it was "
+        f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it was "
         "stored now: either another run went on with this write, and this one is to stop; or its batches are counted "
         "from the beginning again, as after a deleted checkpoint: then it needs a new write id"
     )
 
 
-def _others(tally: Tally) -> ConfigError:
+def _others(offset: BulkOffset) -> ConfigError:
     return ConfigError(
-        f"row {tally.stored - 1:,} of partition {tally.partition} is not the one that an earlier try of this write "
-        f"stored there: under one write id ({tally.write_id!r}) the same rows must come in the same order and "
+        f"row {offset.stored - 1:,} of partition {offset.partition} is not the one that an earlier try of this write "
+        f"stored there: under one write id ({offset.write_id!r}) the same rows must come in the same order and "
         "partitions; sort them, or use a dedup_key column and a new write id"
     )
 
@@ -283,18 +283,18 @@ def _end(rows: Rows, at: int, to: int) -> int:
     return to
 
 
-def _call(state: QueueState, tally: Tally, first: int, rows: Rows, at: int, to: int) -> Call:
+def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int, to: int) -> Call:
     keys, view = rows.shard_keys[at:to], state.view
-    numbers, hands = hands_of(view, keys)
-    columns: list[Sequence[Any]] = [hands, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
+    numbers, positions = positions_of(view, keys)
+    columns: list[Sequence[Any]] = [positions, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
         columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
     args: list[Argument] = [b""] * (len(columns) * (to - at))
     for place, column in enumerate(columns):
         args[place :: len(columns)] = column
-    before = rows.mark(at - 1) if at else tally.mark
-    sequence = f"{tally.batch}|{first + at}|{first + to}|{round(tally.remember * 1000)}|{before}|{rows.mark(to - 1)}"
-    sequence = f"{sequence}|{state.config.max_tallies}"
+    before = rows.mark(at - 1) if at else offset.mark
+    sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{rows.mark(to - 1)}"
+    sequence = f"{sequence}|{state.config.max_bulk_offsets}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, view, tally.lane, sequence, numbers, to - at, args, keyed)
+    return call_of(state, view, offset.field, sequence, numbers, to - at, args, keyed)

@@ -25,7 +25,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import slot
-from shardq.protocol.replies import Hands, hands, pairs
+from shardq.protocol.replies import Hands, shards, pairs
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -50,21 +50,21 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
             state.saw(int(reply[1]), asked, asked)
         if reply[0] == b"NOQUEUE":
             return False
-        meta, found = pairs(reply[2]), state.view.hands
+        meta, found = pairs(reply[2]), state.view.assigned
         if meta.get("assigned", "") != found.since:
-            found = yield from _loaded_hands(state, until)
+            found = yield from _loaded_assignment(state, until)
         remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
         if state.epoch or state.clock.monotonic() > until:  # else others assigned between the two calls
             return True
 
 
-def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
+def _loaded_assignment(state: QueueState, until: float) -> Op[Hands]:
     """The stored assignment: it changed since this client last saw it."""
     call = Call.on(state.keys, "assignment")
-    found = hands((yield from retry_until(lambda _: call, until, state.clock)))
+    found = shards((yield from retry_until(lambda _: call, until, state.clock)))
     if found.spoilt:
         log.warning(
-            "queue %r: %d entries of its assignment are no hands, something else wrote them; these shard keys are "
+            "queue %r: %d entries of its assignment are no shards, something else wrote them; these shard keys are "
             "dealt. Assign them again", state.keys.name, found.spoilt,
         )  # fmt: skip
     return found
@@ -73,7 +73,7 @@ def _loaded_hands(state: QueueState, until: float) -> Op[Hands]:
 def remember(state: QueueState, meta: dict[str, str], found: Hands, *, created: bool, known: bool) -> None:
     """Take over what Redis says of the queue, all at once.
 
-    No epoch if the hands that were found are of another one: the next call looks again.
+    No epoch if the shards that were found are of another one: the next call looks again.
     """
     streams, wanted = int(meta["streams"]), int(meta["wanted"])
     config = QueueConfig.from_settings(meta, wanted)

@@ -201,7 +201,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
     yield from opened(state, until)
-    body = state.declared([place]) if place != "d" else (state.keys.later,)
+    body = state.declared([place]) if place != "d" else (state.keys.bodies,)
     call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
     maybe_done = False
 

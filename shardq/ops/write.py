@@ -24,7 +24,7 @@ from shardq.protocol.replies import stored_ids
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
-BYTE_HANDS = 255
+BYTE_POSITIONS = 255
 """Up to so many declared streams, a position is one byte."""
 
 REPEATED_FOR = 3600.0
@@ -90,10 +90,10 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
                 case [b"EPOCH"]:
                     state.forget()
                     yield from reopen(state, until)
-                case [b"FULL", b"max_lanes"] if call.repeated:
+                case [b"FULL", b"max_producers"] if call.repeated:
                     text = "an earlier try got no answer, and Redis remembers too many writers to know this one again"
                     return [OutcomeUnknown(text)] * len(chunk)
-                case [b"FULL", b"max_lanes"]:
+                case [b"FULL", b"max_producers"]:
                     lane = FORGOTTEN
                 case [b"FULL", _, numbers]:
                     return (yield from _without(state, chunk, numbers, until))
@@ -136,12 +136,12 @@ def _full(state: QueueState, bound: str) -> str:
 
 def _call(state: QueueState, lane: Lane, chunk: list[Outgoing], until: float) -> Call:
     view = state.view  # once: another thread may look the queue up meanwhile
-    numbers, hands = hands_of(view, [message.shard_key for message in chunk])
+    numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
     args: list[Argument] = []
-    for message, hand in zip(chunk, hands, strict=True):
-        args += (hand, message.shard_key, message.tag, message.body)
+    for message, positions in zip(chunk, positions, strict=True):
+        args += (positions, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
     return call_of(state, view, lane.name, _sequence(state, lane, until), numbers, len(chunk), args, keyed)
@@ -173,19 +173,19 @@ def call_of(
     return Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=state.durability.replicas)
 
 
-def hands_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
     """The streams that these shard keys may use, and the positions of each among them, from 1."""
-    if view.wanted <= min(BYTE_HANDS, len(shard_keys) * view.config.streams_per_shard):
-        return range(view.wanted), _full_hands(view, shard_keys)  # nearly all streams, so all
+    if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
+        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams, so all
     shards = {key: view.shard(key) for key in set(shard_keys)}
     position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
-    size = 1 if len(position) <= BYTE_HANDS else 2
-    hands = {key: b"".join([position[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
-    return list(position), [hands[key] for key in shard_keys]
+    size = 1 if len(position) <= BYTE_POSITIONS else 2
+    positions = {key: b"".join([position[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
+    return list(position), [positions[key] for key in shard_keys]
 
 
-def _full_hands(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """The hands of these shard keys where all streams are declared: the same in a view, so they are kept."""
+def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """The shards of these shard keys where all streams are declared: the same in a view, so they are kept."""
     known = view.spelled[0]
     if len(known) > CACHED_SHARDS:
         known = view.spelled[0] = {}

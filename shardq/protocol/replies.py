@@ -34,10 +34,10 @@ def text_or_bytes(raw: bytes) -> str | bytes:
 
 
 class Hands(NamedTuple):
-    """The stored assignment as a client knows it: the hands of named shard keys (as bytes).
+    """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
-    `since` is the epoch of its last change, '' if there was none; any two hands share at most `max_overlap` of their
-    `width` streams, both 0 without hands. `spoilt` counts what is no hand: something else wrote it.
+    `since` is the epoch of its last change, '' if there was none; any two shards share at most `max_overlap` of their
+    `width` streams, both 0 without shards. `spoilt` counts what is no shard: something else wrote it.
     """
 
     since: str = ""
@@ -47,22 +47,22 @@ class Hands(NamedTuple):
     spoilt: int = 0
 
 
-NO_HANDS = Hands()
+NOTHING_ASSIGNED = Hands()
 
 
-def hands(reply: Sequence[Any]) -> Hands:
-    """The reply of `assignment`; a hand with a stream at or above the reach could lose messages, and is left out."""
+def shards(reply: Sequence[Any]) -> Hands:
+    """The reply of `assignment`; a shard with a stream at or above the reach could lose messages, and is left out."""
     since, reach, flat = reply[0].decode(), int(reply[1]), reply[2]
     texts = dict(zip(flat[::2], flat[1::2], strict=True))
     max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
-    found = {key: hand for key, raw in texts.items() if (hand := _hand(raw, reach))}
+    found = {key: shard for key, raw in texts.items() if (shard := _hand(raw, reach))}
     return Hands(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
 
 
 def _hand(raw: bytes, reach: int) -> tuple[int, ...]:
     text = raw.decode(errors="replace")
-    hand = tuple(map(int, text.split(","))) if _HAND.fullmatch(text) else ()
-    return hand if len(set(hand)) == len(hand) and all(stream < reach for stream in hand) else ()
+    shard = tuple(map(int, text.split(","))) if _HAND.fullmatch(text) else ()
+    return shard if len(set(shard)) == len(shard) and all(stream < reach for stream in shard) else ()
 
 
 def stored_ids(raw: bytes) -> list[str]:
@@ -96,8 +96,8 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found = []
     for head, last_error, flat, since in again:
-        place, entry, count, *hand = head.decode().split(":")
-        error, streams = last_error.decode(errors="replace"), hand[0] if hand else ""
+        place, entry, count, *shard = head.decode().split(":")
+        error, streams = last_error.decode(errors="replace"), shard[0] if shard else ""
         found.append(
             _received(place, entry, int(count), error, flat, holder, now_ms, deadline, streams, int(since or 0))
         )
@@ -291,7 +291,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back = reply
     known = pairs(meta)
-    counters = ("wanted", "acked", "expired", "cancelled", "purged", "buried", "vanished")
+    counters = ("wanted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished")
     return QueueStats(
         queue=queue,
         time=now_ms / 1000,

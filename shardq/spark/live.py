@@ -49,7 +49,7 @@ def read_live(
     start = f"{options.starting_timestamp - 1}-{2**64 - 1}" if options.starting_timestamp else "-"
     until = str(options.ending_timestamp or "+")
     for place in part.places:
-        key = state.keys.later if place == STORE else state.keys.stream(int(place))
+        key = state.keys.bodies if place == STORE else state.keys.stream(int(place))
         for rows in pages(client, state, key, start, until, options.fetch_size):
             entries = standing(client, state, index, place, rows)
             entries = picked(entries, options.states, keys)

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shardq.errors import ConfigError, ShardqError
-from shardq.ops.bulk import Pace, Rows, Tally, complete, finish, store_rows
+from shardq.ops.bulk import Pace, Rows, BulkOffset, complete, finish, store_rows
 from shardq.spark.columns import Bad, Encoding, encoded
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.options import Writing
@@ -50,9 +50,9 @@ class BatchWriter(DataSourceArrowWriter):
                 self._complete(queue, len(messages))
 
     def _complete(self, queue: str, partitions: int) -> None:
-        tallies = [Tally(self.write_id, str(partition)) for partition in range(partitions)]
+        offsets = [BulkOffset(self.write_id, str(partition)) for partition in range(partitions)]
         try:
-            client_of(self.options).run(complete(queue_of(self.options, queue, create=False), tallies))
+            client_of(self.options).run(complete(queue_of(self.options, queue, create=False), offsets))
         except ShardqError as error:
             log.warning(
                 "rows are stored in queue %r; what is remembered of it could not be shortened: %s", queue, error
@@ -120,7 +120,7 @@ class Sink:
     def __init__(self, options: Writing, queue: str, write_id: str, partition: int, batch: int) -> None:
         self._client = client_of(options)
         self._state = queue_of(options, queue, create=options.create)
-        self._tally = Tally(write_id, str(partition), batch, options.remember_for)
+        self._tally = BulkOffset(write_id, str(partition), batch, options.remember_for)
         self._pace = Pace(options.chunk_size, options.in_flight, options.max_backlog, options.full_timeout)
         self.rows = 0
 

@@ -12,14 +12,14 @@ PLACES = 2**40
 
 def problems(raw: Any, keys: QueueKeys) -> list[str]:
     """Where the accounts differ from a full count; nothing in a sound queue."""
-    accounts = raw.hgetall(keys.tenants)
+    accounts = raw.hgetall(keys.accounts)
     parents = raw.hget(keys.meta, "parents") == b"1"
     shared: Counter[bytes] = Counter(_name(key, parents) for key in _undelivered(raw, keys))
     runs, turns = _overflow(raw, keys)
     held: Counter[bytes] = Counter()
     for key, count in runs.items():
         held[_name(key, parents)] += count
-    delayed = Counter(_name(key, parents) for handle, key in raw.hgetall(keys.owners).items() if handle)
+    delayed = Counter(_name(key, parents) for handle, key in raw.hgetall(keys.shard_keys).items() if handle)
     found = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
     told_of = {field[2:]: _told(text.split()) for field, text in accounts.items() if field[:2] == b"t:"}
     wrong = [f"{name!r} holds {found.get(name)}, its account says {told_of.get(name)}"
@@ -77,7 +77,7 @@ def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
             pipe.xrange(keys.stream(number), f"({cursor}", "+")
         for handle in filter(None, handles):
             place, entry = handle.decode().split(":")
-            pipe.xrange(keys.later if place == "d" else keys.stream(int(place)), entry, entry)
+            pipe.xrange(keys.bodies if place == "d" else keys.stream(int(place)), entry, entry)
         found = [fields for rows in pipe.execute() for _, fields in rows]
     return [fields[b"K"] for fields in found if b"K" in fields]
 

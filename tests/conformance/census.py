@@ -92,7 +92,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     """Count; nobody else may use the queue meanwhile. Three round trips: a census is taken after many steps."""
     meta, lens = ({name.decode(): value.decode() for name, value in each.items()} for each in _heads(raw, keys))
     streams = [keys.stream(number) for number in range(int(meta["streams"]))]
-    found = _read(raw, keys, [*streams, keys.later, *([legacy] if legacy else [])])
+    found = _read(raw, keys, [*streams, keys.bodies, *([legacy] if legacy else [])])
     seen = Census(
         now=_now(raw, keys),
         dead=found.dead,
@@ -122,7 +122,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
         seen.new |= new
         seen.per_turn[number] = len(new)
-    seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.later]}
+    seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.bodies]}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
         seen.bodies |= {f"l:{entry}" for entry in found.entries[legacy] if f"l:{entry}" in touched}
@@ -162,7 +162,7 @@ def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
         pipe.zrange(keys.ready, 0, -1)
         for key in (keys.returned, keys.delayed, keys.leases, keys.due):
             pipe.zrange(key, 0, -1, withscores=True)
-        for key in (keys.attempts, keys.owners):
+        for key in (keys.attempts, keys.shard_keys):
             pipe.hkeys(key)
         pipe.hvals(keys.moved)
         pipe.smembers(keys.cancelled)

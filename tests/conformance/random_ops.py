@@ -132,7 +132,7 @@ class RandomOps:
     def _split(self) -> None:
         """Parents change while nothing waits or is delayed that counts, and are refused else."""
         keys, raw = self.queue.state.keys, self._world.raw
-        waits = raw.hget(keys.tenants, "sum") not in (None, b"0 0") or raw.hlen(keys.owners) > 1
+        waits = raw.hget(keys.accounts, "sum") not in (None, b"0 0") or raw.hlen(keys.shard_keys) > 1
         wanted = 1 - self.queue.settings().parents
         try:
             assert self.queue.configure(parents=wanted).parents == wanted

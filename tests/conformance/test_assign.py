@@ -137,7 +137,7 @@ def test_growing_keeps_the_hands_and_makes_room(queue: Queue, other: Queue) -> N
 
 def test_shrinking_below_a_hand_is_refused_with_what_to_do(queue: Queue, other: Queue, world: World) -> None:
     made = queue.assign(NAMES[:2])
-    top = max(stream for _, hand in made.items() for stream in hand)
+    top = max(stream for _, streams in made.items() for stream in streams)
     with pytest.raises(ConfigError, match=rf"cannot shrink to {top} streams: .*'acct-.*unassign\(\) them, resize\(\)"):
         other.resize(top)
     assert (other.stats().wanted, dict(other.assignment().items())) == (16, dict(made.items()))
@@ -160,7 +160,7 @@ def test_hands_keep_their_width_when_shards_get_another(queue: Queue, other: Que
 
 def test_delayed_and_redriven_messages_keep_to_the_hand(queue: Queue, other: Queue, world: World) -> None:
     name = next(name for name in NAMES if not set(queue.assign(NAMES)[name]) <= set(shard(name, 16, 4)))
-    hand = set(queue.assignment()[name])
+    streams = set(queue.assignment()[name])
     other.write_many([(number, name) for number in range(8)])
     for delivery in drained(other):
         delivery.reject("poison")
@@ -168,7 +168,7 @@ def test_delayed_and_redriven_messages_keep_to_the_hand(queue: Queue, other: Que
     other.write("late", shard_key=name, delay=60)
     world.elapse(other, 61)
     turns = [turn for turn, count in world.census(queue).per_turn.items() if count]
-    assert set(turns) <= hand
+    assert set(turns) <= streams
     assert len(drained(queue)) == 9
 
 
@@ -227,7 +227,7 @@ def test_a_search_that_takes_too_long_ends_at_the_timeout(queue: Queue, anywhere
 def test_what_something_else_wrote_there_is_left_out_and_told(
     queue: Queue, other: Queue, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A hand beyond the streams would lose messages: such a shard key is dealt its streams."""
+    """A shard beyond the streams would lose messages: such a shard key is dealt its streams."""
     made = queue.assign(NAMES[:2])
     rubbish = {"a": "99", "b": "1,1", "c": "x", "d": "", "e": b"\xff", "f": "16,2,3,4", NAMES[0]: "4095,1,2,3"}
     for name, text in rubbish.items():
@@ -236,7 +236,7 @@ def test_what_something_else_wrote_there_is_left_out_and_told(
     queue.configure(max_len=0)
     with caplog.at_level(logging.WARNING, "shardq"):
         assert all(streams_of(other, name) == set(shard(name, 16, 4)) for name in rubbish)
-    assert "7 entries of its assignment are no hands" in caplog.text
+    assert "7 entries of its assignment are no shards" in caplog.text
     assert dict(other.assignment().items()) == {NAMES[1].encode(): made[NAMES[1]]}
     assert len(other.assign([*rubbish])) == 8
     assert len(queue.assignment()) == 8
@@ -259,8 +259,8 @@ def test_an_assigner_that_is_overtaken_begins_again(
 
     def overtaken(made: Assignment, name: bytes) -> tuple[int, ...]:
         if rivals:
-            hand = ",".join(map(str, shard(name, 16, 4)))
-            world.raw.hset(queue.state.keys.assigned, mapping={rivals.pop(): hand, "": "1|4"})
+            streams = ",".join(map(str, shard(name, 16, 4)))
+            world.raw.hset(queue.state.keys.assigned, mapping={rivals.pop(): streams, "": "1|4"})
             world.raw.hset(queue.state.keys.meta, mapping={"epoch": "rival's", "assigned": "rival's", "reach": 16})
         return add(made, name)
 
@@ -294,7 +294,7 @@ class Operators:
 
 
 def test_concurrent_assigners_agree(open_queue: OpenQueue, queue: Queue, world: World) -> None:
-    """Whoever else assigns, grows or writes: all names have hands in the end, and no two share too many streams."""
+    """Whoever else assigns, grows or writes: all names have shards in the end, and no two share too many streams."""
     names = [f"n{number}" for number in range(24)]
     ids: list[str] = []
 
@@ -327,7 +327,7 @@ def test_concurrent_assigners_agree(open_queue: OpenQueue, queue: Queue, world: 
 def test_hands_are_sound_after_any_mix_of_changes(
     open_queue: OpenQueue, queue: Queue, other: Queue, world: World, rng: random.Random, anywhere: None
 ) -> None:
-    """Against a naive picture: who was named has one hand for good, within the streams, and writes keep to it."""
+    """Against a naive picture: who was named has one shard for good, within the streams, and writes keep to it."""
     picture: dict[str, tuple[int, ...]] = {}
     for _ in range(60):
         own = rng.choice([queue, other])
@@ -340,9 +340,9 @@ def test_hands_are_sound_after_any_mix_of_changes(
                 picture |= {name: made[name] for name in names if name not in picture}
         elif step == "unassign":
             own.unassign(names)
-            picture = {name: hand for name, hand in picture.items() if name not in names}
+            picture = {name: streams for name, streams in picture.items() if name not in names}
         elif step == "resize":
-            wanted, reach = rng.randint(6, 48), max((max(hand) + 1 for hand in picture.values()), default=0)
+            wanted, reach = rng.randint(6, 48), max((max(streams) + 1 for streams in picture.values()), default=0)
             if wanted < reach:
                 with pytest.raises(ConfigError, match="cannot shrink"):
                     own.resize(wanted)
@@ -352,8 +352,8 @@ def test_hands_are_sound_after_any_mix_of_changes(
             for name in names:
                 assert streams_of(own, name) == set(picture.get(name) or shard(name, before, 4))
         found = own.assignment()
-        assert {key.decode(): hand for key, hand in found.items()} == picture
+        assert {key.decode(): streams for key, streams in found.items()} == picture
         assert most_shared(found) <= 1
-        assert all(len(set(hand)) == 4 and max(hand) < found.streams for hand in picture.values())
+        assert all(len(set(streams)) == 4 and max(streams) < found.streams for streams in picture.values())
     drained(queue)
     assert world.census(queue).problems() == []

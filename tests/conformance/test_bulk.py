@@ -12,7 +12,7 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
-from shardq.ops.bulk import Pace, Rows, Tally, complete, finish, store_rows
+from shardq.ops.bulk import Pace, Rows, BulkOffset, complete, finish, store_rows
 from shardq.ops.opening import opened
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -41,8 +41,8 @@ def rows(first: int, after: int, tenants: int = 40) -> Rows:
     return Rows([b"tenant-%d" % (number % tenants) for number in numbers], "b", [b"%d" % number for number in numbers])
 
 
-def store(queue: Queue, tally: Tally, first: int, after: int, **pace: float) -> None:
-    queue._client.run(store_rows(queue.state, tally, first, rows(first, after), Pace(**pace)))  # type: ignore[arg-type]
+def store(queue: Queue, offset: BulkOffset, first: int, after: int, **pace: float) -> None:
+    queue._client.run(store_rows(queue.state, offset, first, rows(first, after), Pace(**pace)))  # type: ignore[arg-type]
 
 
 def held(queue: Queue) -> list[int]:
@@ -60,17 +60,17 @@ def test_rows_are_stored_once_by_any_number_of_tries(queue: Queue, rng: Random) 
         total = rng.randrange(1, 4000)
         stops = sorted(rng.randrange(total + 1) for _ in range(5))
         for stop in [*stops, total, total]:
-            tally, page = Tally("w", "0", batch), rng.choice([7, 100, 1000, 5000])
+            offset, page = BulkOffset("w", "0", batch), rng.choice([7, 100, 1000, 5000])
             for first in range(0, stop, page):
                 store(
                     queue,
-                    tally,
+                    offset,
                     first,
                     min(stop, first + page),
                     chunk=rng.choice([1, 10, 60, 250]),
                     calls=rng.randrange(1, 9),
                 )
-        finish(tally, total)
+        finish(offset, total)
         assert held(queue) == list(range(total))
 
 
@@ -78,9 +78,9 @@ def test_copies_that_run_at_once_store_each_row_once(queue: Queue) -> None:
     """As speculative tasks do; each has connections and chunks of its own."""
 
     def copy(size: int) -> None:
-        tally = Tally("w", "0")
+        offset = BulkOffset("w", "0")
         for first in range(0, 6000, 1500):
-            store(queue, tally, first, first + 1500, chunk=size, calls=4)
+            store(queue, offset, first, first + 1500, chunk=size, calls=4)
 
     threads = [threading.Thread(target=copy, args=(size,)) for size in (30, 45, 100)]
     for thread in threads:
@@ -92,24 +92,24 @@ def test_copies_that_run_at_once_store_each_row_once(queue: Queue) -> None:
 
 def test_partitions_and_writes_do_not_know_of_one_another(queue: Queue) -> None:
     for write, partition in (("a", "0"), ("a", "1"), ("b", "0")):
-        store(queue, Tally(write, partition), 0, 50)
+        store(queue, BulkOffset(write, partition), 0, 50)
     assert Counter(held(queue)) == dict.fromkeys(range(50), 3)
 
 
 def test_a_batch_that_is_over_stores_nothing_more_and_says_so(queue: Queue) -> None:
     """Its writer is a copy that should have stopped; or it counts anew, and rows would be lost in silence."""
-    store(queue, Tally("w", "0", 1), 0, 100)
-    store(queue, Tally("w", "0", 2), 0, 30)
+    store(queue, BulkOffset("w", "0", 1), 0, 100)
+    store(queue, BulkOffset("w", "0", 2), 0, 30)
     for late in (0, 100, 200):
         with pytest.raises(ConfigError, match=r"batch 1 of write id 'w' comes after batch 2 of it.* a new write id"):
-            store(queue, Tally("w", "0", 1), 0, late + 1)
+            store(queue, BulkOffset("w", "0", 1), 0, late + 1)
     assert len(held(queue)) == 130
 
 
 def remembered(queue: Queue, server: Server) -> tuple[int, int, int]:
-    """How many dedup keys, lanes and tallies are remembered; all of them have a field, and nothing else has."""
+    """How many dedup keys, lanes and offsets are remembered; all of them have a field, and nothing else has."""
     keys = queue.state.keys
-    found = tuple(server.run("ZCARD", key) - 1 for key in (keys.dedup_index, keys.lanes, keys.tallies))
+    found = tuple(server.run("ZCARD", key) - 1 for key in (keys.dedup_index, keys.producers, keys.bulk_offsets))
     assert server.run("HLEN", keys.dedup) == sum(found) + 1
     return found
 
@@ -118,16 +118,16 @@ def test_a_stream_of_batches_is_one_tally_for_each_partition(queue: Queue, serve
     """However many there were: whoever begins a batch has seen the one before stored."""
     for batch in range(20):
         for partition in ("0", "1"):
-            store(queue, Tally("stream", partition, batch), 0, 3)
+            store(queue, BulkOffset("stream", partition, batch), 0, 3)
     assert remembered(queue, server) == (0, 0, 2)
     assert Counter(held(queue)) == dict.fromkeys(range(3), 40)
 
 
 def test_tallies_and_dedup_keys_take_no_room_from_each_other(client: Client, queue_name: str, server: Server) -> None:
     """Many small bulk writes, then keys; and the other way round. Lanes, which each client has, count for neither."""
-    queue = made(client, queue_name, max_dedup=4, max_tallies=5)
+    queue = made(client, queue_name, max_dedup=4, max_bulk_offsets=5)
     for number in range(5):
-        store(queue, Tally(f"write-{number}", "0"), 0, 2)
+        store(queue, BulkOffset(f"write-{number}", "0"), 0, 2)
     for number in range(4):
         queue.write(number, shard_key="t", dedup_key=str(number))
     with pytest.raises(QueueFull, match="max_dedup"):
@@ -140,24 +140,24 @@ def test_tallies_and_dedup_keys_take_no_room_from_each_other(client: Client, que
 
 def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client: Client, queue_name: str) -> None:
     """What was begun goes on; the refused one stores each row once when there is room."""
-    queue = made(client, queue_name, max_tallies=1)
-    store(queue, Tally("first", "0"), 0, 100)
-    with pytest.raises(QueueFull, match=r"max_tallies = 1 .*'second' was not begun: .*batchId.*raise the bound"):
-        store(queue, Tally("second", "0"), 0, 2000, chunk=50)
-    store(queue, Tally("first", "0"), 0, 200)
+    queue = made(client, queue_name, max_bulk_offsets=1)
+    store(queue, BulkOffset("first", "0"), 0, 100)
+    with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not begun: .*batchId.*raise the bound"):
+        store(queue, BulkOffset("second", "0"), 0, 2000, chunk=50)
+    store(queue, BulkOffset("first", "0"), 0, 200)
     assert held(queue) == list(range(200))
-    queue.configure(max_tallies=2)
+    queue.configure(max_bulk_offsets=2)
     for stop in (700, 2000):
-        store(queue, Tally("second", "0"), 0, stop, chunk=50)
+        store(queue, BulkOffset("second", "0"), 0, stop, chunk=50)
     assert held(queue) == list(range(2000))
 
 
 def test_tallies_whose_time_is_over_make_room(client: Client, queue_name: str, server: Server) -> None:
-    """For other tallies at the bound; and by any write, where no bulk write comes any more."""
-    queue = made(client, queue_name, max_tallies=2)
+    """For other offsets at the bound; and by any write, where no bulk write comes any more."""
+    queue = made(client, queue_name, max_bulk_offsets=2)
     for number in range(2):
-        store(queue, Tally(f"old-{number}", "0", remember=0.05), 0, 1)
-    eventually(lambda: stored(queue, Tally("new", "0", remember=0.05)))
+        store(queue, BulkOffset(f"old-{number}", "0", remember=0.05), 0, 1)
+    eventually(lambda: stored(queue, BulkOffset("new", "0", remember=0.05)))
     assert remembered(queue, server) <= (0, 0, 2)
 
     def forgotten() -> bool:
@@ -169,41 +169,41 @@ def test_tallies_whose_time_is_over_make_room(client: Client, queue_name: str, s
 
 def test_of_a_write_that_is_complete_little_is_remembered(queue: Queue, server: Server) -> None:
     """But something, for copies that still run. An end that comes sooner stays, and nothing is made up."""
-    tallies = [Tally("w", "0"), Tally("w", "1", remember=1800), Tally("w", "none")]
-    other = Tally("other", "0")
-    for tally in (*tallies[:2], other):
-        store(queue, tally, 0, 10)
-    queue._client.run(complete(queue.state, [*tallies, *(Tally("w", str(number)) for number in range(2, 2500))]))
+    offsets = [BulkOffset("w", "0"), BulkOffset("w", "1", remember=1800), BulkOffset("w", "none")]
+    other = BulkOffset("other", "0")
+    for offset in (*offsets[:2], other):
+        store(queue, offset, 0, 10)
+    queue._client.run(complete(queue.state, [*offsets, *(BulkOffset("w", str(number)) for number in range(2, 2500))]))
     seconds, _ = server.run("TIME")
-    ends = [server.run("ZSCORE", queue.state.keys.tallies, tally.lane) for tally in (*tallies, other)]
+    ends = [server.run("ZSCORE", queue.state.keys.bulk_offsets, offset.field) for offset in (*offsets, other)]
     left = [None if end is None else float(end) / 1000 - int(seconds) for end in ends]
     assert left == [pytest.approx(7200, abs=60), pytest.approx(1800, abs=60), None, pytest.approx(7 * 86_400, abs=60)]
-    store(queue, Tally("w", "0"), 0, 10)
+    store(queue, BulkOffset("w", "0"), 0, 10)
     assert len(held(queue)) == 30
 
 
-def stored(queue: Queue, tally: Tally) -> bool:
-    """Whether there was room for *tally*."""
+def stored(queue: Queue, offset: BulkOffset) -> bool:
+    """Whether there was room for *offset*."""
     try:
-        store(queue, tally, 0, 1)
+        store(queue, offset, 0, 1)
     except QueueFull:
         return False
     return True
 
 
 def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(queue: Queue) -> None:
-    tally = Tally("w", "0")
+    offset = BulkOffset("w", "0")
     for first, streams in ((0, 40), (1000, 3), (2000, 300), (3000, 16)):
-        store(queue, tally, first, first + 1000, chunk=50)
+        store(queue, offset, first, first + 1000, chunk=50)
         queue.resize(streams)
     assert held(queue) == list(range(4000))
 
 
 def test_other_rows_than_before_are_refused(queue: Queue) -> None:
-    store(queue, Tally("w", "0"), 0, 500)
+    store(queue, BulkOffset("w", "0"), 0, 500)
     with pytest.raises(ConfigError, match="row 499 of partition 0 is not the one"):
-        queue._client.run(store_rows(queue.state, Tally("w", "0"), 0, rows(0, 700, tenants=7), Pace()))
-    fewer = Tally("w", "0")
+        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 700, tenants=7), Pace()))
+    fewer = BulkOffset("w", "0")
     store(queue, fewer, 0, 400)
     with pytest.raises(ConfigError, match="row 499 of partition 0 is not the one"):
         finish(fewer, 400)
@@ -211,49 +211,49 @@ def test_other_rows_than_before_are_refused(queue: Queue) -> None:
 
 
 def test_what_redis_lost_is_noticed(queue: Queue, server: Server) -> None:
-    tally = Tally("w", "0")
-    store(queue, tally, 0, 500)
-    server.run("HDEL", queue.state.keys.dedup, tally.lane)
+    offset = BulkOffset("w", "0")
+    store(queue, offset, 0, 500)
+    server.run("HDEL", queue.state.keys.dedup, offset.field)
     with pytest.raises(BackendTimeout, match="Redis knows only of 0"):
-        store(queue, tally, 500, 600)
+        store(queue, offset, 500, 600)
     assert held(queue) == list(range(500))
 
 
 def test_a_full_queue_takes_what_fits_and_the_rest_later(client: Client, queue_name: str) -> None:
     small = made(client, queue_name, max_len=137)
-    tally = Tally("w", "0")
+    offset = BulkOffset("w", "0")
 
     def full() -> bool:
         with pytest.raises(QueueFull, match=r"took no more rows for 0.1 s, since it is full \(max_len\)"):
-            store(small, tally, 0, 400, patience=0.1)
+            store(small, offset, 0, 400, patience=0.1)
         return small.len() == 137
 
     eventually(full, what="what fits is stored; a machine that stands still uses up the patience sooner")
     assert held(small) == list(range(137))
     small.configure(max_len=0)
-    store(small, Tally("w", "0"), 0, 400)
+    store(small, BulkOffset("w", "0"), 0, 400)
     assert held(small) == list(range(137, 400))
 
 
 def test_a_tenant_at_its_bound_holds_the_rows_back(client: Client, queue_name: str) -> None:
     fair = made(client, queue_name, window=2, max_backlog=5)
-    tally = Tally("w", "0")
+    offset = BulkOffset("w", "0")
 
     def full() -> bool:
         with pytest.raises(QueueFull, match=r"\(max_backlog\)"):
-            store(fair, tally, 0, 400, patience=0.1)
+            store(fair, offset, 0, 400, patience=0.1)
         return fair.len() == 200
 
     eventually(full, what="what fits is stored")
     assert held(fair) == list(range(200))
-    store(fair, Tally("w", "0"), 0, 210)
+    store(fair, BulkOffset("w", "0"), 0, 210)
     assert held(fair) == list(range(200, 210))
 
 
 def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
     options = ["3600000||", "||key", "||key", ""]
     packed = Rows([b"t"] * 4, "b", [b"0", b"1", b"2", b"3"], [b"", b"", b"", b"\x81\xa1a\xa1b"], options, True)
-    queue._client.run(store_rows(queue.state, Tally("w", "0"), 0, packed, Pace()))
+    queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, packed, Pace()))
     assert queue.stats().delayed == 1
     found = {each.body: each.headers for each in queue.read_many(10)}
     assert found == {b"1": {}, b"3": {"a": "b"}}
@@ -269,9 +269,9 @@ def test_a_server_that_is_killed_midway_loses_and_doubles_nothing(server: Server
         queue, done = made(client, "bulk"), threading.Event()
 
         def load() -> None:
-            tally = Tally("w", "0")
+            offset = BulkOffset("w", "0")
             for first in range(0, 20_000, 500):
-                store(queue, tally, first, first + 500, chunk=50)
+                store(queue, offset, first, first + 500, chunk=50)
             done.set()
 
         thread = threading.Thread(target=load)
@@ -289,5 +289,5 @@ def test_on_a_cluster_each_row_is_stored_once(cluster: Cluster, queue_name: str)
     with Client.from_url(cluster.url) as client:
         queue = made(client, queue_name)
         for stop in (700, 1000):
-            store(queue, Tally("w", "0"), 0, stop)
+            store(queue, BulkOffset("w", "0"), 0, stop)
         assert held(queue) == list(range(1000))

@@ -35,7 +35,7 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(short: Queue, worl
     assert (letter.count, letter.last_error, dict(letter.headers)) == (3, "failure 2", {"trace": "x"})
     assert (letter.payload, letter.body, letter.tag) == ({"n": 1}, b"\x81\xa1n\x01", "m")
     stats = short.stats()
-    assert (stats.dead, stats.buried, short.len()) == (1, 1, 0)
+    assert (stats.dead, stats.dead_lettered, short.len()) == (1, 1, 0)
     assert world.census(short).problems() == []
 
 
@@ -150,7 +150,7 @@ def test_a_redriven_message_forgets_its_deadline(queue: Queue, world: World) -> 
     queue.write(1, shard_key="t", deadline=600)
     queue.read().reject("no")
     queue.redrive(queue.dead())
-    assert world.raw.xrange(queue.state.keys.later)[0][1][b"m"].startswith(b" i")
+    assert world.raw.xrange(queue.state.keys.bodies)[0][1][b"m"].startswith(b" i")
 
 
 def test_redriving_twice_moves_once(queue: Queue) -> None:

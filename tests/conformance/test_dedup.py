@@ -97,7 +97,7 @@ def _let_pass(world: World, queue: Queue, seconds: float) -> None:
 def indexed(queue: Queue, world: World) -> int:
     """Of how many keys, lanes and tallies the end is known, and the sentinel that stands for none."""
     keys = queue.state.keys
-    return sum(int(world.raw.zcard(key)) - 1 for key in (keys.dedup_index, keys.lanes, keys.tallies)) + 1
+    return sum(int(world.raw.zcard(key)) - 1 for key in (keys.dedup_index, keys.producers, keys.bulk_offsets)) + 1
 
 
 @pytest.mark.usefixtures("anywhere")

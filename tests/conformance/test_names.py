@@ -138,7 +138,7 @@ BAD_SETTINGS: list[dict[str, Any]] = [
     {"max_len": -1},
     {"max_dead": 0},
     {"max_dedup": 0},
-    {"max_tallies": 0},
+    {"max_bulk_offsets": 0},
     {"dedup_window": 0},
     {"ttl": 0.5},
     {"ttl": 0},

@@ -125,7 +125,7 @@ def test_once_all_were_met_nothing_remains_of_it(open_queue: OpenQueue, world: W
     keys = queue.state.keys
     for _ in range(2 * (len(MANY) // STEPS + 1)):
         assert queue.read_many(1) == []
-    assert (world.raw.hexists(keys.meta, "walk"), world.raw.hexists(keys.tenants, "walk")) == (False, False)
+    assert (world.raw.hexists(keys.meta, "walk"), world.raw.hexists(keys.accounts, "walk")) == (False, False)
     assert queue.ack_many(held) == []
     assert len(drained(queue)) == len(MANY)
     assert sound(queue, world)
@@ -194,7 +194,7 @@ def test_nothing_is_kept_of_a_cap_that_counts_no_more(
 
 
 def _flights(queue: Queue, world: World) -> int:
-    return sum(field.startswith(b"f:") for field in world.raw.hkeys(queue.state.keys.tenants))
+    return sum(field.startswith(b"f:") for field in world.raw.hkeys(queue.state.keys.accounts))
 
 
 def test_a_full_purge_of_delayed_messages_leaves_nothing_to_be_met(open_queue: OpenQueue, world: World) -> None:

@@ -75,7 +75,7 @@ def test_the_counters_say_how_messages_went(queue: Queue) -> None:
     found[2].reject("no")
     assert queue.purge() == 2
     stats = queue.stats()
-    assert (stats.written, stats.acked, stats.cancelled, stats.buried, stats.purged) == (6, 2, 1, 1, 2)
+    assert (stats.written, stats.acked, stats.cancelled, stats.dead_lettered, stats.purged) == (6, 2, 1, 1, 2)
     assert (stats.queue, stats.wanted, stats.expired, stats.vanished) == (queue.name, 4, 0, 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
-from shardq.ops.bulk import Pace, Rows, Tally, store_rows
+from shardq.ops.bulk import Pace, Rows, BulkOffset, store_rows
 from shardq.protocol.scripts import load
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
@@ -47,7 +47,7 @@ def queue(proxy: Proxy, open_client: Open, queue_name: str, clock: Shifted) -> Q
 
 def lanes(server: Server, queue: Queue) -> list[str]:
     """The lanes that are remembered."""
-    found = server.run("ZRANGEBYSCORE", queue.state.keys.lanes, 0, 10**15)
+    found = server.run("ZRANGEBYSCORE", queue.state.keys.producers, 0, 10**15)
     assert server.run("HLEN", queue.state.keys.dedup) == len(found) + 1
     return [each.decode() for each in found]
 
@@ -55,16 +55,16 @@ def lanes(server: Server, queue: Queue) -> list[str]:
 def lasting(server: Server, queue: Queue) -> float:
     """Seconds for which the newest lane is remembered."""
     ends = server.run(
-        "ZRANGE", queue.state.keys.lanes, "9000000000000", "0", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES"
+        "ZRANGE", queue.state.keys.producers, "9000000000000", "0", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES"
     )
     return float(ends[1]) / 1000 - int(server.run("TIME")[0])
 
 
 def forget(server: Server, queue: Queue) -> None:
     """Forget all lanes, as when their time is over."""
-    for lane in server.run("ZRANGEBYSCORE", queue.state.keys.lanes, 0, 10**15):
+    for lane in server.run("ZRANGEBYSCORE", queue.state.keys.producers, 0, 10**15):
         server.run("HDEL", queue.state.keys.dedup, lane)
-        server.run("ZREM", queue.state.keys.lanes, lane)
+        server.run("ZREM", queue.state.keys.producers, lane)
 
 
 def test_a_write_is_not_repeated_when_it_may_be_forgotten(
@@ -124,17 +124,17 @@ def test_a_lane_is_remembered_for_as_long_as_its_call_may_come_and_not_for_hours
 def test_rows_are_not_repeated_when_their_tally_may_be_forgotten(
     proxy: Proxy, server: Server, queue_name: str, clock: Shifted
 ) -> None:
-    sha, tally = load("write").sha.encode(), Tally("w", "0", remember=120)
+    sha, offset = load("write").sha.encode(), BulkOffset("w", "0", remember=120)
     with Client.from_url(proxy.url, timeout=HOUR, clock=clock) as client:
         queue = client.queue(queue_name, streams=4)
         queue.read_many(1)
         first, _ = proxy.cut_after_request(sha), [proxy.cut_before_request(sha) for _ in range(1000)]
         with ThreadPoolExecutor() as pool:
             rows = Rows([b"t"] * 3, "b", [b"0", b"1", b"2"])
-            storing = pool.submit(client.run, store_rows(queue.state, tally, 0, rows, Pace()))
+            storing = pool.submit(client.run, store_rows(queue.state, offset, 0, rows, Pace()))
             assert first.struck.wait(30)
-            server.run("HDEL", queue.state.keys.dedup, tally.lane)
-            server.run("ZREM", queue.state.keys.tallies, tally.lane)
+            server.run("HDEL", queue.state.keys.dedup, offset.field)
+            server.run("ZREM", queue.state.keys.bulk_offsets, offset.field)
             clock.by = 121
             try:
                 with pytest.raises(OutcomeUnknown, match="may be stored"):
@@ -235,7 +235,7 @@ def test_a_writer_who_is_remembered_is_so_at_the_bound(
 def test_lanes_whose_time_is_over_make_room(crowded: Queue, server: Server, open_client: Open) -> None:
     old = lanes(server, crowded)
     for lane in old:
-        server.run("ZADD", crowded.state.keys.lanes, 1, lane)
+        server.run("ZADD", crowded.state.keys.producers, 1, lane)
     newcomer = open_client(server.url).queue(crowded.name)
     newcomer.write("new", shard_key="t")
     found: Any = lanes(server, crowded)

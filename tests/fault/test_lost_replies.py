@@ -359,7 +359,7 @@ def test_hands_are_given_and_taken_back_once(queue: Queue, other: Queue, lose: C
     assert dict(other.assignment().items()) == dict(made.items())
     assert len(made) == 3
     cut = lose(script)
-    assert dict(queue.unassign(["b"]).items()) == {key: hand for key, hand in made.items() if key != b"b"}
+    assert dict(queue.unassign(["b"]).items()) == {key: streams for key, streams in made.items() if key != b"b"}
     assert struck(cut)
     assert len(other.assignment()) == 2
 

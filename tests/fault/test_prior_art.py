@@ -274,7 +274,7 @@ def test_13_a_cancelled_message_leaves_no_ghost(server: Server, client: Client, 
     with server.client() as plain:
         assert [plain.zcard(key) for key in (keys.leases, keys.delayed, keys.returned, keys.ready)] == [1, 1, 1, 1]
         assert (plain.hlen(keys.attempts), plain.scard(keys.cancelled)) == (1, 1)
-        assert {plain.xlen(key) for key in (keys.later, *map(keys.stream, range(4)))} == {0}
+        assert {plain.xlen(key) for key in (keys.bodies, *map(keys.stream, range(4)))} == {0}
 
 
 def test_14_messages_are_cancelled_by_their_own_id_whatever_their_dedup_keys_say(

@@ -35,7 +35,7 @@ def drained(queue: Queue, server: Server) -> int:
     keys = queue.state.keys
     with server.client() as raw:
         assert (take(raw, keys).problems(), problems(raw, keys)) == ([], [])
-        assert {name for name in raw.hkeys(keys.tenants) if name[:2] in (b"t:", b"f:", b"c:")} == set()
+        assert {name for name in raw.hkeys(keys.accounts) if name[:2] in (b"t:", b"f:", b"c:")} == set()
     assert queue.stats().held_back == 0
     return done
 

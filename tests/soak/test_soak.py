@@ -87,7 +87,7 @@ def _check_books(queue: Queue, server: Server) -> None:
     """The server's own counters agree, and nothing is left behind but sentinels."""
     stats = queue.stats()
     assert (stats.written, stats.acked) == (MESSAGES + 1, MESSAGES + 1)
-    assert (stats.vanished, stats.expired, stats.dead, stats.buried) == (0, 0, 0, 0)
+    assert (stats.vanished, stats.expired, stats.dead, stats.dead_lettered) == (0, 0, 0, 0)
     queue.resize(4)
     eventually(lambda: not queue.read_many(1) and len(queue.stats().streams) == 4, what="higher streams dropped")
     keys = QueueKeys(queue.name)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from shardq import BackendError, Client, Message
-from shardq.ops.bulk import Pace, Rows, Tally, store_rows
+from shardq.ops.bulk import Pace, Rows, BulkOffset, store_rows
 from shardq.ops.opening import existing
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
@@ -65,7 +65,7 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         state = producer.queue("jobs").state
         producer.run(existing(state, state.until()))
         rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
-        producer.run(store_rows(state, Tally("w", "0"), 0, rows, Pace(max_backlog=1000)))
+        producer.run(store_rows(state, BulkOffset("w", "0"), 0, rows, Pace(max_backlog=1000)))
     server.run("ACL", "DELUSER", "producer")
     with Client.from_url(server.url) as client:
         assert client.queue("jobs").len() == 600

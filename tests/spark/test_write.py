@@ -76,9 +76,9 @@ def test_a_write_without_an_id_is_remembered_shortly_once_it_succeeded(
     def left() -> list[int]:
         now = spark_server.run("TIME")[0]
         found = [
-            float(spark_server.run("ZSCORE", keys.tallies, lane)) / 1000 - int(now)
+            float(spark_server.run("ZSCORE", keys.bulk_offsets, lane)) / 1000 - int(now)
             for keys in (queue.state.keys, errors.state.keys)
-            for lane in spark_server.run("ZRANGE", keys.tallies, 0, -2)
+            for lane in spark_server.run("ZRANGE", keys.bulk_offsets, 0, -2)
         ]
         return sorted(round(each / 3600) for each in found)
 
@@ -264,7 +264,7 @@ def test_all_batches_of_a_foreach_batch_are_remembered_as_one(
     """A replayed one stores nothing twice; one that begins from 0 again, after a deleted checkpoint, is refused."""
     source, checkpoint = files(tmp_path / "in"), tmp_path / "checkpoint"
     stream(spark, queue, url, checkpoint, source, "query")
-    assert spark_server.run("ZCARD", queue.state.keys.tallies) == 1 + 1
+    assert spark_server.run("ZCARD", queue.state.keys.bulk_offsets) == 1 + 1
     for done in (checkpoint / "commits").glob("*2*"):
         done.unlink()
     stream(spark, queue, url, checkpoint, source, "query")

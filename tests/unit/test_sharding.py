@@ -134,7 +134,7 @@ def test_text_is_its_utf8(key: str, n: int, m: int) -> None:
 
 @given(keys, st.integers(1, 100), st.integers(1, 100))
 def test_smaller_shard_is_the_front_of_a_larger_one(key: str | bytes, n: int, m: int) -> None:
-    """The order of a hand does not depend on M: a shard of M is the front of a shard of M + 1."""
+    """The order of a shard does not depend on M: a shard of M is the front of a shard of M + 1."""
     assert shard(key, n, m) == shard(key, n, m + 1)[:m]
 
 
@@ -160,9 +160,9 @@ def test_streams_are_uniform() -> None:
 def test_each_place_of_the_hand_is_uniform() -> None:
     """Every stream comes first, second, … equally often."""
     n, m, count = 64, 4, 20_000
-    hands = [shard(key, n, m) for key in tenants(count)]
+    shards = [shard(key, n, m) for key in tenants(count)]
     for place in range(m):
-        seen = Counter(hand[place] for hand in hands)
+        seen = Counter(streams[place] for streams in shards)
         assert abs(deviations((seen[i] for i in range(n)), count / n)) < LIMIT
 
 
@@ -194,7 +194,7 @@ def test_growing_moves_few_keys_by_one_stream(n: int, m: int) -> None:
 
 @given(keys, st.integers(1, 100), st.integers(1, 100), st.integers(1, 20))
 def test_order_of_streams_that_stay_is_kept(key: str | bytes, n: int, more: int, m: int) -> None:
-    """However far N grows, the old streams that stay in a shard are the front of the old hand."""
+    """However far N grows, the old streams that stay in a shard are the front of the old shard."""
     after = [stream for stream in shard(key, n + more, m) if stream < n]
 
     assert list(shard(key, n, m)[: len(after)]) == after
@@ -212,9 +212,9 @@ def test_overlap_counts_shared_streams() -> None:
 @pytest.mark.parametrize(("n", "m"), [(16, 2), (64, 4), (12, 3)])
 def test_observed_overlap_is_hypergeometric(n: int, m: int) -> None:
     """Pairs of keys share j streams as often as is hypergeometric, all M in 1 / C(N, M) of the cases."""
-    hands = [shard(key, n, m) for key in tenants(80_000)]
-    pairs = len(hands) // 2
-    seen = Counter(overlap(a, b) for a, b in zip(hands[::2], hands[1::2], strict=True))
+    shards = [shard(key, n, m) for key in tenants(80_000)]
+    pairs = len(shards) // 2
+    seen = Counter(overlap(a, b) for a, b in zip(shards[::2], shards[1::2], strict=True))
     for j, odds in enumerate(overlap_odds(n, m)):
         assert abs(seen[j] - pairs * odds) <= 4 * sqrt(pairs * odds * (1 - odds)) + 1  # 4 deviations; 1 for rare ones
 
@@ -240,11 +240,11 @@ def test_odds_of_the_largest_queue() -> None:
 
 
 def test_blocked_odds_by_enumeration() -> None:
-    """The odds that several keys cover a shard agree with counting all their hands."""
-    hands = [set(hand) for hand in combinations(range(6), 2)]
-    covered = sum({0, 1} <= a | b | c for a in hands for b in hands for c in hands)
+    """The odds that several keys cover a shard agree with counting all their shards."""
+    shards = [set(streams) for streams in combinations(range(6), 2)]
+    covered = sum({0, 1} <= a | b | c for a in shards for b in shards for c in shards)
 
-    assert covered / len(hands) ** 3 == Odds(6, 2).blocked(3)
+    assert covered / len(shards) ** 3 == Odds(6, 2).blocked(3)
     assert Odds(6, 2).full == Odds(6, 2).blocked(1)
     assert Odds(6, 2).blocked(0) == 0
 

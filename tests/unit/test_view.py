@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq.ops.bulk import Rows, Tally, _call
+from shardq.ops.bulk import Rows, BulkOffset, _call
 from shardq.ops.opening import remember
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call
@@ -47,7 +47,7 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
         overtaken = Overtaken(state, after, keys)
         call: Call
         if bulk:
-            call = _call(state, Tally("w", "0"), 0, Rows(overtaken, "b", [b"x"] * 20), 0, 20)
+            call = _call(state, BulkOffset("w", "0"), 0, Rows(overtaken, "b", [b"x"] * 20), 0, 20)
         else:
             view = state.view
             numbers, _ = hands_of(view, overtaken)

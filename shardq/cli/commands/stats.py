@@ -24,7 +24,7 @@ EXAMPLES = """  shardq stats jobs
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 64
-COUNTERS = ("written", "acked", "expired", "cancelled", "purged", "buried", "vanished")
+COUNTERS = ("written", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished")
 
 
 def register(commands: Commands) -> None:

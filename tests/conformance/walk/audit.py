@@ -108,14 +108,14 @@ def _lined_up(found: Ledger) -> Iterator[str]:
 def _counted(found: Ledger, model: Model) -> Iterator[str]:
     """The queue's own counters."""
     meta = {name: int(value) for name, value in found.meta.items() if value.lstrip("-").isdigit()}
-    tally, skipped = model.tally, int(found.meta.get("skipped", "0"))
-    for name in ("acked", "buried", "cancelled", "purged", "redriven", "expired"):
-        if meta.get(name, 0) != tally.get(name, 0):
-            yield f"counter: {name} is {meta.get(name, 0)}, not {tally.get(name, 0)}"
+    counters, skipped = model.counters, int(found.meta.get("skipped", "0"))
+    for name in ("acked", "dead_lettered", "cancelled", "purged", "redriven", "expired"):
+        if meta.get(name, 0) != counters.get(name, 0):
+            yield f"counter: {name} is {meta.get(name, 0)}, not {counters.get(name, 0)}"
     if meta.get("vanished", 0):
         yield f"counter: {meta['vanished']} have vanished"
-    if meta["n"] != tally.get("written", 0) + tally.get("redriven", 0) + skipped:
-        yield f"counter: n is {meta['n']}, {tally} and {skipped} skipped"
+    if meta["n"] != counters.get("written", 0) + counters.get("redriven", 0) + skipped:
+        yield f"counter: n is {meta['n']}, {counters} and {skipped} skipped"
     if meta["n"] + meta["adopted"] - meta["gone"] != len(model.living()):
         yield f"counter: n {meta['n']} - gone {meta['gone']} is not {len(model.living())}"
     if meta["owed"] != sum(1 for name in found.hashes["lens"] if name.startswith(b"o")):
@@ -145,7 +145,7 @@ def _remembered(found: Ledger, model: Model) -> Iterator[str]:
         if each.rejected and not hand.startswith("-"):
             yield f"attempts: {model_text(each, model)} was rejected, which nothing says any more"
     yield from (f"moved: {handle}, which is gone" for handle in found.ids.keys() - found.known)
-    owners = {handle.decode(): key for handle, key in found.hashes["owners"].items() if handle}
+    owners = {handle.decode(): key for handle, key in found.hashes["shard_keys"].items() if handle}
     wanted = {handle: found.bodies[handle][b"K"] for handle in found.delayed if b"K" in found.bodies.get(handle, {})}
     if owners != wanted:
         yield f"owners: {owners}, not {wanted}"
@@ -201,7 +201,7 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
     """Keys, lanes and tallies share a hash, and each kind has its index by end: no more, no less."""
     ends = {field: int(text.split(b"|", 1)[0]) for field, text in found.hashes["dedup"].items() if field}
-    for name, kind in (("dedup_index", b"k:"), ("lanes", b"p:"), ("tallies", b"o:")):
+    for name, kind in (("dedup_index", b"k:"), ("producers", b"p:"), ("bulk_offsets", b"o:")):
         index = {member: int(score) for member, score in found.sorted[name].items() if member}
         wanted = {field: end for field, end in ends.items() if field.startswith(kind)}
         if index != wanted:
@@ -214,8 +214,8 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
     if extra := told.keys() - model.keyed.keys():
         yield f"dedup: {extra} was never given"
     lanes = sum(1 for field in ends if field.startswith(b"p:"))
-    if lanes > model.tally.get("lanes", 0):
-        yield f"dedup: {lanes} lanes of {model.tally.get('lanes', 0)} concurrent writers"
+    if lanes > model.counters.get("producers", 0):
+        yield f"dedup: {lanes} lanes of {model.counters.get('lanes', 0)} concurrent writers"
 
 
 def _announced(found: Ledger) -> Iterator[str]:

@@ -96,7 +96,7 @@ class Base:
         self._drop_or_park(found)
 
     def _drop_or_park(self, found: Ledger) -> None:
-        """Who comes upon a stale message drops it; a doomed one is buried, or parked where there is no room."""
+        """Who comes upon a stale message drops it; a doomed one is dead_lettered, or parked where there is no room."""
         dead = {fields[b"i"].decode() for _, fields in found.streams["dead"]}
         there = {found.id_of(handle): handle for handle in found.known}
         for each in [*self.model.having(WAITING)]:
@@ -112,7 +112,7 @@ class Base:
     def bury(self, each: Known) -> None:
         """To the dead letters."""
         each.state, each.reason = DEAD, each.error if each.rejected else "max deliveries"
-        self.model.count("buried")
+        self.model.count("dead_lettered")
 
     def park(self, each: Known, handle: str, found: Ledger) -> None:
         """There is no room among the dead letters: it is tried again in 5 s, which are a unit here."""
@@ -135,11 +135,11 @@ class Base:
         waiting = found.per_turn()
         ensure(stats.streams == tuple(waiting[number] for number in range(int(found.meta["streams"]))),
                f"numbers: the streams are {stats.streams}, not {waiting}")  # fmt: skip
-        tally = model.tally
-        told = (stats.acked, stats.expired, stats.cancelled, stats.purged, stats.buried, stats.vanished)
-        counted = (*(tally.get(name, 0) for name in ("acked", "expired", "cancelled", "purged", "buried")), 0)
+        counters = model.counters
+        told = (stats.acked, stats.expired, stats.cancelled, stats.purged, stats.dead_lettered, stats.vanished)
+        counted = (*(counters.get(name, 0) for name in ("acked", "expired", "cancelled", "purged", "dead_lettered")), 0)
         ensure(
-            told == counted, f"numbers: acked, expired, cancelled, purged, buried, vanished are {told}, not {counted}"
+            told == counted, f"numbers: acked, expired, cancelled, purged, dead_lettered, vanished are {told}, not {counted}"
         )
 
     # --- the journal

@@ -14,10 +14,10 @@ from tests.conformance.walk.writing import Writing
 
 SETTINGS = {
     "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "dedup_window", "max_dedup",
-    "max_tallies", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair",
+    "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair",
 }  # fmt: skip
 COUNTERS = {
-    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "buried", "vanished", "redriven", "skipped",
+    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished", "redriven", "skipped",
     "events", "cap_no", "weighted", "owed", "offset",
 }  # fmt: skip
 CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "void", "streams", "wanted", "assigned", "reach"}
@@ -64,11 +64,11 @@ class Walker(Writing, Reading, Settling, Operating):
             self.check()
 
     def _forget(self) -> None:
-        """Weights and hands are taken back, time passes, and writes go on."""
+        """Weights and shards are taken back, time passes, and writes go on."""
         self.queues[0].unassign()
         self.queues[0].configure(max_backlog=0)
         self.queues[0].set_weights(dict.fromkeys(self.model.terms.weights, 1))
-        self.model.terms.hands, self.model.terms.weights = {}, {}
+        self.model.terms.shards, self.model.terms.weights = {}, {}
         self.elapse(10_000)
         self.model.keyed = {}
         for number in range(WRITERS):
@@ -83,11 +83,11 @@ def leftovers(found: Ledger) -> list[str]:
     wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS]
     for name, members in found.sorted.items():
         some = {member for member in members if member}
-        wrong += [f"{name} {some}"] if some and not (name == "lanes" and len(some) == 1) else []
-    for name in ("attempts", "moved", "owners", "assigned"):
+        wrong += [f"{name} {some}"] if some and not (name == "producers" and len(some) == 1) else []
+    for name in ("attempts", "moved", "shard_keys", "assigned"):
         wrong += [f"{name} {each!r}" for each in found.hashes[name] if each]
     wrong += [f"dedup {each!r}" for each in found.hashes["dedup"] if each and not each.startswith(b"p:")]
-    wrong += [f"tenants {each!r} {text!r}" for each, text in found.hashes["tenants"].items()
+    wrong += [f"tenants {each!r} {text!r}" for each, text in found.hashes["accounts"].items()
               if each and (each, text) not in ((b"sum", b"0 0"), (b"weights", b""))]  # fmt: skip
     wrong += [
         f"lens {name!r} {text!r}" for name, text in found.hashes["lens"].items() if name.isdigit() and text != b"0"

@@ -16,9 +16,9 @@ TIMES = 2**42
 """Scores of deadlines and due times are a time in ms, above which other things may be kept."""
 
 NEVER = 9e15
-SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "lanes", "tallies", "due")
-HASHES = ("meta", "lens", "attempts", "dedup", "moved", "tenants", "owners", "assigned")
-STREAMS = ("notifications", "later", "dead", "journal")
+SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
+HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned")
+STREAMS = ("notifications", "bodies", "dead", "journal")
 
 
 def time_of(score: float) -> int:
@@ -124,7 +124,7 @@ def _take_apart(found: Ledger, count: int) -> None:
             found.bodies[f"{number}:{entry}"] = fields
             if order(entry) > cursor:
                 found.new[f"{number}:{entry}"] = number
-    found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["later"]}
+    found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["bodies"]}
     found.ids = {handle.decode(): origin.decode() for origin, handle in found.hashes["moved"].items() if origin}
     found.returned = {member.decode(): divmod(int(score), PLACES)
                       for member, score in found.sorted["returned"].items() if member}  # fmt: skip

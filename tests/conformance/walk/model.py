@@ -28,7 +28,7 @@ class Terms:
     dedup_window: int = 3
     journal: int = 0
     weights: dict[bytes, int] = field(default_factory=dict)
-    hands: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -93,11 +93,11 @@ class Model:
     present: dict[str, Known] = field(default_factory=dict)  # those of them that are not gone since the last step
     blurred: set[bytes] = field(default_factory=set)  # names that had deliveries in flight when a cap changed
     keyed: dict[str, tuple[str, int]] = field(default_factory=dict)  # dedup key: message id, until when remembered
-    tally: dict[str, int] = field(default_factory=dict)  # what the queue counts of what happened
+    counters: dict[str, int] = field(default_factory=dict)  # what the queue counts of what happened
 
     def count(self, counter: str, by: int = 1) -> None:
         """So many more of something happened."""
-        self.tally[counter] = self.tally.get(counter, 0) + by
+        self.counters[counter] = self.counters.get(counter, 0) + by
 
     def having(self, *states: str) -> Iterator[Known]:
         """The messages in one of these states, in the order of writing."""

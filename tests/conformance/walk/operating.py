@@ -41,41 +41,41 @@ class Operating(Base):
             ensure(queue.redrive(letters) == 0, "redrive: letters that were gone")
 
     def resize(self, rng: random.Random) -> None:
-        """Any number; refused when a stored hand would lose a stream."""
+        """Any number; refused when a stored shard would lose a stream."""
         wanted = rng.choice(STREAMS)
-        reach = max((stream + 1 for hand in self.model.terms.hands.values() for stream in hand), default=0)
-        self.say(f"resize {self.model.terms.streams} to {wanted}, hands reach {reach}")
+        reach = max((stream + 1 for streams in self.model.terms.shards.values() for stream in streams), default=0)
+        self.say(f"resize {self.model.terms.streams} to {wanted}, shards reach {reach}")
         try:
             said = self.who(rng).resize(wanted)[1]
         except ConfigError:
-            ensure(wanted < reach, f"resize: to {wanted} was refused, hands reach {reach}")
+            ensure(wanted < reach, f"resize: to {wanted} was refused, shards reach {reach}")
             return
-        ensure(said == wanted and wanted >= reach, f"resize: to {wanted} was {said}, hands reach {reach}")
+        ensure(said == wanted and wanted >= reach, f"resize: to {wanted} was {said}, shards reach {reach}")
         self.model.terms.streams = wanted
         self.rules_changed()
 
     def assign(self, rng: random.Random) -> None:
         """Hands for some shard keys, all or none."""
-        names, queue, hands = rng.sample(NAMES, rng.randint(1, 4)), self.who(rng), self.model.terms.hands
+        names, queue, shards = rng.sample(NAMES, rng.randint(1, 4)), self.who(rng), self.model.terms.shards
         self.say(f"assign {names}")
         try:
             made = queue.assign(names)
         except ConfigError as error:
             self.log[-1] += f": {error}"
             return
-        said = {key_bytes(name): tuple(hand) for name, hand in made.items()}
-        ensure(said.keys() == hands.keys() | {*names}, f"assign: {said}")
-        ensure(all(said[name] == hand for name, hand in hands.items()), f"assign: hands moved: {said}, {hands}")
-        self.model.terms.hands = said
+        said = {key_bytes(name): tuple(streams) for name, streams in made.items()}
+        ensure(said.keys() == shards.keys() | {*names}, f"assign: {said}")
+        ensure(all(said[name] == streams for name, streams in shards.items()), f"assign: shards moved: {said}, {shards}")
+        self.model.terms.shards = said
         self.rules_changed()
 
     def unassign(self, rng: random.Random) -> None:
-        """Some hands, or all."""
-        hands = self.model.terms.hands
-        names = None if rng.random() < 0.5 or not hands else rng.sample(sorted(hands), 1)
+        """Some shards, or all."""
+        shards = self.model.terms.shards
+        names = None if rng.random() < 0.5 or not shards else rng.sample(sorted(shards), 1)
         self.say(f"unassign {names}")
         self.who(rng).unassign(names)
-        self.model.terms.hands = {key: hand for key, hand in hands.items() if names is not None and key not in names}
+        self.model.terms.shards = {key: streams for key, streams in shards.items() if names is not None and key not in names}
         self.rules_changed()
 
     def weigh(self, rng: random.Random) -> None:
@@ -124,7 +124,7 @@ class Operating(Base):
         fields = {"max_in_flight": "cap"}
         old = {name: getattr(terms, fields.get(name, name)) for name in changes}
         self.say(f"configure {old} to {changes}")
-        busy = bool(self.ledger.shared() or self.ledger.held) or len(self.ledger.hashes["owners"]) > 1
+        busy = bool(self.ledger.shared() or self.ledger.held) or len(self.ledger.hashes["shard_keys"]) > 1
         settings: dict[str, Any] = dict(changes)
         if "dedup_window" in changes:
             settings["dedup_window"] = changes["dedup_window"] * SECONDS
@@ -162,8 +162,8 @@ class Operating(Base):
                 keys.leases,
                 keys.delayed,
                 keys.dedup_index,
-                keys.lanes,
-                keys.tallies,
+                keys.producers,
+                keys.bulk_offsets,
                 getattr(keys, "due", None),
             ):
                 if key is None:

@@ -104,7 +104,7 @@ def _begin(plan: Plan, world: World, clients: Sequence[Client]) -> Walker:
         for client in clients
     ]  # fmt: skip
     walker = Walker(world, queues, terms)
-    walker.model.count("lanes", 2 * len(queues))  # a batch that was refused in part writes the rest in another
+    walker.model.count("producers", 2 * len(queues))  # a batch that was refused in part writes the rest in another
     if announced:
         world.raw.hset(walker.keys.meta, "waiting", 9 * 10**14)
     walker.say(f"begin, {plan.mood}: {terms}{', readers blocked' if announced else ''}")

@@ -1,4 +1,4 @@
-"""Whether the queue's accounts, weights and hands are what a full count and the model's terms say."""
+"""Whether the queue's accounts, weights and shards are what a full count and the model's terms say."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def problems_of_terms(found: Ledger, model: Model) -> Iterator[str]:
     yield from _children(found, model)
     yield from _flights(found, model)
     yield from _weights(found, model)
-    yield from _hands(found, model)
+    yield from _shards(found, model)
 
 
 def summed(counts: Counter[bytes], model: Model) -> Counter[bytes]:
@@ -38,7 +38,7 @@ def flying(found: Ledger, model: Model) -> Counter[bytes]:
 
 
 def _fields(found: Ledger, kind: bytes) -> dict[bytes, list[bytes]]:
-    fields = found.hashes["tenants"].items()
+    fields = found.hashes["accounts"].items()
     return {field[2:]: text.split() for field, text in fields if field[:2] == kind}
 
 
@@ -50,7 +50,7 @@ def _accounts(found: Ledger, model: Model) -> Iterator[str]:
     wanted = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
     if told != wanted:
         yield f"account: {dict(told.items() - wanted.items())}, not {dict(wanted.items() - told.items())}"
-    total = tuple(map(int, found.hashes["tenants"].get(b"sum", b"0 0").split()))
+    total = tuple(map(int, found.hashes["accounts"].get(b"sum", b"0 0").split()))
     if total != (len(shared | held), held.total()):
         yield f"account: the sum is {total}, not {(len(shared | held), held.total())}"
 
@@ -101,26 +101,26 @@ def _weights(found: Ledger, model: Model) -> Iterator[str]:
         yield f"weights: {told}, not {model.terms.weights}"
     if int(found.meta.get("weighted", "0")) != len(model.terms.weights):
         yield f"weights: {found.meta.get('weighted')} are counted"
-    parts, text = {}, found.hashes["tenants"].get(b"weights", b"")
+    parts, text = {}, found.hashes["accounts"].get(b"weights", b"")
     while text:
         weight, size, rest = text.split(b":", 2)
         parts[rest[: int(size)]], text = int(weight), rest[int(size) :]
     if parts != model.terms.weights:
         yield f"weights: as one text {parts}"
     known = (b"t:", b"f:", b"w:", b"c:")
-    if extra := [name for name in found.hashes["tenants"] if name[:2] not in known and name not in _SINGLE]:
+    if extra := [name for name in found.hashes["accounts"] if name[:2] not in known and name not in _SINGLE]:
         yield f"account: of nobody {extra}"
 
 
 _SINGLE = {b"", b"sum", b"weights"}
 
 
-def _hands(found: Ledger, model: Model) -> Iterator[str]:
-    told = {name: tuple(map(int, hand.split(b","))) for name, hand in found.hashes["assigned"].items() if name}
-    if told != model.terms.hands:
-        yield f"hands: {told}, not {model.terms.hands}"
-    if int(found.meta.get("reach", "0")) != max((stream + 1 for hand in told.values() for stream in hand), default=0):
-        yield f"hands: they reach {found.meta.get('reach')}"
+def _shards(found: Ledger, model: Model) -> Iterator[str]:
+    told = {name: tuple(map(int, streams.split(b","))) for name, streams in found.hashes["assigned"].items() if name}
+    if told != model.terms.shards:
+        yield f"shards: {told}, not {model.terms.shards}"
+    if int(found.meta.get("reach", "0")) != max((stream + 1 for streams in told.values() for stream in streams), default=0):
+        yield f"shards: they reach {found.meta.get('reach')}"
     if any(int(found.meta[name]) != value for name, value in _settings(model).items() if name in found.meta):
         yield f"settings: {found.meta}, not {_settings(model)}"
 
