@@ -1,13 +1,13 @@
 #!lua
--- assign: give shard keys their hands, or take them back, all or none. The epoch moves, so that every writer learns.
+-- assign: give shard keys their shards, or take them back, all or none. The epoch moves, so that every writer learns.
 -- KEYS[1] meta: epoch, epoch and reach of the assignment
--- KEYS[2] assigned: hands by shard key
--- ARGV[1] epoch: for which the hands were chosen
+-- KEYS[2] assigned: shards by shard key
+-- ARGV[1] epoch: for which the shards were chosen
 -- ARGV[2] following: the epoch after it
--- ARGV[3] rule: "max_overlap|streams per hand", '' when no hand is left
--- ARGV[4] reach: one above the highest stream of all hands
+-- ARGV[3] rule: "max_overlap|streams per shard", '' when no shard is left
+-- ARGV[4] reach: one above the highest stream of all shards
 -- ARGV[5] removed: how many shard keys lose theirs
--- ARGV[6..] rest: these shard keys, then shard key, hand, ... of those that get one
+-- ARGV[6..] rest: these shard keys, then shard key, shard, ... of those that get one
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
 --- @use epochs
 local q = {meta = KEYS[1], assigned = KEYS[2]}

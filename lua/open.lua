@@ -18,7 +18,7 @@
 -- KEYS[15] accounts: what each shard key holds
 -- KEYS[16] shard_keys: shard keys of what is delayed
 -- KEYS[17] overflow: handles that wait for room
--- KEYS[18] assigned: hands of named shard keys
+-- KEYS[18] assigned: shards of named shard keys
 -- KEYS[19] journal: what happened to the messages
 -- KEYS[20] producers: sequences of producers by end
 -- KEYS[21] bulk_offsets: offsets of bulk writes by end

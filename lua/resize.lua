@@ -5,7 +5,7 @@
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] wanted: number of streams
--- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if hands would lose streams
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if shards would lose streams
 --- @use epochs, streams
 local q = {meta = KEYS[1]}
 local epoch, following, wanted = ARGV[1], ARGV[2], tonumber(ARGV[3])

@@ -3,4 +3,4 @@
 -- KEYS[1] accounts: what each shard key holds, and its weight
 -- Reply: "weight:length:key" of each, joined
 local accounts = KEYS[1]
-return redis.call('HGET', tenants, 'weights') or ''
+return redis.call('HGET', accounts, 'weights') or ''

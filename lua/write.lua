@@ -127,7 +127,7 @@ end
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
 --- @use window, overflow
 local keys, values = KEYS, ARGV -- a local is found faster than a global
-local places, first, gained, delayed, held_keys, held_shards, prefix, later = {}, {}, {}, {}, {}, {}, q.prefix, q.bodies
+local places, first, gained, delayed, held_keys, held_shards, prefix, bodies = {}, {}, {}, {}, {}, {}, q.prefix, q.bodies
 for i = 1, count do
   local at = first_message + (i - 1) * stride
   local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
@@ -142,10 +142,10 @@ for i = 1, count do
     n = n + 1
     local id = prefix .. n
     if delay > 0 then
-      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
       place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
     elseif counts and is_held_back(q, shard_key) then
-      append_message(q, later, id, shard_key, tag, payload, attributes, headers)
+      append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
       if hold_message(q, string.sub(id, #prefix + 1), shard_key) then
         held_keys[#held_keys + 1], held_shards[#held_shards + 1] = shard_key, shard
       end

@@ -17,7 +17,7 @@ from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
 from shardq.cli.shell import remark
 from shardq.clock import SystemClock
-from shardq.worker.signals import NAP, heeded
+from shardq.worker.signals import MAX_WAIT, stop_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
@@ -42,7 +42,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Until a signal came and all have ended; the exit code."""
-        before = {number: signal.signal(number, self._forward) for number in heeded()}
+        before = {number: signal.signal(number, self._forward) for number in stop_signals()}
         try:
             for number in range(1, self._count + 1):
                 self._start(number)
@@ -55,9 +55,9 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait for the next end of a process, or until it is time to start one."""
-        left = NAP
+        left = MAX_WAIT
         if self._due and not self._signals:
-            left = min(NAP, max(0.0, min(self._due)[0] - self._clock.monotonic()))
+            left = min(MAX_WAIT, max(0.0, min(self._due)[0] - self._clock.monotonic()))
         with contextlib.suppress(queue.Empty):
             self._buried(*self._ended.get(timeout=left))
         if self._due and not self._signals and min(self._due)[0] <= self._clock.monotonic():

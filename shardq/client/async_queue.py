@@ -13,13 +13,13 @@ from shardq.model import Message, Received
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
-from shardq.ops.look import undone
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
+from shardq.ops.read_call import undone
 from shardq.ops.settle import LOST, Cancelled, checked_each
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
-from shardq.ops.waiting import Asked
+from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write, write_many
 from shardq.telemetry import Telemetry
 
@@ -116,14 +116,14 @@ class AsyncQueue(AsyncQueueAdmin):
     ) -> list[AsyncDelivery]:
         checked_block(block, visibility)
         started = round(self.state.clock.wall() * 1e9)
-        asked = Asked()
-        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, asked)
+        outstanding = Outstanding()
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, outstanding)
         try:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
             # A reply is lost: what it may have granted is given back, and what came before it.
-            if asked.holder or asked.rows:
-                self._client._later(undone(self.state, asked, self.state.until()))
+            if outstanding.holder or outstanding.rows:
+                self._client._later(undone(self.state, outstanding, self.state.until()))
             raise
         self._telemetry.read(rows, started, batch=batch)
         return [AsyncDelivery(row, self) for row in rows]

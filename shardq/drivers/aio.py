@@ -17,7 +17,7 @@ from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import LOST, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
-from shardq.drivers.pumping import Line, Pumping, peer_of, round_trip
+from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
 from shardq.drivers.silence import HeardParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
@@ -82,7 +82,7 @@ class AsyncDriver:
             case Sleep():
                 return await asyncio.sleep(step.seconds)
 
-    async def arm(self, step: Armed) -> Line:
+    async def arm(self, step: Armed) -> PendingRead:
         """As `Driver.arm`."""
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
@@ -92,11 +92,11 @@ class AsyncDriver:
             self._exchanges.lost(step.key, address, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        return Line(pool, connection, armed(step), limit, self._is_closed, address)
+        return PendingRead(pool, connection, armed(step), limit, self._is_closed, address)
 
-    async def unblock(self, line: Line) -> None:
-        """End the wait of *line*, as `Exchanges.unblocked`."""
-        await driven(self._exchanges.unblocked(line.number, line.address, line.server), self._exchanged)
+    async def unblock(self, pending: PendingRead) -> None:
+        """End the wait of *pending*, as `Exchanges.unblocked`."""
+        await driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
 
     def _is_closed(self) -> bool:
         return self._closed

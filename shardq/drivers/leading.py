@@ -1,7 +1,7 @@
-"""How threads wait together: one of them, the leader, does the I/O for all; the others wait for its word.
+"""How threads wait together: one of them, the leader, does the I/O for all; the others wait until it wakes them.
 
 The first thread that waits leads, so that a message for it crosses no thread. A leader that leaves hands over to the
-next; what it had sent stays on its line, and the next one goes on waiting for the answers.
+next; what it had sent stays pending, and the next one goes on waiting for the answers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Sender(Protocol):
     def perform(self, step: Step) -> Any:
         """Do what *step* says; its reply."""
 
-    def arm(self, step: Armed) -> Line:
-        """Send an armed look."""
+    def arm(self, step: Armed) -> PendingRead:
+        """Send an armed read."""
 
-    def unblock(self, line: Line) -> None:
-        """End the wait of a line."""
+    def unblock(self, pending: PendingRead) -> None:
+        """End the wait of a pending read."""
 
 
-class Line:
+class PendingRead:
     """A blocking connection on which *count* answers will come, within *limit* seconds, to what was sent to *address*.
 
     `server` is where its socket leads to: by what name a server is known, may change hands.
@@ -81,28 +81,28 @@ class Line:
         return True
 
     def drop(self) -> None:
-        """Close the connection: the server forgets a look that still waits when it sees that."""
+        """Close the connection: the server forgets a read that still waits when it sees that."""
         self._connection.disconnect()
         self._pool.release(self._connection)
 
 
 class PumpRun:
-    """A pump, the step that it is at, and the line on which the answers to an armed look will come.
+    """A pump, the step that it is at, and the pending read on which the answers to an armed read will come.
 
-    A line without answers is given up at local time `until`.
+    A pending read without answers is given up at local time `until`.
     """
 
     def __init__(self, op: Op[None]) -> None:
         self.op = op
         self.step: Step = next(op)
-        self.line: Line | None = None
+        self.pending: PendingRead | None = None
         self.until = math.inf
 
     def cancel(self) -> None:
-        """Leave it at that, and close the line."""
+        """Leave it at that, and close the pending read."""
         self.op.close()
-        if self.line is not None:
-            self.line.drop()
+        if self.pending is not None:
+            self.pending.drop()
 
 
 class Leading:
@@ -148,9 +148,9 @@ class Leading:
         waiter.until = min(waiter.until, waiting.clock.monotonic())
         waiter.wake()
         run = _run_of(waiting)
-        line = run.line if run else None
-        if waiting.led_by(waiter) and line is not None:
-            self._driver.unblock(line)
+        pending = run.pending if run else None
+        if waiting.led_by(waiter) and pending is not None:
+            self._driver.unblock(pending)
 
     def _lead(self, state: QueueState, waiter: Waiter) -> None:
         waiting = state.waiting
@@ -180,38 +180,38 @@ class Leading:
         try:
             if not isinstance(run.step, Armed):
                 run.step = run.op.send(self._driver.perform(run.step))
-            elif run.line is None and leader.done:
+            elif run.pending is None and leader.done:
                 waiting.stop()  # nobody is left whom it could serve, and nothing was sent
             elif (answers := self._answers(run, run.step, leader)) is not None:
-                run.line = None
+                run.pending = None
                 run.step = run.op.send(answers)
         except (Refused, Unanswered) as failure:
-            run.line = None
+            run.pending = None
             run.step = run.op.throw(failure)
 
     def _answers(self, run: PumpRun, step: Armed, leader: Waiter) -> list[Any] | None:
-        """The answers to the armed look, None if they are still to come. Gives up when none come for too long.
+        """The answers to the armed read, None if they are still to come. Gives up when none come for too long.
 
-        Ends the wait that the look is behind when there is a reason to look again.
+        Ends the wait that the read is behind when there is a reason to read again.
         """
         clock = leader.waiting.clock
-        if run.line is None:
-            run.line = self._driver.arm(step)
-            run.until = clock.monotonic() + run.line.limit
-        line, now = run.line, clock.monotonic()
+        if run.pending is None:
+            run.pending = self._driver.arm(step)
+            run.until = clock.monotonic() + run.pending.limit
+        pending, now = run.pending, clock.monotonic()
         if now >= run.until:
-            line.drop()
+            pending.drop()
             raise Unanswered("no answer to a read that waits", sent=True)
         if not leader.done and now >= leader.until and step.waiting.expire(leader):
             return None
         wake_at = now if leader.done else min(step.wake_at, leader.until)
         if now < wake_at:
-            ready = line.ready(min(wake_at, run.until) - now)
-        elif not (ready := line.ready(0)):
-            self._driver.unblock(line)
-            pause, line.pause = line.pause, min(2 * line.pause, LATER)
-            ready = line.ready(pause)
-        return line.answers if ready else None
+            ready = pending.ready(min(wake_at, run.until) - now)
+        elif not (ready := pending.ready(0)):
+            self._driver.unblock(pending)
+            pause, pending.pause = pending.pause, min(2 * pending.pause, LATER)
+            ready = pending.ready(pause)
+        return pending.answers if ready else None
 
 
 def _run_of(waiting: Waiting) -> PumpRun | None:

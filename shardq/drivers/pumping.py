@@ -14,8 +14,8 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, Command, number_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.look import given_back, recovered
 from shardq.ops.pump import pump
+from shardq.ops.read_call import given_back, recovered
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Wait
 from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
@@ -32,17 +32,17 @@ class Sender(Protocol):
     async def run(self, op: Op[T]) -> T:
         """Run an operation."""
 
-    async def arm(self, step: Armed) -> Line:
-        """A line for an armed look."""
+    async def arm(self, step: Armed) -> PendingRead:
+        """Send an armed read; what is then pending."""
 
-    async def unblock(self, line: Line) -> None:
-        """End the wait of a line."""
+    async def unblock(self, pending: PendingRead) -> None:
+        """End the wait of a pending read."""
 
 
-class Line:
+class PendingRead:
     """A blocking connection for *commands*, which go to *address*, and whose answers come within *limit* seconds.
 
-    `server` is as `leading.Line.server`.
+    `server` is as `leading.PendingRead.server`.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class Pumping:
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
-        """The answers to an armed look, whose wait is ended when something is due or nobody waits any more."""
-        line: Line | None = None
+        """The answers to an armed read, whose wait is ended when something is due or nobody waits any more."""
+        pending: PendingRead | None = None
         begun = answered = False
 
         async def unblock() -> None:
             pause = SOON
             while not answered:
-                if line is not None:
-                    await self._driver.unblock(line)
+                if pending is not None:
+                    await self._driver.unblock(pending)
                 if not answered:  # it did not wait yet, or the answers are on their way
                     await asyncio.sleep(pause)
                 pause = min(2 * pause, LATER)
@@ -120,8 +120,8 @@ class Pumping:
         alarm = self._timer.call_at(step.wake_at, rouse) if self._timer and step.wake_at < NEVER else None
         step.waiting.rouse = rouse
         try:
-            line = await self._driver.arm(step)
-            return await line.exchanged()
+            pending = await self._driver.arm(step)
+            return await pending.exchanged()
         finally:
             answered = True
             step.waiting.rouse = nobody
@@ -153,14 +153,14 @@ class Pumping:
             waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
 
     def _left(self, state: QueueState, waiter: Waiter) -> None:
-        asked = waiter.asked
+        outstanding = waiter.outstanding
         if waiter.cancel():
             if not state.waiting.waiters():
                 state.waiting.rouse()
-        elif waiter.rows and asked:
+        elif waiter.rows and outstanding:
             self._start(self._driver.run(given_back(state, waiter.rows, state.until())), None)
-        elif asked:
-            self._start(self._driver.run(recovered(state, asked, state.until())), None)
+        elif outstanding:
+            self._start(self._driver.run(recovered(state, outstanding, state.until())), None)
 
     def _start(self, work: Coroutine[Any, Any, Any], waiting: Waiting | None) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, outcome
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import CLOSED, Leading, Line, answer, peer_of
+from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
 from shardq.drivers.target import Address, Target
@@ -91,19 +91,19 @@ class Driver:
             case Wait():
                 return self._leading.wait(step)
             case Armed():
-                raise TypeError("a leading thread sends an armed look, and waits for it in pieces")
+                raise TypeError("a leading thread sends an armed read, and waits for it in pieces")
             case Sleep():
                 return time.sleep(step.seconds)
 
-    def arm(self, step: Armed) -> Line:
-        """Send an armed look to the node that owns its queue; the line on which the answers will come."""
+    def arm(self, step: Armed) -> PendingRead:
+        """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
         try:
             return self._armed(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
 
-    def _armed(self, step: Armed) -> Line:
+    def _armed(self, step: Armed) -> PendingRead:
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:
@@ -113,17 +113,17 @@ class Driver:
             raise
         commands = armed(step)
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        line = Line(pool, connection, len(commands), limit, self._is_closed, address)
+        pending = PendingRead(pool, connection, len(commands), limit, self._is_closed, address)
         try:
             connection.send_packed_command(packed(commands))
         except LOST as error:
-            line.drop()
+            pending.drop()
             raise unanswered(error) from error
-        return line
+        return pending
 
-    def unblock(self, line: Line) -> None:
-        """End the wait of *line*, as `Exchanges.unblocked`."""
-        driven(self._exchanges.unblocked(line.number, line.address, line.server), self._exchanged)
+    def unblock(self, pending: PendingRead) -> None:
+        """End the wait of *pending*, as `Exchanges.unblocked`."""
+        driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
 
     def _check_closed(self, error: Exception) -> None:
         """ClosedError where *error* is what redis-py stumbled into when another thread closed this client."""

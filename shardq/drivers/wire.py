@@ -60,13 +60,13 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
 
 
 def armed(step: Armed) -> tuple[Command, ...]:
-    """Who am I, what time is it, then wait, then look. The server keeps the look until the wait ends."""
+    """Who am I, what time is it, then wait, then read. The server runs the read when the wait ends."""
     wait = waiting_for(step.key, step.count, step.block_ms)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
 
 
 def number_of(answers: list[Any]) -> int | None:
-    """What its server calls the connection of an armed look, once it has said so: the first of *answers*."""
+    """What its server calls the connection of an armed read, once it has said so: the first of *answers*."""
     return answers[0] if answers and isinstance(answers[0], int) else None
 
 

@@ -51,8 +51,8 @@ def _or_none(setting: Setting) -> Setting:
 class QueueConfig:
     """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
 
-    Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk writes)
-    bound memory; at a bound a call is refused (or, for dead letters, waits), never is a message dropped.
+    Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk
+    writes) bound memory; at a bound a call is refused (or, for dead letters, waits), but no message is dropped.
 
     Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
     shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages

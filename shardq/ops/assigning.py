@@ -42,7 +42,9 @@ def assign(
         known, made = view.assigned, _taken_up(view, view.assigned.by_key, max_overlap)
         new = [name for name in wanted if name not in made]
         if len(made) + len(new) > MAX_ASSIGNED:
-            raise ConfigError(f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them")
+            raise ConfigError(
+                f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them"
+            )
         yield from _add_all(state, made, new, until)
         same = made.max_overlap == known.max_overlap or not len(made)
         if (same and not new) or (yield from _stored(state, view.epoch, made, (), new, until)):
@@ -90,7 +92,9 @@ def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: f
         made.add(name)
         yield Sleep(0)
         if state.clock.monotonic() > until:
-            raise BackendTimeout(f"no shards were found in time for all names ({len(made):,} were); nothing was changed")
+            raise BackendTimeout(
+                f"no shards were found in time for all names ({len(made):,} were); nothing was changed"
+            )
 
 
 def _stored(

@@ -28,7 +28,7 @@ BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Why a queue may take no more for now."""
 
 AFTERMATH = 2 * 3600
-"""Seconds for which a write is remembered that is complete: as long as a lane at least."""
+"""Seconds for which a write is remembered that is complete: as long as a producer sequence at least."""
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -75,8 +75,8 @@ class BulkOffset:
     unheard: float = math.inf
 
     @property
-    def lane(self) -> str:
-        """The lane in which the script counts."""
+    def field(self) -> str:
+        """The field of the hash `dedup` in which Redis remembers it."""
         return f"o:{self.write_id}:{self.partition}"
 
     def heard(self, batch: int, stored: int, mark: str) -> None:
@@ -197,10 +197,10 @@ def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | Backend
 def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
     """Waiting would not help: workers drain messages, not what is remembered for days."""
     return QueueFull(
-        f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk writes, so "
-        f"partition {offset.partition} of write id {offset.write_id!r} was not begun: give the batches of a stream one "
-        "write id and each its number (batchId), write fewer partitions, remember them for less time, or raise the "
-        "bound; the same write id then stores what is missing"
+        f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk "
+        f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not begun: give the batches of a "
+        "stream one write id and each its number (batchId), write fewer partitions, remember them for less time, or "
+        "raise the bound; the same write id then stores what is missing"
     )
 
 
@@ -217,8 +217,8 @@ def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
     must not call this. BackendTimeout, BackendError: then they are remembered for as long as was said.
     """
     for at in range(0, len(offsets), 1000):
-        lanes = [offset.field for offset in offsets[at : at + 1000]]
-        call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *lanes))
+        fields = [offset.field for offset in offsets[at : at + 1000]]
+        call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *fields))
         yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
@@ -237,9 +237,9 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
 
 def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
     return ConfigError(
-        f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it was "
-        "stored now: either another run went on with this write, and this one is to stop; or its batches are counted "
-        "from the beginning again, as after a deleted checkpoint: then it needs a new write id"
+        f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it "
+        "was stored now: either another run went on with this write, and this one is to stop; or its batches are "
+        "counted from the beginning again, as after a deleted checkpoint: then it needs a new write id"
     )
 
 

@@ -25,7 +25,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import slot
-from shardq.protocol.replies import Hands, shards, pairs
+from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -58,10 +58,10 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
             return True
 
 
-def _loaded_assignment(state: QueueState, until: float) -> Op[Hands]:
+def _loaded_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
     """The stored assignment: it changed since this client last saw it."""
     call = Call.on(state.keys, "assignment")
-    found = shards((yield from retry_until(lambda _: call, until, state.clock)))
+    found = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
     if found.spoilt:
         log.warning(
             "queue %r: %d entries of its assignment are no shards, something else wrote them; these shard keys are "
@@ -70,7 +70,7 @@ def _loaded_assignment(state: QueueState, until: float) -> Op[Hands]:
     return found
 
 
-def remember(state: QueueState, meta: dict[str, str], found: Hands, *, created: bool, known: bool) -> None:
+def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *, created: bool, known: bool) -> None:
     """Take over what Redis says of the queue, all at once.
 
     No epoch if the shards that were found are of another one: the next call looks again.

@@ -9,12 +9,12 @@ from typing import Any
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
-from shardq.ops.look import ALL_DECLARED, Look, Seen, look, recovered, seen
 from shardq.ops.opening import opened, reopen, upkeep
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recovered
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, SWEPT, Asked, Waiter, Want
+from shardq.ops.waiting import AT_ONCE, SWEPT, Outstanding, Request, Waiter
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -28,35 +28,35 @@ def read(
     visibility: float | None = None,
     prefer: int | None = None,
     timeout: float | None = None,
-    asked: Asked | None = None,
+    outstanding: Outstanding | None = None,
 ) -> Op[list[Received]]:
     """Up to *count* messages; waits up to *block* seconds for the first one. [] when these are over, never before."""
     clock = state.clock
     until = clock.monotonic() + block
     yield from opened(state, state.until(timeout))
-    want = Want(
+    request = Request(
         count,
         state.config.visibility_timeout if visibility is None else visibility,
         prefer if prefer is not None and prefer < state.streams else None,
     )
-    asked = asked or Asked()
+    outstanding = outstanding or Outstanding()
     while True:
         now = clock.monotonic()
         yield from upkeep(state, now)
         left = max(0.0, until - now)
         call_until = max(until, state.until(timeout))  # a failed call is tried again, however short the wait
-        found = yield from _attempt(state, want, min(left, state.wait_slice), call_until, asked)
-        looked_at, now = now, clock.monotonic()
+        found = yield from _attempt(state, request, min(left, state.wait_slice), call_until, outstanding)
+        read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
-            return (yield from _all(state, want, found.rows, call_until, asked))
-        waiter = Waiter(state.waiting, want, until=until, looked_at=looked_at, wake_at=found.wake_at(now))
+            return (yield from _all(state, request, found.rows, call_until, outstanding))
+        waiter = Waiter(state.waiting, request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter)
         if waiter.rows is not None:
-            return (yield from _all(state, want, waiter.rows, call_until, asked))
+            return (yield from _all(state, request, waiter.rows, call_until, outstanding))
         if waiter.failure is not None:
             _fail(waiter.failure)
-        if waiter.asked is not None:
-            yield from recovered(state, waiter.asked, call_until)
+        if waiter.outstanding is not None:
+            yield from recovered(state, waiter.outstanding, call_until)
 
 
 def _fail(failure: Exception) -> None:
@@ -65,31 +65,35 @@ def _fail(failure: Exception) -> None:
     raise failure
 
 
-def _all(state: QueueState, want: Want, rows: list[Received], until: float, asked: Asked) -> Op[list[Received]]:
-    """*rows* and what else is wanted of what is there; what is in hand is never lost to trouble.
+def _all(
+    state: QueueState, request: Request, rows: list[Received], until: float, outstanding: Outstanding
+) -> Op[list[Received]]:
+    """*rows* and what else of the request is there; what was granted is never lost to trouble.
 
     A large read takes several calls: the next one when the last brought all that it could have taken back.
     """
-    asked.rows, size = rows, len(rows)
+    outstanding.rows, size = rows, len(rows)
     try:
-        while size >= SWEPT and len(rows) < want.count and state.clock.monotonic() < until:
-            rest = replace(want, count=want.count - len(rows), prefer=None)
-            more = yield from _attempt(state, rest, 0.0, until, asked)
+        while size >= SWEPT and len(rows) < request.count and state.clock.monotonic() < until:
+            rest = replace(request, count=request.count - len(rows), prefer=None)
+            more = yield from _attempt(state, rest, 0.0, until, outstanding)
             rows += more.rows
             size = len(more.rows)
     except BackendError as error:
-        log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), want.count, error)
+        log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, error)
     return rows
 
 
-def _attempt(state: QueueState, want: Want, block: float, until: float, asked: Asked) -> Op[Seen]:
-    """Look until a look counts: after a miss or a jump the next one comes at once."""
-    part = replace(want, count=min(want.count, AT_ONCE))
+def _attempt(
+    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
+) -> Op[ReadReply]:
+    """Read until a reply counts: after a miss or a jump the next one comes at once."""
+    part = replace(request, count=min(request.count, AT_ONCE))
     while True:
-        each, reply = yield from _looked(state, part, block, until, asked)
-        asked.holder = ""
-        found = seen(state, each, reply)
-        # Else the next call looks it up: what is in hand must not be lost to trouble.
+        each, reply = yield from _replied(state, part, block, until, outstanding)
+        outstanding.holder = ""
+        found = read_reply(state, each, reply)
+        # Else the next call looks it up: what was granted must not be lost to trouble.
         if found.moved and not found.rows:
             yield from reopen(state, until)
         if found.jumped:
@@ -100,15 +104,17 @@ def _attempt(state: QueueState, want: Want, block: float, until: float, asked: A
             return replace(found, wait_ms=0)  # others are always faster, or something else writes to the queue's keys
 
 
-def _looked(state: QueueState, want: Want, block: float, until: float, asked: Asked) -> Op[tuple[Look, Any]]:
-    """One look and its reply. When a reply is lost, what it had granted is given back before the next look.
+def _replied(
+    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
+) -> Op[tuple[ReadCall, Any]]:
+    """One read call and its reply. When a reply is lost, what it had granted is given back before the next read.
 
-    Each try is a look of its own: it says what the server's clock should show now, and its leases are its own, so a
+    Each try is a call of its own: it says what the server's clock should show now, and its leases are its own, so a
     giving back that comes late takes nothing of what the next try was granted.
     """
     tries = 0
     while True:
-        each = look(state, want, block, asked, declare=ALL_DECLARED)
+        each = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
         each.call.until = until
         try:
             return each, (yield each.call)
@@ -120,7 +126,7 @@ def _looked(state: QueueState, want: Want, block: float, until: float, asked: As
             sent, last = lost.sent, str(lost)
         tries += 1
         if sent:
-            yield from recovered(state, asked, until)
+            yield from recovered(state, outstanding, until)
         if state.clock.monotonic() >= until:
             give_up(tries, False, last)
         yield Sleep(pause_after(tries))

@@ -2,7 +2,7 @@
 
 A jump is judged from two replies: between them the server's clock went further than this machine's, or less far. What
 a call finds on its arrival says nothing, since a call may be late. And a machine that stood still sees a jump, too, so
-what is concluded here goes to the server as this client's view, to be weighed against others' (`lua/lib/clock.lua`).
+what is concluded here goes to the server as this client's view, to be weighed against others' (`lua/modules/time.lua`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Jump:
 class ServerTime:
     """The server's clock showed `ms` at some time between the local times `at` and `arrived`.
 
-    Since it showed `steady` it has agreed with this machine's. `jump` is one that the server has not been told of yet.
+    Since it showed `steady` it has agreed with this machine's. `jump` is one that was not reported to the server yet.
     """
 
     ms: int
@@ -42,8 +42,11 @@ class ServerTime:
         """The server's clock was never seen before."""
         return cls(ms, at, arrived, steady=ms)
 
-    def told(self, sends: float, runs_by: float) -> str:
-        """What a call says of it that is sent at local time *sends* and should run by *runs_by* (see `clock.lua`)."""
+    def argument(self, sends: float, runs_by: float) -> str:
+        """The argument of a call that tells the server of it.
+
+        The call is sent at local time *sends* and should run by *runs_by* (lua/modules/time.lua reads the argument).
+        """
         passed = max(0.0, runs_by - self.at) * 1000
         spare = SPARE_MS + passed * DRIFT
         latest = round(self.ms + passed + spare)
@@ -56,13 +59,13 @@ class ServerTime:
         went, most, least = ms - self.ms, (arrived - self.at) * 1000, max(0.0, (sent - self.arrived) * 1000)
         if went > most * (1 + DRIFT) + SPARE_MS:
             return ServerTime(ms, sent, arrived, ms, Jump(self.ms, ms, round(went - least * (1 - DRIFT))))
-        if went < least * (1 - DRIFT) - SPARE_MS:  # it went back: what it was to be told of is over as well
+        if went < least * (1 - DRIFT) - SPARE_MS:  # it went back: a jump that was not reported yet is over as well
             return ServerTime(ms, sent, arrived, steady=ms)
         if went < 0:  # another thread's reply was faster
             return self
         vouched = most * DRIFT <= SPARE_MS  # after so long a silence a jump might not have been noticed
         return ServerTime(ms, at, arrived, self.steady if vouched else ms, self.jump)
 
-    def heard(self, jump: Jump | None) -> ServerTime:
-        """The view once the server was told of *jump*."""
+    def reported(self, jump: Jump | None) -> ServerTime:
+        """The view once *jump* was reported to the server."""
         return self if jump is None or jump != self.jump else replace(self, jump=None)

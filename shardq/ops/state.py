@@ -19,18 +19,22 @@ from shardq.ops.server_time import Jump, ServerTime
 from shardq.ops.view import QueueView
 from shardq.ops.waiting import Waiting
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.replies import Hands
+from shardq.protocol.replies import StoredAssignment
 
 LEGACY_TURN = "4096"
 NARROW = 4
 
 
 @dataclass(slots=True)
-class Lane:
-    """One call after the other: what makes a repeated write recognisable. Used by one write at a time."""
+class ProducerSequence:
+    """Numbers the calls of one thread of a producer, so that Redis knows a repeated write again.
+
+    `name` is the field in which Redis remembers the last call, `number` counts up with each. One write uses a sequence
+    at a time. (Source: Kafka's idempotent producer, KIP-98, which has a producer id and a sequence number.)
+    """
 
     name: str
-    sequence: int = 0
+    number: int = 0
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -58,7 +62,7 @@ class QueueState:
     waiting: Waiting = field(init=False)
     _hits: int = 0
     _names: dict[str, str] = field(default_factory=dict)
-    _idle: deque[Lane] = field(default_factory=deque)
+    _idle: deque[ProducerSequence] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
@@ -93,9 +97,9 @@ class QueueState:
         return self.view.config
 
     @property
-    def hands(self) -> Hands:
+    def assigned(self) -> StoredAssignment:
         """The stored assignment."""
-        return self.view.hands
+        return self.view.assigned
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """The streams that *key* may use."""
@@ -110,21 +114,21 @@ class QueueState:
         """The queue moved: the next call looks it up."""
         self.view = replace(self.view, epoch="")
 
-    def take_lane(self) -> Lane:
-        """A lane that no other call uses now; give it back with `free_lane`."""
+    def take_sequence(self) -> ProducerSequence:
+        """A sequence that no other call uses now, with the number of this call; give it back with `free_sequence`."""
         try:
-            lane = self._idle.pop()
+            sequence = self._idle.pop()
         except IndexError:
-            lane = Lane(f"p:{self.producer}:{next(self._numbers)}")
-        lane.sequence += 1
-        return lane
+            sequence = ProducerSequence(f"p:{self.producer}:{next(self._numbers)}")
+        sequence.number += 1
+        return sequence
 
-    def free_lane(self, lane: Lane) -> None:
-        """Let another call use *lane*."""
-        self._idle.append(lane)
+    def free_sequence(self, sequence: ProducerSequence) -> None:
+        """Let another call use *sequence*."""
+        self._idle.append(sequence)
 
     def forked(self, client: str) -> None:
-        """Become another producer, *client*: a child process must share neither lanes nor waiters with its parent."""
+        """Become another producer, *client*: a child process shares neither sequences nor waiters with its parent."""
         self.client = client
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
@@ -135,10 +139,10 @@ class QueueState:
         arrived, seen = self.clock.monotonic(), self.seen
         self.seen = ServerTime.first(ms, at, arrived) if seen is None else seen.then(ms, sent, at, arrived)
 
-    def told(self, jump: Jump | None) -> None:
+    def reported(self, jump: Jump | None) -> None:
         """The server knows of *jump* now."""
         if jump is not None and self.seen is not None:
-            self.seen = self.seen.heard(jump)
+            self.seen = self.seen.reported(jump)
 
     def hit(self) -> None:
         """A read found its streams declared. Now and then, declare one less: each costs both sides."""

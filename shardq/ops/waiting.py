@@ -1,10 +1,10 @@
 """The readers of one client that wait on one queue: what they want, and which of them gets what. Sans-IO.
 
 They share one read, which is out on one blocking connection for all of them (`shardq.ops.pump`). The purgatory decides
-how each wait ends, exactly once: with rows, with none when its time is up, or with word to look for itself.
+how each wait ends, exactly once: with rows, with none when its time is up, or with word to read for itself.
 
 Two times are told apart here and in all that reads on behalf of waiters, both of the local clock: `until`, when a
-caller gives up, and `wake_at`, when there is a reason to look again. `block` is a time span: the seconds of a wait.
+caller gives up, and `wake_at`, when there is a reason to read again. `block` is a time span: the seconds of a wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shardq.model import Received
 from shardq.timing import Operation, Purgatory
 
 Hook: TypeAlias = Callable[[], None]
-"""What the driver has to do on a word from here."""
+"""What the driver has to do when it is called from here."""
 
 MOST: Final = 100
 """So many messages at most are asked for on behalf of several waiters."""
@@ -29,27 +29,27 @@ AT_ONCE: Final = 200
 """So many at most are asked for in one call: no script is to take longer than a few ms."""
 
 SWEPT: Final = 128
-"""So many ended leases, and so many due messages, a read takes back at most (lua/lib/take_due.lua)."""
+"""So many ended leases, and so many due messages, a read takes back at most (lua/read.lua)."""
 
 NEVER: Final = math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class Request:
     """What a reader asks for: at most `count` messages, leases of `visibility` seconds, a stream to prefer."""
 
     count: int
     visibility: float
     prefer: int | None
 
-    def like(self, other: Want) -> bool:
+    def like(self, other: Request) -> bool:
         """Whether one read can serve both."""
         return self.visibility == other.visibility and self.prefer == other.prefer
 
 
 @dataclass(slots=True)
-class Asked:
-    """A look that has no answer yet: what a cancelled reader must give back.
+class Outstanding:
+    """A read that has no answer yet: what a cancelled reader must give back.
 
     Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock. `rows` came before it, of
     the same read.
@@ -62,35 +62,35 @@ class Asked:
 
 
 class Waiter(Operation):
-    """One blocked read, which gives up at `until`. It looked at `looked_at` and found nothing.
+    """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
 
-    Once `done`, `rows` is what it was given by the look `asked`; None means that it shall look for itself, and first
-    give back what a lost `asked` was granted. `failure` is what no look can mend. `wake` is the driver's: how to tell
-    the thread or task that waits.
+    Once `done`, `rows` is what it was given of the read `outstanding`; None means that it shall read for itself, and
+    first give back what a lost `outstanding` was granted. `failure` is an error that another read would meet again.
+    `wake` is the driver's: how to wake the thread or task that waits.
     """
 
-    __slots__ = ("asked", "done", "failure", "looked_at", "rows", "until", "waiting", "wake", "wake_at", "want")
+    __slots__ = ("done", "failure", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at")
 
-    def __init__(self, waiting: Waiting, want: Want, *, until: float, looked_at: float, wake_at: float) -> None:
+    def __init__(self, waiting: Waiting, request: Request, *, until: float, read_at: float, wake_at: float) -> None:
         super().__init__()
         self.waiting = waiting
-        self.want = want
+        self.request = request
         self.until = until
-        self.looked_at = looked_at
+        self.read_at = read_at
         self.wake_at = wake_at
         self.done = False
         self.rows: list[Received] | None = None
-        self.asked: Asked | None = None
+        self.outstanding: Outstanding | None = None
         self.failure: Exception | None = None
         self.wake: Hook = nobody
 
     def settle(
-        self, rows: list[Received] | None, *, asked: Asked | None = None, failure: Exception | None = None
+        self, rows: list[Received] | None, *, outstanding: Outstanding | None = None, failure: Exception | None = None
     ) -> bool:
         """End the wait; whether this call did it."""
         if not self.cancel():
             return False
-        self.rows, self.asked, self.failure = rows, asked, failure
+        self.rows, self.outstanding, self.failure = rows, outstanding, failure
         self.done = True
         self.wake()
         return True
@@ -102,7 +102,7 @@ class Waiter(Operation):
 
 
 def nobody() -> None:
-    """There is nobody to be told."""
+    """Nobody waits, so nobody is to be woken."""
 
 
 class Pump(Protocol):
@@ -122,7 +122,7 @@ class Waiting:
         self.clock = clock
         self.pump: Pump | None = None
         self.rouse: Hook = nobody
-        self.found_at = -NEVER  # local time at which a look on behalf of all last found something
+        self.found_at = -NEVER  # local time at which a read on behalf of all last found something
         self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
         self._leader: Waiter | None = None
         self._purgatory: Purgatory | None = None
@@ -169,7 +169,7 @@ class Waiting:
             pump.cancel()
 
     def expire(self, waiter: Waiter) -> bool:
-        """End a wait whose time is up; False for the last waiter, since the answer to come is its last look.
+        """End a wait whose time is up; False for the last waiter, since the answer to come is its last read.
 
         What comes just then goes to the others. While no answers come, *waiter* must find out for itself.
         """
@@ -180,37 +180,37 @@ class Waiting:
             return waiter.settle(None if overdue else []) or waiter.done
 
     def expire_all(self, now: float) -> None:
-        """A look just found nothing: it was the last one of those whose time is up."""
+        """A read just found nothing: it was the last one of those whose time is up."""
         for waiter in self.waiters():
             if waiter.until <= now:
                 waiter.settle([])
 
-    def want(self) -> Want | None:
+    def request(self) -> Request | None:
         """What to ask for: what the first waiter wants, for all that are like it; None when nobody waits."""
         waiters = self.waiters()
         if not waiters:
             return None
-        first, count = waiters[0].want, 0
+        first, count = waiters[0].request, 0
         for waiter in waiters:
-            if waiter.want.like(first):
-                count += waiter.want.count
+            if waiter.request.like(first):
+                count += waiter.request.count
                 if count >= MOST:
                     break
-        return Want(min(count, max(MOST, first.count), AT_ONCE), first.visibility, first.prefer)
+        return Request(min(count, max(MOST, first.count), AT_ONCE), first.visibility, first.prefer)
 
-    def hand_out(self, want: Want, rows: list[Received], asked: Asked) -> list[Received]:
+    def hand_out(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
         """Give *rows* to those who want such, in order of arrival; what nobody was left to take."""
         for waiter in self.waiters():
             if not rows:
                 break
-            count = waiter.want.count
-            if waiter.want.like(want) and waiter.settle(rows[:count], asked=asked):
+            count = waiter.request.count
+            if waiter.request.like(request) and waiter.settle(rows[:count], outstanding=outstanding):
                 rows = rows[count:]
         return rows
 
-    def release(self, lost: Asked | None = None, failure: Exception | None = None) -> bool:
-        """Let all look for themselves; the first gives back what *lost* was granted. Whether somebody will."""
+    def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:
+        """Let each read for itself; the first gives back what *lost* was granted. Whether somebody will."""
         taken = False
         for waiter in self.waiters():
-            taken = waiter.settle(None, asked=None if taken else lost, failure=failure) or taken
+            taken = waiter.settle(None, outstanding=None if taken else lost, failure=failure) or taken
         return taken

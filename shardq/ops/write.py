@@ -17,7 +17,7 @@ from shardq.errors import (
 from shardq.ops.opening import opened, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
 from shardq.ops.retry import Same, confirmed
-from shardq.ops.state import Lane, QueueState
+from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.replies import stored_ids
@@ -33,8 +33,8 @@ REPEATED_FOR = 3600.0
 LATE = 120.0
 """Seconds for which a try may be under way beyond that, in the buffers of a server that stands still, say."""
 
-FORGOTTEN = Lane("")
-"""No lane: nobody finds out whether the call happened before, so it is not repeated once it may have."""
+FORGOTTEN = ProducerSequence("")
+"""No sequence: nobody finds out whether the call happened before, so it is not repeated once it may have."""
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
@@ -78,11 +78,11 @@ def _unsent(last: Result) -> ShardqError:
 
 
 def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:
-    """One chunk, one call, in one lane, repeated until it is known how it ended; an id or an error per message."""
-    own = lane = state.take_lane()
+    """One chunk in one call, repeated until it is known how it ended; an id or an error for each message."""
+    own = sequence = state.take_sequence()
     try:
         while True:
-            call, remembered = Same(_call(state, lane, chunk, until)), REPEATED_FOR if lane.name else 0.0
+            call, remembered = Same(_call(state, sequence, chunk, until)), REPEATED_FOR if sequence.name else 0.0
             reply, few = yield from confirmed(call, until, state.clock, remembered=remembered)
             match reply:
                 case [b"OK", stored]:
@@ -94,17 +94,17 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
                     text = "an earlier try got no answer, and Redis remembers too many writers to know this one again"
                     return [OutcomeUnknown(text)] * len(chunk)
                 case [b"FULL", b"max_producers"]:
-                    lane = FORGOTTEN
+                    sequence = FORGOTTEN
                 case [b"FULL", _, numbers]:
                     return (yield from _without(state, chunk, numbers, until))
                 case [b"FULL", bound]:
                     return [QueueFull(_full(state, bound.decode()))] * len(chunk)
                 case _:
-                    return [OutcomeUnknown("a later call of the same lane overtook this write")] * len(chunk)
+                    return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
     except BackendError as error:
         return [error] * len(chunk)
     finally:
-        state.free_lane(own)
+        state.free_sequence(own)
 
 
 def _stored(state: QueueState, raw: bytes, few: Underreplicated | None) -> list[Result]:
@@ -134,39 +134,42 @@ def _full(state: QueueState, bound: str) -> str:
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
 
 
-def _call(state: QueueState, lane: Lane, chunk: list[Outgoing], until: float) -> Call:
+def _call(state: QueueState, sequence: ProducerSequence, chunk: list[Outgoing], until: float) -> Call:
     view = state.view  # once: another thread may look the queue up meanwhile
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
     args: list[Argument] = []
-    for message, positions in zip(chunk, positions, strict=True):
-        args += (positions, message.shard_key, message.tag, message.body)
+    for message, own in zip(chunk, positions, strict=True):
+        args += (own, message.shard_key, message.tag, message.body)
         if not plain:
             args += (message.headers, message.options)
-    return call_of(state, view, lane.name, _sequence(state, lane, until), numbers, len(chunk), args, keyed)
+    return call_of(state, view, sequence.name, _number_of(state, sequence, until), numbers, len(chunk), args, keyed)
 
 
-def _sequence(state: QueueState, lane: Lane, until: float) -> str:
-    """Which call of its lane this is, and for how many ms it is to be remembered at least: as long as it may come."""
+def _number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
+    """Which call of its sequence this is, and for how many ms at least Redis remembers it: as long as it may come."""
     lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
-    return f"{lane.sequence}|{round(lasts * 1000)}"
+    return f"{sequence.number}|{round(lasts * 1000)}"
 
 
 def call_of(
     state: QueueState,
     view: QueueView,
-    lane: str,
-    sequence: Argument,
+    field: str,
+    number: Argument,
     numbers: Sequence[int],
     count: int,
     args: list[Argument],
     keyed: int,
 ) -> Call:
-    """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key."""
+    """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key.
+
+    *field* is the producer sequence or the bulk offset that remembers the call, *number* what the call is in it.
+    """
     config = view.config
     head: tuple[Argument, ...] = (
-        view.epoch, lane, sequence, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        view.epoch, field, number, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), len(args) // count, *numbers,
     )  # fmt: skip
     streams = tuple(map(state.keys.stream, numbers))
@@ -178,14 +181,14 @@ def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Se
     if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
         return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams, so all
     shards = {key: view.shard(key) for key in set(shard_keys)}
-    position = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
-    size = 1 if len(position) <= BYTE_POSITIONS else 2
-    positions = {key: b"".join([position[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
-    return list(position), [positions[key] for key in shard_keys]
+    numbered = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
+    size = 1 if len(numbered) <= BYTE_POSITIONS else 2
+    positions = {key: b"".join([numbered[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
+    return list(numbered), [positions[key] for key in shard_keys]
 
 
 def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """The shards of these shard keys where all streams are declared: the same in a view, so they are kept."""
+    """The positions of these shard keys where all streams are declared: the same in a view, so they are kept."""
     known = view.spelled[0]
     if len(known) > CACHED_SHARDS:
         known = view.spelled[0] = {}

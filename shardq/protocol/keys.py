@@ -32,20 +32,20 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "leases": "leases",
     "delayed": "delayed",
     "returned": "returned",
-    "later": "later",
+    "bodies": "bodies",
     "attempts": "attempts",
     "cancelled": "cancelled",
     "dedup": "dedup",
     "dedup_index": "dedup-index",
     "dead": "dead",
     "moved": "moved",
-    "tenants": "tenants",
-    "owners": "owners",
+    "accounts": "accounts",
+    "shard_keys": "shard-keys",
     "overflow": "overflow",
     "assigned": "assigned",
     "journal": "journal",
-    "lanes": "lanes",
-    "tallies": "tallies",
+    "producers": "producers",
+    "bulk_offsets": "bulk-offsets",
     "due": "due",
 }
 
@@ -103,20 +103,20 @@ class QueueKeys(_Keys):
     leases: str = field(init=False, compare=False, repr=False)
     delayed: str = field(init=False, compare=False, repr=False)
     returned: str = field(init=False, compare=False, repr=False)
-    later: str = field(init=False, compare=False, repr=False)
+    bodies: str = field(init=False, compare=False, repr=False)
     attempts: str = field(init=False, compare=False, repr=False)
     cancelled: str = field(init=False, compare=False, repr=False)
     dedup: str = field(init=False, compare=False, repr=False)
     dedup_index: str = field(init=False, compare=False, repr=False)
     dead: str = field(init=False, compare=False, repr=False)
     moved: str = field(init=False, compare=False, repr=False)
-    tenants: str = field(init=False, compare=False, repr=False)
-    owners: str = field(init=False, compare=False, repr=False)
+    accounts: str = field(init=False, compare=False, repr=False)
+    shard_keys: str = field(init=False, compare=False, repr=False)
     overflow: str = field(init=False, compare=False, repr=False)
     assigned: str = field(init=False, compare=False, repr=False)
     journal: str = field(init=False, compare=False, repr=False)
-    lanes: str = field(init=False, compare=False, repr=False)
-    tallies: str = field(init=False, compare=False, repr=False)
+    producers: str = field(init=False, compare=False, repr=False)
+    bulk_offsets: str = field(init=False, compare=False, repr=False)
     due: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 

@@ -16,7 +16,7 @@ from shardq.protocol.journal import decode
 from shardq.protocol.lease import is_owned, lease_token
 
 Row = Sequence[Any]
-_HAND = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
+_SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
 _KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
 
 
@@ -33,7 +33,7 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw
 
 
-class Hands(NamedTuple):
+class StoredAssignment(NamedTuple):
     """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
     `since` is the epoch of its last change, '' if there was none; any two shards share at most `max_overlap` of their
@@ -47,21 +47,21 @@ class Hands(NamedTuple):
     spoilt: int = 0
 
 
-NOTHING_ASSIGNED = Hands()
+NOTHING_ASSIGNED = StoredAssignment()
 
 
-def shards(reply: Sequence[Any]) -> Hands:
+def stored_assignment(reply: Sequence[Any]) -> StoredAssignment:
     """The reply of `assignment`; a shard with a stream at or above the reach could lose messages, and is left out."""
     since, reach, flat = reply[0].decode(), int(reply[1]), reply[2]
     texts = dict(zip(flat[::2], flat[1::2], strict=True))
     max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
-    found = {key: shard for key, raw in texts.items() if (shard := _hand(raw, reach))}
-    return Hands(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
+    found = {key: shard for key, raw in texts.items() if (shard := _shard(raw, reach))}
+    return StoredAssignment(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
 
 
-def _hand(raw: bytes, reach: int) -> tuple[int, ...]:
+def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
     text = raw.decode(errors="replace")
-    shard = tuple(map(int, text.split(","))) if _HAND.fullmatch(text) else ()
+    shard = tuple(map(int, text.split(","))) if _SHARD.fullmatch(text) else ()
     return shard if len(set(shard)) == len(shard) and all(stream < reach for stream in shard) else ()
 
 

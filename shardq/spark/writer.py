@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shardq.errors import ConfigError, ShardqError
-from shardq.ops.bulk import Pace, Rows, BulkOffset, complete, finish, store_rows
+from shardq.ops.bulk import BulkOffset, Pace, Rows, complete, finish, store_rows
 from shardq.spark.columns import Bad, Encoding, encoded
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.options import Writing

@@ -11,24 +11,24 @@ from typing import Any, TypeAlias, Unpack, cast
 from shardq.client import AsyncDelivery, AsyncQueue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
 from shardq.model import DeliveryView
-from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
+from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.worker.keeper import Keeper
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
-from shardq.worker.signals import NAP, stopping
+from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
-    CALL_PATIENCE,
+    CALL_TIMEOUT,
     FATAL,
-    RETURN_PATIENCE,
+    RETURN_TIMEOUT,
     Trouble,
     judged,
+    log_late,
+    log_left,
+    log_lost,
     overran,
-    tell_late,
-    tell_left,
-    tell_lost,
 )
 
 log = logging.getLogger("shardq")
@@ -62,7 +62,7 @@ class AsyncWorker:
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._watched = _Watched(self)
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.in_hand, self._plan, self._watched)
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, self._watched)
 
     async def run(self) -> None:
         """As `Worker.run`. When the task that awaits it is cancelled, handlers are too, and all goes back at once."""
@@ -90,7 +90,7 @@ class AsyncWorker:
             raise self._failure
 
     def _beat(self) -> None:
-        self._heart = asyncio.get_running_loop().call_later(NAP, self._beat)
+        self._heart = asyncio.get_running_loop().call_later(MAX_WAIT, self._beat)
 
     def stop(self) -> None:
         """As `Worker.stop`."""
@@ -119,11 +119,11 @@ class AsyncWorker:
             self._tell(job)
         if self._timer:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(RETURN_PATIENCE, self._end_of_patience)
+        self._timer = asyncio.get_running_loop().call_later(RETURN_TIMEOUT, self._end_of_return)
         self._later()
 
-    def _end_of_patience(self) -> None:
-        tell_left(self._state.out_of_patience())
+    def _end_of_return(self) -> None:
+        log_left(self._state.give_up())
         self._later()
 
     def _fail(self, error: BaseException) -> None:
@@ -133,7 +133,7 @@ class AsyncWorker:
     # --- doing what is next -----------------------------------------------------------------------------------------
 
     def _later(self) -> None:
-        """Advance once what happens in this turn of the loop has happened."""
+        """Advance once what happens in this run of the loop has happened."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)
@@ -186,7 +186,7 @@ class AsyncWorker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
-                timeout=CALL_PATIENCE,
+                timeout=CALL_TIMEOUT,
             )
             if self._state.life == AWAY and self._state.redis_answers():
                 self._reads.over()
@@ -211,12 +211,12 @@ class AsyncWorker:
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
         """Give back, uncounted, what came after the stop."""
         rows = [delivery.received for delivery in found]
-        await self._jobs.client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
+        await self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled
         try:
-            tell_late(await self._told(action), action.verb)
+            log_late(await self._told(action), action.verb)
             self._settles.over()
         except FATAL as error:
             self._fail(error)
@@ -236,12 +236,12 @@ class AsyncWorker:
         deliveries = [cast("AsyncDelivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":
-            return await self._jobs.ack_many(deliveries, timeout=CALL_PATIENCE)
+            return await self._jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
         texts = [outcome.text for outcome in outcomes]
         if action.verb == "reject":
-            return await self._jobs.reject_many(deliveries, texts, timeout=CALL_PATIENCE)
+            return await self._jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
         delays = [outcome.delay for outcome in outcomes]
-        return await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_PATIENCE)
+        return await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
 
     # --- what the keeper saw ----------------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class AsyncWorker:
         before = job.message
         told = self._state.lost(job)
         if job.message != before:
-            tell_lost(job)
+            log_lost(job)
         if told:
             self._tell(job)
         self._later()

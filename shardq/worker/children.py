@@ -30,7 +30,7 @@ from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
 
 MAX_TRACE = 4000
-START_PATIENCE = 60.0
+START_TIMEOUT = 60.0
 """Seconds that a child may take to import the handler."""
 
 
@@ -71,7 +71,7 @@ class Child:
     def wait_ready(self) -> None:
         """Wait until it has imported the handler; ProcessDied if it cannot, or not in time."""
         try:
-            if not self._ready and not self.pipe.poll(START_PATIENCE):
+            if not self._ready and not self.pipe.poll(START_TIMEOUT):
                 self.kill()
             self._ready = self._ready or self._answer().kind == "ready"
         except (EOFError, OSError) as error:

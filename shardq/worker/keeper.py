@@ -1,8 +1,8 @@
 """The thread that keeps leases alive, watches time limits, and shows that the worker lives.
 
 A thread of its own with connections of its own: neither an event loop that a handler blocks nor handlers that use up
-the client's connections can stop it. It looks at all jobs in hand a few times per visibility timeout: there are at most
-as many as the worker's window, so a look costs less than a timer for each message would.
+the client's connections can stop it. It looks at all jobs that the worker holds a few times per visibility timeout.
+There are at most as many as the worker's window, so that costs less than a timer for each message would.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shardq.errors import BackendError, ClosedError
 from shardq.ops import settle
 from shardq.ops.settle import extended
 from shardq.ops.state import QueueState
+from shardq.worker.liveness import PULSE, show_alive
 from shardq.worker.plan import Plan
-from shardq.worker.signs import PULSE, show
 from shardq.worker.state import BUSY, LEASED, Job
 
 log = logging.getLogger("shardq")
 UNKNOWN = 0.01
 """Seconds between two looks until the queue's own visibility timeout is known."""
-PATIENCE = 2.0
+EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
 
 
@@ -47,8 +47,8 @@ class Watched(Protocol):
 class Keeper:
     """Keeps the leases of *jobs* (the runner changes that set) until `close`."""
 
-    def __init__(self, face: BaseClient, queue: QueueState, jobs: set[Job], plan: Plan, watched: Watched) -> None:
-        self._face, self._queue, self._jobs, self._plan, self._watched = face, queue, jobs, plan, watched
+    def __init__(self, client: BaseClient, queue: QueueState, jobs: set[Job], plan: Plan, watched: Watched) -> None:
+        self._beside, self._queue, self._jobs, self._plan, self._watched = client, queue, jobs, plan, watched
         self._clock = queue.clock
         self._client: Client | None = None
         self._over = threading.Event()
@@ -63,7 +63,7 @@ class Keeper:
         """End, and wait for it as long as one extension may take."""
         self._over.set()
         if self._thread.ident is not None:
-            self._thread.join(PATIENCE)
+            self._thread.join(EXTEND_TIMEOUT)
 
     def _keep(self) -> None:
         try:
@@ -99,7 +99,7 @@ class Keeper:
             self._extend(due, visibility)
         if now - self._shown >= PULSE * 0.9 and self._watched.goes_round():
             self._shown = now
-            show(self._plan.alive)
+            show_alive(self._plan.alive)
         return pause
 
     def _until_overdue(self, jobs: list[Job], now: float) -> float:
@@ -116,14 +116,14 @@ class Keeper:
         return soonest
 
     def _extend(self, jobs: list[Job], visibility: float) -> None:
-        patience = min(PATIENCE, max(0.1, visibility / 6))
+        timeout = min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
         if self._client is None:
-            self._client = Client.beside(self._face, timeout=patience)
+            self._client = Client.beside(self._beside, timeout=timeout)
         state = self._client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
         try:
-            results = self._client.run(settle.extend(state, held, visibility, patience))
+            results = self._client.run(settle.extend(state, held, visibility, timeout))
         except (BackendError, ClosedError) as error:  # tried again next round, while there is a lease
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             return

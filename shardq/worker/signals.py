@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-NAP = 1.0
+MAX_WAIT = 1.0
 """Seconds that a main thread sleeps at most. Python runs signal handlers in the main thread, when it is awake: a signal
 that came just before it fell asleep, or that another thread was told of, does not wake it."""
 
 
-def heeded() -> tuple[signal.Signals, ...]:
+def stop_signals() -> tuple[signal.Signals, ...]:
     """The signals that stop a program: SIGTERM, and SIGINT unless it was started with that one ignored.
 
     So a shell starts what it puts into the background: the next Ctrl-C in its terminal is for another program. SIGTERM
@@ -45,7 +45,7 @@ def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bo
             leave()
             os._exit(128 + number)
 
-    before = {number: signal.signal(number, on_signal) for number in heeded()}
+    before = {number: signal.signal(number, on_signal) for number in stop_signals()}
     try:
         yield
     finally:

@@ -28,8 +28,8 @@ STOPPED: Final = "stopped"
 LIFE: Final[Table] = {
     RUNNING: {"Redis fails": AWAY, "stop": DRAINING},
     AWAY: {"Redis answers": RUNNING, "stop": DRAINING},
-    DRAINING: {"grace over": RETURNING, "nothing in hand": STOPPED, "out of patience": STOPPED},
-    RETURNING: {"nothing in hand": STOPPED, "out of patience": STOPPED},
+    DRAINING: {"grace over": RETURNING, "nothing held": STOPPED, "give up": STOPPED},
+    RETURNING: {"nothing held": STOPPED, "give up": STOPPED},
     STOPPED: {},
 }
 """Of the worker. AWAY goes on trying to read; it exists so that a change is told once."""
@@ -44,7 +44,7 @@ MESSAGE: Final[Table] = {
     SENT: {"settled": GONE, "unsettled": DECIDED, "lose": SENT, "decide": SENT},
     GONE: {"lose": GONE, "decide": GONE},
 }
-"""Of a message in hand. The first decision counts, and a lost lease ends the worker's say in it."""
+"""Of a message that the worker holds. The first decision counts, and a lost lease ends the worker's say in it."""
 
 WAITING: Final = "waiting"
 BUSY: Final = "busy"
@@ -98,13 +98,13 @@ class WorkerState:
         self.life = RUNNING
         self.concurrency = concurrency
         self.busy = 0
-        self.in_hand: set[Job] = set()
+        self.held: set[Job] = set()
         """What is not over: its message is not settled or its handler still runs."""
         self.max_deliveries: int | None = None
         """The queue's; once it is known, what would die if it were given back is finished instead."""
         self._window = concurrency + read_ahead
         self._waiting: deque[Job] = deque()
-        self._asleep = 0  # of those waiting, how many still may start
+        self._startable = 0  # of those waiting, how many still may start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
         self._reading = self._settling = False
@@ -113,7 +113,7 @@ class WorkerState:
 
     def next(self) -> Action | None:
         """The next thing to do, None when there is nothing until the next event."""
-        if self._asleep and self.busy < self.concurrency:
+        if self._startable and self.busy < self.concurrency:
             return self._start()
         if self.life == STOPPED:
             return None
@@ -122,15 +122,15 @@ class WorkerState:
         if not self._reading and (credit := self.credit) > 0:
             self._reading = True
             return Read(credit)
-        if self.life in (DRAINING, RETURNING) and self._empty_handed():
-            self._live("nothing in hand")
+        if self.life in (DRAINING, RETURNING) and self._holds_nothing():
+            self._change("nothing held")
         return None
 
     @property
     def more(self) -> bool:
         """Whether `next` has, most likely, something to say: worth waking one more thread."""
         return bool(
-            (self._asleep and self.busy < self.concurrency)
+            (self._startable and self.busy < self.concurrency)
             or (not self._settling and self._unsettled)
             or (not self._reading and self.credit > 0)
         )
@@ -140,20 +140,20 @@ class WorkerState:
         """How many messages may be asked for now."""
         if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self._window, BATCH):
             return 0
-        return self._window - self.busy - self._asleep
+        return self._window - self.busy - self._startable
 
     @property
     def stuck(self) -> bool:
         """Whether every slot is taken by a handler that goes on although its message is not the worker's any more."""
         if self.busy < self.concurrency:
             return False
-        return all(job.message != LEASED for job in self.in_hand if job.slot == BUSY)
+        return all(job.message != LEASED for job in self.held if job.slot == BUSY)
 
     def _start(self) -> Job:
         while (job := self._waiting.popleft()).slot != WAITING:
             pass
         job.slot = SLOT[WAITING]["start"]
-        self._asleep -= 1
+        self._startable -= 1
         self.busy += 1
         return job
 
@@ -175,9 +175,9 @@ class WorkerState:
         """A read came back. After `stop` its messages go back at once."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
-        self.in_hand.update(jobs)
+        self.held.update(jobs)
         self._waiting.extend(jobs)
-        self._asleep += len(jobs)
+        self._startable += len(jobs)
         if self.life not in (RUNNING, AWAY):
             self._let_go(jobs)
 
@@ -192,7 +192,7 @@ class WorkerState:
         if job.message == LEASED:
             self._decide(job, outcome)
         elif job.message == GONE:
-            self.in_hand.discard(job)
+            self.held.discard(job)
 
     def decide(self, job: Job, outcome: Outcome) -> bool:
         """Settle *job* now, whatever its handler does. True if its handler is running and must be told."""
@@ -211,7 +211,7 @@ class WorkerState:
         if job.slot == WAITING:
             self._skip(job)
         if job.slot == FREE:
-            self.in_hand.discard(job)
+            self.held.discard(job)
         return job.slot == BUSY and had == LEASED  # one that was decided on was told then
 
     def settled(self, jobs: Iterable[Job]) -> None:
@@ -221,7 +221,7 @@ class WorkerState:
             job.message = MESSAGE[job.message]["settled"]
             self._unsettled -= 1
             if job.slot == FREE:
-                self.in_hand.discard(job)
+                self.held.discard(job)
 
     def unsettled(self, jobs: Iterable[Job]) -> None:
         """Redis could not be told: these are to be sent again, but for those whose lease is over by now."""
@@ -235,41 +235,41 @@ class WorkerState:
 
     def redis_fails(self) -> bool:
         """A call failed. True if that is news."""
-        return self._live("Redis fails")
+        return self._change("Redis fails")
 
     def redis_answers(self) -> bool:
         """A call succeeded. True if that is news."""
-        return self._live("Redis answers")
+        return self._change("Redis answers")
 
     def stop(self) -> bool:
         """Read no more, finish what runs, give back what waits. False if it was stopped before."""
-        if not self._live("stop"):
+        if not self._change("stop"):
             return False
         self._let_go(list(self._waiting))
         return True
 
     def grace_over(self) -> list[Job]:
         """Give back what is not done; those whose handlers must be told."""
-        if not self._live("grace over"):
+        if not self._change("grace over"):
             return []
         for job in self._waiting:
             if job.slot == WAITING:
                 self._give_back(job)
-        return [job for job in self.in_hand if self.decide(job, GIVE_BACK)]
+        return [job for job in self.held if self.decide(job, GIVE_BACK)]
 
-    def out_of_patience(self) -> list[Job]:
+    def give_up(self) -> list[Job]:
         """Stop now; what was not settled: its leases end by themselves."""
-        self._live("out of patience")
-        return [job for job in self.in_hand if job.message in (LEASED, DECIDED, SENT)]
+        self._change("give up")
+        return [job for job in self.held if job.message in (LEASED, DECIDED, SENT)]
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
-    def _live(self, event: str) -> bool:
+    def _change(self, event: str) -> bool:
         before, self.life = self.life, LIFE[self.life].get(event, self.life)
         return self.life != before
 
-    def _empty_handed(self) -> bool:
-        done = not (self._unsettled or self._reading or self._asleep)
+    def _holds_nothing(self) -> bool:
+        done = not (self._unsettled or self._reading or self._startable)
         return done and (self.life == RETURNING or not self.busy)
 
     def _decide(self, job: Job, outcome: Outcome) -> None:
@@ -291,4 +291,4 @@ class WorkerState:
 
     def _skip(self, job: Job) -> None:
         job.slot = SLOT[WAITING]["let go"]
-        self._asleep -= 1
+        self._startable -= 1

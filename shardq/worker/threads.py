@@ -17,25 +17,25 @@ from typing import Literal, TypeAlias, Unpack, cast
 from shardq.client import Delivery, Queue
 from shardq.errors import BackendError, ConfigError, DurabilityUnknown
 from shardq.model import DeliveryView
-from shardq.ops.look import unread
 from shardq.ops.read import MAX_COUNT
+from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.worker.children import Children
 from shardq.worker.keeper import Keeper
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
-from shardq.worker.signals import NAP, stopping
+from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
-    CALL_PATIENCE,
+    CALL_TIMEOUT,
     FATAL,
-    RETURN_PATIENCE,
+    RETURN_TIMEOUT,
     Trouble,
     judged,
+    log_late,
+    log_left,
+    log_lost,
     overran,
-    tell_late,
-    tell_left,
-    tell_lost,
 )
 
 log = logging.getLogger("shardq")
@@ -82,7 +82,7 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.in_hand, self._plan, _Watched(self))
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, _Watched(self))
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -101,7 +101,7 @@ class Worker:
             finally:
                 with self._lock:
                     self._state.stop()
-                    self._state.out_of_patience()
+                    self._state.give_up()
                     self._release_all()
                 self._stopped.set()
                 self._left.set()
@@ -117,16 +117,16 @@ class Worker:
 
     def _until_over(self) -> None:
         failure: BaseException | None = None
-        end: float | None = None  # of the grace, or of the patience after it
+        end: float | None = None  # of the grace, or of the time to give messages back after it
         while True:
             try:
-                order = self._orders.get(timeout=self._nap(end))
+                order = self._orders.get(timeout=self._wait_time(end))
             except queue.Empty:
                 if end is None or self._clock.monotonic() < end:
                     continue
                 if not self._end_of_wait():
                     return _raised(failure)
-                end = self._clock.monotonic() + RETURN_PATIENCE
+                end = self._clock.monotonic() + RETURN_TIMEOUT
                 continue
             if order == "over":
                 return _raised(failure)
@@ -140,8 +140,8 @@ class Worker:
                 threading.Thread(target=self._end_read, name="shardq-worker-stop", daemon=True).start()
             self._nudge()
 
-    def _nap(self, end: float | None) -> float:
-        return NAP if end is None else min(NAP, max(0.0, end - self._clock.monotonic()))
+    def _wait_time(self, end: float | None) -> float:
+        return MAX_WAIT if end is None else min(MAX_WAIT, max(0.0, end - self._clock.monotonic()))
 
     def _end_read(self) -> None:
         """Call the thread back that waits for messages, until it is; in a thread: the grace does not wait for this."""
@@ -152,12 +152,12 @@ class Worker:
             pause = min(2 * pause, LATER)
 
     def _end_of_wait(self) -> bool:
-        """The grace, or the patience after it, has passed. False when there is nothing left to wait for."""
+        """The grace, or the time to give messages back, has passed. False when there is nothing left to wait for."""
         with self._lock:
             if self._state.life == DRAINING:
                 told = self._state.grace_over()
             else:
-                tell_left(self._state.out_of_patience())
+                log_left(self._state.give_up())
                 return False
         for job in told:
             self._tell(job)
@@ -271,7 +271,7 @@ class Worker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
-                timeout=CALL_PATIENCE,
+                timeout=CALL_TIMEOUT,
             )
         except FATAL:
             raise
@@ -296,7 +296,7 @@ class Worker:
         """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
         rows = [delivery.received for delivery in found]
         try:
-            self._jobs.client.run(unread(self._jobs.state, rows, CALL_PATIENCE))
+            self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
         except BackendError:
             return False
         return True
@@ -304,7 +304,7 @@ class Worker:
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            tell_late(self._told(action), action.verb)
+            log_late(self._told(action), action.verb)
         except FATAL:
             raise
         except DurabilityUnknown as error:  # it happened
@@ -319,12 +319,12 @@ class Worker:
         deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":
-            return self._jobs.ack_many(deliveries, timeout=CALL_PATIENCE)
+            return self._jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
         texts = [outcome.text for outcome in outcomes]
         if action.verb == "reject":
-            return self._jobs.reject_many(deliveries, texts, timeout=CALL_PATIENCE)
+            return self._jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
         delays = [outcome.delay for outcome in outcomes]
-        return self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_PATIENCE)
+        return self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
 
     def _tell(self, job: Job) -> None:
         job.delivery.lost = True
@@ -349,7 +349,7 @@ class _Watched:
             told = worker._state.lost(job)
             news = job.message != before
         if news:
-            tell_lost(job)
+            log_lost(job)
         if told:
             worker._tell(job)
         worker._nudge()

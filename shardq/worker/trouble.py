@@ -19,9 +19,9 @@ log = logging.getLogger("shardq")
 FATAL = (ClosedError, ConfigError, ServerUnfit)
 """What no waiting mends: `run` raises it."""
 PAUSE = Exponential(base=0.05, cap=3.0)
-RETURN_PATIENCE = 5.0
+RETURN_TIMEOUT = 5.0
 """Seconds that giving back may take at the end."""
-CALL_PATIENCE = 2.0
+CALL_TIMEOUT = 2.0
 """Seconds for which one call to Redis tries by itself before the worker speaks of trouble."""
 RANDOM = Random()  # spreads retries, protects nothing
 
@@ -106,7 +106,7 @@ def _fate(delivery: DeliveryView, most: int | None, delay: float) -> str:
     return "the last: to the dead letters" if _is_last(delivery, most) else f"again in {delay:.1f} s"
 
 
-def tell_lost(job: Job) -> None:
+def log_lost(job: Job) -> None:
     """Log that a lease was lost."""
     delivery = job.delivery
     log.warning(
@@ -115,14 +115,14 @@ def tell_lost(job: Job) -> None:
     )  # fmt: skip
 
 
-def tell_late(lost: Sequence[DeliveryView], verb: str) -> None:
+def log_late(lost: Sequence[DeliveryView], verb: str) -> None:
     """Log that Redis refused to settle these."""
     if lost:
         first = lost[0].message_id
         log.warning("%d leases had ended before their %s, the first of message %s", len(lost), verb, first)
 
 
-def tell_left(jobs: Sequence[Job]) -> None:
+def log_left(jobs: Sequence[Job]) -> None:
     """Log that the worker leaves with these unsettled."""
     if jobs:
         log.warning("%d messages could not be settled before the end; their leases end by themselves", len(jobs))

@@ -95,7 +95,7 @@ def test_names_are_taken_as_messages_name_them(queue: Queue, other: Queue) -> No
     assert queue.assign([b"\xc3\xbcber"])["über"] == made["über"]
 
 
-def test_all_names_get_hands_or_none_does(queue: Queue, other: Queue) -> None:
+def test_all_names_get_shards_or_none_does(queue: Queue, other: Queue) -> None:
     before = queue.assign(NAMES[:3])
     epoch = queue.state.epoch
     with pytest.raises(ConfigError, match="no room for tenant"):
@@ -114,7 +114,7 @@ def test_what_is_unassigned_is_dealt_again(queue: Queue, other: Queue) -> None:
     assert queue.assign(["a"], max_overlap=0).max_overlap == 0
 
 
-def test_another_overlap_is_taken_if_those_who_have_hands_keep_it(queue: Queue) -> None:
+def test_another_overlap_is_taken_if_those_who_have_shards_keep_it(queue: Queue) -> None:
     made = queue.assign(NAMES[:9])
     assert most_shared(made) == 1
     with pytest.raises(ConfigError, match="shares more than 0 streams"):
@@ -125,7 +125,7 @@ def test_another_overlap_is_taken_if_those_who_have_hands_keep_it(queue: Queue) 
         queue.assign(["new"], max_overlap=4)
 
 
-def test_growing_keeps_the_hands_and_makes_room(queue: Queue, other: Queue) -> None:
+def test_growing_keeps_the_shards_and_makes_room(queue: Queue, other: Queue) -> None:
     made = queue.assign(NAMES)
     assert queue.resize(40) == (40, 40)
     assert all(streams_of(other, name) == set(made[name]) for name in NAMES)
@@ -135,7 +135,7 @@ def test_growing_keeps_the_hands_and_makes_room(queue: Queue, other: Queue) -> N
     assert {name: more[name] for name in NAMES} == {name: made[name] for name in NAMES}
 
 
-def test_shrinking_below_a_hand_is_refused_with_what_to_do(queue: Queue, other: Queue, world: World) -> None:
+def test_shrinking_below_a_shard_is_refused_with_what_to_do(queue: Queue, other: Queue, world: World) -> None:
     made = queue.assign(NAMES[:2])
     top = max(stream for _, streams in made.items() for stream in streams)
     with pytest.raises(ConfigError, match=rf"cannot shrink to {top} streams: .*'acct-.*unassign\(\) them, resize\(\)"):
@@ -149,7 +149,7 @@ def test_shrinking_below_a_hand_is_refused_with_what_to_do(queue: Queue, other: 
     assert world.census(queue).problems() == []
 
 
-def test_hands_keep_their_width_when_shards_get_another(queue: Queue, other: Queue) -> None:
+def test_shards_keep_their_width_when_shards_get_another(queue: Queue, other: Queue) -> None:
     made = queue.assign(NAMES[:4])
     queue.configure(streams_per_shard=2)
     assert streams_of(other, NAMES[0]) == set(made[NAMES[0]])
@@ -158,7 +158,7 @@ def test_hands_keep_their_width_when_shards_get_another(queue: Queue, other: Que
     assert len(other.assign(NAMES[:1])[NAMES[0]]) == 2
 
 
-def test_delayed_and_redriven_messages_keep_to_the_hand(queue: Queue, other: Queue, world: World) -> None:
+def test_delayed_and_redriven_messages_keep_to_the_shard(queue: Queue, other: Queue, world: World) -> None:
     name = next(name for name in NAMES if not set(queue.assign(NAMES)[name]) <= set(shard(name, 16, 4)))
     streams = set(queue.assignment()[name])
     other.write_many([(number, name) for number in range(8)])
@@ -324,7 +324,7 @@ def test_concurrent_assigners_agree(open_queue: OpenQueue, queue: Queue, world: 
     assert world.census(queue).problems() == []
 
 
-def test_hands_are_sound_after_any_mix_of_changes(
+def test_shards_are_sound_after_any_mix_of_changes(
     open_queue: OpenQueue, queue: Queue, other: Queue, world: World, rng: random.Random, anywhere: None
 ) -> None:
     """Against a naive picture: who was named has one shard for good, within the streams, and writes keep to it."""

@@ -12,7 +12,7 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
-from shardq.ops.bulk import Pace, Rows, BulkOffset, complete, finish, store_rows
+from shardq.ops.bulk import BulkOffset, Pace, Rows, complete, finish, store_rows
 from shardq.ops.opening import opened
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
@@ -107,7 +107,7 @@ def test_a_batch_that_is_over_stores_nothing_more_and_says_so(queue: Queue) -> N
 
 
 def remembered(queue: Queue, server: Server) -> tuple[int, int, int]:
-    """How many dedup keys, lanes and offsets are remembered; all of them have a field, and nothing else has."""
+    """How many dedup keys, sequences and offsets are remembered; all of them have a field, and nothing else has."""
     keys = queue.state.keys
     found = tuple(server.run("ZCARD", key) - 1 for key in (keys.dedup_index, keys.producers, keys.bulk_offsets))
     assert server.run("HLEN", keys.dedup) == sum(found) + 1

@@ -46,7 +46,7 @@ def test_a_delayed_message_is_deduplicated_too(queue: Queue) -> None:
     assert (queue.len(), queue.stats().delayed) == (0, 1)
 
 
-@pytest.mark.parametrize("key", ["|", "p:lane", "a|b|c", "ключ", "x" * 512, "\n", "%s"])
+@pytest.mark.parametrize("key", ["|", "p:producer", "a|b|c", "ключ", "x" * 512, "\n", "%s"])
 def test_any_text_may_be_a_key(queue: Queue, key: str) -> None:
     first = queue.write(1, shard_key="t", dedup_key=key)
     assert queue.write(1, shard_key="t", dedup_key=key) == first
@@ -95,7 +95,7 @@ def _let_pass(world: World, queue: Queue, seconds: float) -> None:
 
 
 def indexed(queue: Queue, world: World) -> int:
-    """Of how many keys, lanes and tallies the end is known, and the sentinel that stands for none."""
+    """Of how many keys, sequences and bulk offsets the end is known, and the sentinel that stands for none."""
     keys = queue.state.keys
     return sum(int(world.raw.zcard(key)) - 1 for key in (keys.dedup_index, keys.producers, keys.bulk_offsets)) + 1
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from shardq import Client, Delivery, Message, Queue
-from shardq.ops.look import recovered
-from shardq.ops.waiting import AT_ONCE, SWEPT, Asked
+from shardq.ops.read_call import recovered
+from shardq.ops.waiting import AT_ONCE, SWEPT, Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -66,7 +66,7 @@ def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
 def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     anywhere: None, world: World, open_queue: OpenQueue, mass: Mass, window: int
 ) -> None:
-    queue = open_queue(streams=8, streams_per_shard=2, window=window)  # so few that a look misses none
+    queue = open_queue(streams=8, streams_per_shard=2, window=window)  # so few that a read misses none
     mass(queue)
     world.elapse(queue, 60)
     left = due_count(world, queue)
@@ -109,7 +109,7 @@ def due_count(world: World, queue: Queue) -> int:
 def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
     """The replies were lost that brought these."""
     for holder in dict.fromkeys(each.received.token.split(":")[3] for each in deliveries):
-        client.run(recovered(queue.state, Asked(holder, 0, 600_000), queue.state.until()))
+        client.run(recovered(queue.state, Outstanding(holder, 0, 600_000), queue.state.until()))
 
 
 @pytest.mark.parametrize("end", ["lost", "nacked", "ended", "delayed"])
@@ -186,7 +186,7 @@ def test_a_large_read_that_waited_brings_all_that_came_at_once(
 
 
 def test_a_reader_has_a_lease_that_ended_at_once_also_with_a_window(real: None, open_queue: OpenQueue) -> None:
-    """Should nobody tell it when the lease of a bucket ends, it would look again after five seconds."""
+    """Should nobody tell it when the lease of a bucket ends, it would read again after five seconds."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1)
     queue.write("x", shard_key="tenant")
     queue.read(visibility_timeout=0.3)

@@ -10,7 +10,6 @@ from shardq import AsyncClient, Client, Delivery, Queue
 from tests.conformance.census import Census, take
 from tests.faces import Bridge, Loop
 
-
 _ELAPSE = """
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if member ~= '' then redis.call('ZINCRBY', KEYS[1], ARGV[1], member) end

@@ -47,14 +47,14 @@ def test_a_change_after_one_that_was_lost_is_not_taken_for_it(
     with Client.from_url(server.url) as other:
         NEXT[following](other.queue(queue_name))
         stats = other.queue(queue_name).stats()
-        hands = dict(other.queue(queue_name).assignment().items())
+        shards = dict(other.queue(queue_name).assignment().items())
         ids = queue.write_many([(name, name) for name in NAMES])
         assert (queue.stats().streams, len(stats.streams)) == (
             other.queue(queue_name).stats().streams,
             len(stats.streams),
         )
         assert max(int(each.rpartition("-")[2]) for each in ids) < len(stats.streams)
-        assert {key: queue.state.shard(key) for key in hands} == hands
+        assert {key: queue.state.shard(key) for key in shards} == shards
         assert queue.state.config == other.queue(queue_name).settings()
         assert other.queue(queue_name).purge() == 61
     with server.client() as raw:

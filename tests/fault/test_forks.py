@@ -1,4 +1,4 @@
-"""A child process shares nothing with its parent but the settings: no lane, no leader, no connection, no lock."""
+"""A child process shares nothing with its parent but the settings: no sequence, no leader, no connection, no lock."""
 
 from __future__ import annotations
 

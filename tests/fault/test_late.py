@@ -11,8 +11,8 @@ import pytest
 
 from shardq import Client, Message, Queue
 from shardq.ops.admin import purge
-from shardq.ops.look import recovered
-from shardq.ops.waiting import Asked
+from shardq.ops.read_call import recovered
+from shardq.ops.waiting import Outstanding
 from shardq.protocol.scripts import load
 from tests.conformance.census import take
 from tests.fault.conftest import Open
@@ -46,7 +46,7 @@ def wanted(queue: Queue) -> Any:
     return queue.stats().wanted
 
 
-def hands(queue: Queue) -> Any:
+def shards(queue: Queue) -> Any:
     return sorted(name for name, _ in queue.assignment().items())
 
 
@@ -63,8 +63,8 @@ CHANGES: dict[str, tuple[str, Act, Act, Act]] = {
     ),
     "resize": ("resize", lambda q: q.resize(8), lambda q: q.resize(6), wanted),
     "shrink": ("shrink", lambda q: q.resize(2), lambda q: q.resize(8), lambda q: (wanted(q), len(q.stats().streams))),
-    "assign": ("assign", lambda q: q.assign(["a", "b"]), lambda q: q.unassign(["b"]), hands),
-    "unassign": ("assign", lambda q: (q.assign(["b"]), q.unassign()), lambda q: q.assign(["a", "b"]), hands),
+    "assign": ("assign", lambda q: q.assign(["a", "b"]), lambda q: q.unassign(["b"]), shards),
+    "unassign": ("assign", lambda q: (q.assign(["b"]), q.unassign()), lambda q: q.assign(["a", "b"]), shards),
     "set_weights": ("weigh", lambda q: q.set_weights({"a": 3}), lambda q: q.set_weights({"a": 5}), Queue.weights),
     "no weight": ("weigh", lambda q: q.set_weights({"a": 1}), lambda q: q.set_weights({"a": 5}), Queue.weights),
 }  # fmt: skip
@@ -203,7 +203,7 @@ def test_a_late_read_is_granted_nothing_that_nobody_would_know_of(
 def test_little_is_noted_of_reads_that_were_given_up_on_and_not_for_long(queue: Queue, server: Server) -> None:
     keys = queue.state.keys
     for number in range(200):
-        queue._client.run(recovered(queue.state, Asked(f"holder-{number:015}", 0, 30_000), queue.state.until()))
+        queue._client.run(recovered(queue.state, Outstanding(f"holder-{number:015}", 0, 30_000), queue.state.until()))
     noted = server.run("HGET", keys.meta, "void")
     assert len(noted) < 1500
     assert b"holder-000000000000199" in noted

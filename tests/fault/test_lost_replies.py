@@ -180,7 +180,7 @@ def test_a_lost_read_is_looked_for_a_page_at_a_time(
     queue: Queue, other: Queue, lose: Cutter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is in flight, no call looks at all of it; among pages are some of others' leases alone."""
-    monkeypatch.setattr("shardq.ops.look.RECOVER_PAGE", 3)
+    monkeypatch.setattr("shardq.ops.read_call.RECOVER_PAGE", 3)
     ids = other.write_many([(str(n), "tenant") for n in range(30)])
     theirs = [delivery for _ in range(3) for delivery in other.read_many(4)]
     cut = lose("read")
@@ -352,7 +352,7 @@ def test_a_shrinking_resize_is_done_once(queue: Queue, other: Queue, lose: Cutte
 
 
 @pytest.mark.parametrize("script", ["assign", "assignment"])
-def test_hands_are_given_and_taken_back_once(queue: Queue, other: Queue, lose: Cutter, script: str) -> None:
+def test_shards_are_given_and_taken_back_once(queue: Queue, other: Queue, lose: Cutter, script: str) -> None:
     cut = lose(script)
     made = queue.assign(["a", "b", "c"])
     assert struck(cut)

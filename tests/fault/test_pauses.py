@@ -84,9 +84,9 @@ def test_a_server_that_is_stopped_for_three_seconds_doubles_nothing(
         seen: list[str] = []
         stop = threading.Event()
 
-        def write(lane: int) -> None:
+        def write(part: int) -> None:
             while not stop.is_set():
-                ids.append(queue.write(f"{lane}", shard_key=f"tenant-{rng.randrange(9)}"))
+                ids.append(queue.write(f"{part}", shard_key=f"tenant-{rng.randrange(9)}"))
 
         def read() -> None:
             while not (stop.is_set() and len(seen) >= len(ids)):
@@ -95,7 +95,7 @@ def test_a_server_that_is_stopped_for_three_seconds_doubles_nothing(
                     seen.append(delivery.message_id)
 
         with ThreadPoolExecutor(5) as pool:
-            work = [pool.submit(write, lane) for lane in range(3)] + [pool.submit(read) for _ in range(2)]
+            work = [pool.submit(write, part) for part in range(3)] + [pool.submit(read) for _ in range(2)]
             eventually(lambda: len(seen) > 50)
             own.pause()
             time.sleep(3)  # the fault itself, not a wait for something

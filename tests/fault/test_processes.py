@@ -79,7 +79,7 @@ def child(work: object) -> str:
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_client_is_usable_on_both_sides_of_a_fork_and_they_share_no_lane(server: Server, queue_name: str) -> None:
-    """A lane of its own: a shared one would take the child's write for a repetition of the parent's."""
+    """A sequence of its own: a shared one would take the child's write for a repetition of the parent's."""
     with Client.from_url(server.url) as client:
         queue = client.queue(queue_name, streams=4)
         ids = [queue.write("before", shard_key="tenant")]

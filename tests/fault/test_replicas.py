@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, DurabilityUnknown, OutcomeUnknown, PartlyPublished, PartlyWritten, Queue, QueueFull
 from shardq.drivers import wire
-from shardq.ops.bulk import Pace, Rows, BulkOffset, store_rows
+from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load, names
 from tests.fault.conftest import Open
@@ -125,8 +125,8 @@ def test_a_full_queue_is_told_as_full(alone: Queue) -> None:
 
 
 def test_a_write_that_was_overtaken_is_told_as_unknown(alone: Queue, server: Server) -> None:
-    lane = f"p:{alone.state.producer}:0"
-    server.run("HSET", alone.state.keys.dedup, lane, "9000000000000|99|1-1-1")
+    field = f"p:{alone.state.producer}:0"
+    server.run("HSET", alone.state.keys.dedup, field, "9000000000000|99|1-1-1")
     with pytest.raises(OutcomeUnknown, match="overtook") as unknown:
         alone.write("late", shard_key="t")
     assert type(unknown.value) is OutcomeUnknown

@@ -225,7 +225,7 @@ def test_without_the_right_to_end_a_wait_it_ends_by_itself(
 def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted(
     server: Server, proxy: Proxy, open_client: Open, queue_name: str
 ) -> None:
-    """The server ran the look that waited, and its reply went down with the connection."""
+    """The server ran the read that waited, and its reply went down with the connection."""
     queue = open_client(proxy.url).queue(queue_name, streams=4)
     queue.read_many(1)
     cut = proxy.cut_after_request(load("read").sha.encode(), skip=1)  # the first look finds nothing

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from shardq import BackendError, Client, Message
-from shardq.ops.bulk import Pace, Rows, BulkOffset, store_rows
+from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
 from shardq.ops.opening import existing
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack

@@ -51,7 +51,15 @@ def test_the_settings_that_type_checkers_know_are_those_that_there_are() -> None
 
 BAD: list[tuple[str, Any]] = [
     (name, value)
-    for name in ("streams", "streams_per_shard", "max_deliveries", "max_len", "max_dead", "max_dedup", "max_bulk_offsets")
+    for name in (
+        "streams",
+        "streams_per_shard",
+        "max_deliveries",
+        "max_len",
+        "max_dead",
+        "max_dedup",
+        "max_bulk_offsets",
+    )
     for value in (-1, 2**41, True, 1.0, "1", None)
 ] + [
     (name, value)

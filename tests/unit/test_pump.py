@@ -10,7 +10,7 @@ from shardq.ops.pump import pump
 from shardq.ops.server_time import ServerTime
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Call, Refused, Sleep, Step, Unanswered
-from shardq.ops.waiting import AT_ONCE, Waiter, Want
+from shardq.ops.waiting import AT_ONCE, Request, Waiter
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
@@ -41,8 +41,8 @@ class Room:
     def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> Waiter:
         """One more, whose look just found nothing."""
         now = self.clock.monotonic()
-        waiting, want = self.state.waiting, Want(count, visibility, None)
-        waiter = Waiter(waiting, want, until=now + block, looked_at=now, wake_at=wake_at)
+        waiting, request = self.state.waiting, Request(count, visibility, None)
+        waiter = Waiter(waiting, request, until=now + block, read_at=now, wake_at=wake_at)
         waiting.join(waiter, self.purgatory, None)
         return waiter
 
@@ -70,7 +70,7 @@ def room() -> Room:
 
 
 def armed(done: Driven[None]) -> list[Armed]:
-    """The armed looks among the steps."""
+    """The armed reads among the steps."""
     return [step for step in done.steps if isinstance(step, Armed)]
 
 
@@ -134,7 +134,7 @@ def test_at_most_a_hundred_are_asked_for_on_behalf_of_many_but_one_may_ask_for_a
 
 
 def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Room) -> None:
-    """There may be more that nobody announced; only a look that finds nothing lets writers know that somebody waits."""
+    """There may be more that nobody announced; only a read that finds nothing lets writers know that somebody waits."""
     room.enter()
     second = room.enter()
     done = room.pump(reply(row(1)), reply(), reply(row(2)), takes=0.1)
@@ -145,7 +145,7 @@ def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Roo
 def test_a_new_pump_trusts_no_look_that_is_older_than_the_last_find(room: Room) -> None:
     room.enter()
     room.pump(reply(row(1)), takes=0.3)
-    room.enter().looked_at = 0.2
+    room.enter().read_at = 0.2
     assert kinds(room.pump(reply(row(2)))) == ["read"]
 
 
@@ -209,7 +209,7 @@ def test_a_forgotten_script_is_followed_by_an_ordinary_look(room: Room) -> None:
 def test_a_refusal_that_passes_lets_all_look_for_themselves(room: Room, code: str) -> None:
     waiters = [room.enter(), room.enter()]
     room.pump((Refused(code, ""), Refused(code, "")))
-    assert [(waiter.done, waiter.rows, waiter.failure, waiter.asked) for waiter in waiters] == [
+    assert [(waiter.done, waiter.rows, waiter.failure, waiter.outstanding) for waiter in waiters] == [
         (True, None, None, None)
     ] * 2
 
@@ -224,9 +224,9 @@ def test_a_refusal_that_does_not_pass_reaches_all(room: Room) -> None:
 def test_a_lost_reply_is_given_back_by_the_first_of_them(room: Room) -> None:
     first, second = room.enter(), room.enter()
     done = room.pump(Unanswered("reset", sent=True))
-    assert first.asked
-    assert first.asked.holder == armed(done)[0].call.args[1]
-    assert (second.done, second.asked, kinds(done)) == (True, None, ["armed", "sleep"])
+    assert first.outstanding
+    assert first.outstanding.holder == armed(done)[0].call.args[1]
+    assert (second.done, second.outstanding, kinds(done)) == (True, None, ["armed", "sleep"])
 
 
 def test_a_lost_reply_is_given_back_by_the_pump_where_nobody_is_left(room: Room) -> None:
@@ -244,7 +244,7 @@ def test_a_lost_reply_is_given_back_by_the_pump_where_nobody_is_left(room: Room)
 def test_a_request_that_never_left_needs_no_recovery(room: Room) -> None:
     waiter = room.enter()
     room.pump(Unanswered("no route", sent=False))
-    assert (waiter.done, waiter.asked) == (True, None)
+    assert (waiter.done, waiter.outstanding) == (True, None)
 
 
 @pytest.mark.parametrize("told", [[b"NOQUEUE"], reply(epoch=b"2")])

@@ -1,4 +1,4 @@
-"""The operation `read`, driven by hand: what it declares, when it looks again, what it does with lost replies."""
+"""The operation `read`, driven by hand: what it declares, when it reads again, what it does with lost replies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError
-from shardq.ops.look import RECOVER_PAGE, undone
 from shardq.ops.read import checked_count, checked_stream, read
+from shardq.ops.read_call import RECOVER_PAGE, undone
 from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, Asked
+from shardq.ops.waiting import AT_ONCE, Outstanding
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -54,7 +54,7 @@ def test_who_is_told_to_look_for_itself_does_so_until_its_deadline() -> None:
     done = drive(read(state_of(clock), 1, block=2.5), Server(reply()), clock)
     assert done.result == []
     assert clock.monotonic() == pytest.approx(2.5)
-    assert len(done.calls) == 4  # the last look is at the deadline
+    assert len(done.calls) == 4  # the last read is at the deadline
 
 
 def test_a_waiter_knows_when_the_next_lease_ends() -> None:
@@ -89,7 +89,7 @@ def test_what_a_waiter_was_given_is_returned_without_another_look() -> None:
 
 def test_a_waiter_first_gives_back_what_a_look_was_granted_whose_reply_was_lost() -> None:
     clock = ManualClock()
-    waits = iter([ending(asked=Asked("lost", 5, 6)), ending(given=[])])
+    waits = iter([ending(outstanding=Outstanding("lost", 5, 6)), ending(given=[])])
     turns: list[Any] = [next(waits)]
 
     def answer(step: Step) -> Any:
@@ -163,7 +163,7 @@ def test_a_request_that_never_left_needs_no_recovery() -> None:
 
 
 def rows(first: int, count: int) -> list[Any]:
-    """Entries that a look brings."""
+    """Entries that a read brings."""
     return [[b"1700000000000-%d" % number, ROW[1]] for number in range(first, first + count)]
 
 
@@ -184,19 +184,19 @@ def test_a_large_read_asks_for_no_more_than_it_wants() -> None:
 
 
 def test_what_a_large_read_has_in_hand_is_not_lost_to_trouble() -> None:
-    clock, asked = ManualClock(), Asked()
+    clock, outstanding = ManualClock(), Outstanding()
     server = Server(reply(*rows(1, AT_ONCE)), Refused("NOPERM", ""))
-    done = drive(read(state_of(clock), 1000, asked=asked), server, clock)
-    assert len(done.result or []) == len(asked.rows) == AT_ONCE
+    done = drive(read(state_of(clock), 1000, outstanding=outstanding), server, clock)
+    assert len(done.result or []) == len(outstanding.rows) == AT_ONCE
 
 
 def test_a_large_read_that_is_cancelled_gives_back_all_that_it_was_granted() -> None:
     clock = ManualClock()
     in_hand = drive(read(state_of(clock), 1), Server(reply(ROW)), clock).result or []
-    asked = Asked("lost", 5, 6, in_hand)
-    done = drive(undone(state_of(clock), asked, 9.0), lambda _: b"", clock)
+    outstanding = Outstanding("lost", 5, 6, in_hand)
+    done = drive(undone(state_of(clock), outstanding, 9.0), lambda _: b"", clock)
     given, searched = (step.args for step in done.steps if isinstance(step, Call))
-    assert (given[0], given[6:]) == ("", (asked.rows[0].token,))
+    assert (given[0], given[6:]) == ("", (outstanding.rows[0].token,))
     assert searched[:3] == ("lost", 5, 6)
 
 

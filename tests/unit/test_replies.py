@@ -9,10 +9,10 @@ from shardq.protocol.replies import (
     attributes,
     dead_letter,
     deliveries,
-    hands,
     headers_of,
     pairs,
     stats,
+    stored_assignment,
     stored_ids,
     text_or_bytes,
 )
@@ -181,7 +181,7 @@ def test_pairs_are_text() -> None:
     assert pairs([b"a", b"1", b"b", b"\xff"]) == {"a": "1", "b": "\ufffd"}
 
 
-def test_hands_are_read_and_what_is_none_is_counted() -> None:
+def test_shards_are_read_and_what_is_none_is_counted() -> None:
     """Below the reach a stream is the queue's for sure; more than four digits are no stream anywhere."""
     rubbish = [b"16", b"1,1", b"1,", b",1", b"x", b"", b"\xff", b"-1", b"1 ,2", b"12345", "٣".encode(), b"9" * 5000]
     entries = [
@@ -193,7 +193,7 @@ def test_hands_are_read_and_what_is_none_is_counted() -> None:
         b"2",
         *(part for at, each in enumerate(rubbish) for part in (b"%d" % at, each)),
     ]
-    found = hands([b"170", 16, entries])
+    found = stored_assignment([b"170", 16, entries])
     assert (found.since, found.max_overlap, found.width) == ("170", 1, 4)
     assert found.by_key == {b"acct": (3, 0, 15, 7), b"\xff": (2,)}
     assert found.spoilt == len(rubbish)
@@ -201,5 +201,5 @@ def test_hands_are_read_and_what_is_none_is_counted() -> None:
 
 @pytest.mark.parametrize("rule", [b"", b"x|y", b"1", b"|", b"\xff|4"])
 def test_a_rule_that_is_none_is_zero(rule: bytes) -> None:
-    found = hands([b"", 0, [b"", rule]])
+    found = stored_assignment([b"", 0, [b"", rule]])
     assert (found.since, found.width, dict(found.by_key), found.spoilt) == ("", 4 if rule.endswith(b"4") else 0, {}, 0)

@@ -26,11 +26,11 @@ def test_a_forward_jump_is_told_until_the_server_has_heard_of_it() -> None:
     after = seen().then(NOW + 70_000, 110, 110, 110.5)
     assert after.jump == Jump(NOW, NOW + 70_000, 60_100)  # as long as it may have been: no lease is to end early
     assert after.steady == NOW + 70_000
-    assert after.told(111, 111).split()[3:] == ["jump", str(NOW), str(NOW + 70_000), "60100"]
+    assert after.argument(111, 111).split()[3:] == ["jump", str(NOW), str(NOW + 70_000), "60100"]
     later = after.then(NOW + 71_000, 111, 111, 111)
     assert later.jump == after.jump
-    assert later.heard(None).jump == after.jump
-    assert later.heard(after.jump).jump is None
+    assert later.reported(None).jump == after.jump
+    assert later.reported(after.jump).jump is None
 
 
 def test_a_backward_jump_begins_a_new_view_and_ends_what_was_to_be_told() -> None:
@@ -50,11 +50,11 @@ def test_who_did_not_look_for_long_vouches_for_nothing_before() -> None:
 
 
 def test_a_call_says_what_the_clock_should_show_when_it_runs_and_how_exactly_that_is_known() -> None:
-    assert seen().told(110, 110) == f"{NOW + 11_100} {NOW} 1100"
-    assert seen().told(110, 111) == f"{NOW + 12_110} {NOW} 2110"
+    assert seen().argument(110, 110) == f"{NOW + 11_100} {NOW} 1100"
+    assert seen().argument(110, 111) == f"{NOW + 12_110} {NOW} 2110"
     wide = ServerTime.first(NOW, 100, 102)
-    assert wide.told(110, 110) == f"{NOW + 11_100} {NOW} 3100"
+    assert wide.argument(110, 110) == f"{NOW + 11_100} {NOW} 3100"
 
 
 def test_a_machine_whose_clock_went_back_says_whole_numbers_all_the_same() -> None:
-    assert seen().told(40, 40) == f"{NOW + 1000} {NOW} 1000"
+    assert seen().argument(40, 40) == f"{NOW + 1000} {NOW} 1000"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shardq.ops.bulk import Rows, BulkOffset, _call
+from shardq.ops.bulk import BulkOffset, Rows, _call
 from shardq.ops.opening import remember
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call
-from shardq.ops.write import call_of, hands_of
-from shardq.protocol.replies import NO_HANDS
+from shardq.ops.write import call_of, positions_of
+from shardq.protocol.replies import NOTHING_ASSIGNED
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of
 
@@ -34,7 +34,7 @@ class Overtaken(list[str]):
         return Overtaken(self._state, self._streams, found) if isinstance(part, slice) else found
 
     def __iter__(self) -> Iterator[str]:
-        remember(self._state, meta("2", self._streams), NO_HANDS, created=False, known=True)
+        remember(self._state, meta("2", self._streams), NOTHING_ASSIGNED, created=False, known=True)
         return super().__iter__()
 
 
@@ -43,15 +43,15 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
     keys = [f"tenant-{n}" for n in range(20)]
     for bulk in (False, True):
         state = state_of(ManualClock())
-        remember(state, meta("1", before), NO_HANDS, created=False, known=True)
+        remember(state, meta("1", before), NOTHING_ASSIGNED, created=False, known=True)
         overtaken = Overtaken(state, after, keys)
         call: Call
         if bulk:
             call = _call(state, BulkOffset("w", "0"), 0, Rows(overtaken, "b", [b"x"] * 20), 0, 20)
         else:
             view = state.view
-            numbers, _ = hands_of(view, overtaken)
-            call = call_of(state, view, "lane", 1, numbers, 1, [b""] * 4, 0)
+            numbers, _ = positions_of(view, overtaken)
+            call = call_of(state, view, "field", 1, numbers, 1, [b""] * 4, 0)
         declared = [int(key.rpartition(":s")[2]) for key in call.keys if key.rpartition(":s")[2].isdigit()]
         assert call.args[0] == "1"
         assert max(declared) < before
@@ -60,7 +60,7 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
 
 def _shard(streams: int, key: str) -> tuple[int, ...]:
     state = state_of(ManualClock())
-    remember(state, meta("1", streams), NO_HANDS, created=False, known=True)
+    remember(state, meta("1", streams), NOTHING_ASSIGNED, created=False, known=True)
     return state.view.shard(key)
 
 

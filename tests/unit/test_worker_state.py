@@ -109,10 +109,10 @@ class World:
     def read_returns(self) -> None:
         if self.reading is not None:
             found = deliveries(self.rng.randint(0, self.reading), count=self.rng.randint(1, 4))
-            before = set(self.state.in_hand)
+            before = set(self.state.held)
             self.reading = None
             self.state.arrived(found)
-            self.arrived += self.state.in_hand - before
+            self.arrived += self.state.held - before
 
     def read_fails(self) -> None:
         if self.reading is not None:
@@ -141,8 +141,8 @@ class World:
             self.settling = None
 
     def lease_is_lost(self) -> None:
-        if self.state.in_hand:
-            job = self.rng.choice(sorted(self.state.in_hand, key=_number))
+        if self.state.held:
+            job = self.rng.choice(sorted(self.state.held, key=_number))
             was_sent = self.settling is not None and job in self.settling.jobs
             if self.state.lost(job):
                 assert job in self.running
@@ -167,12 +167,12 @@ class World:
     def check(self) -> None:
         state = self.state
         assert state.busy == len(self.running) <= self.concurrency
-        held = sum(job.slot == WAITING for job in state.in_hand)
+        held = sum(job.slot == WAITING for job in state.held)
         assert state.busy + held <= self.window
         assert state.credit >= 0
         assert all(count == 1 for count in self.settled.values())
         assert all(count == 1 for count in self.told.values())
-        assert {job for job in self.arrived if job.message != GONE or job.slot != FREE} == state.in_hand
+        assert {job for job in self.arrived if job.message != GONE or job.slot != FREE} == state.held
 
     def step(self) -> None:
         events = [
@@ -215,7 +215,7 @@ def test_random_events_never_break_the_rules_and_all_drains(seed: int, part: int
         for job in world.arrived:
             assert job.message == GONE
             assert (world.settled[job] == 1) != (job in world.lost), "settled once, unless its lease was lost"
-            assert job in world.running or job not in world.state.in_hand
+            assert job in world.running or job not in world.state.held
 
 
 def test_a_read_asks_for_what_can_start_and_only_one_is_under_way() -> None:
@@ -261,7 +261,7 @@ def test_a_lost_lease_frees_its_slot_only_when_the_handler_ends() -> None:
     assert state.stuck
     assert state.next() is None
     state.ended(job, ACK)
-    assert (state.in_hand, state.next()) == (set(), Read(1))
+    assert (state.held, state.next()) == (set(), Read(1))
 
 
 def test_what_would_die_of_one_more_delivery_is_finished_while_draining() -> None:
@@ -298,11 +298,11 @@ def test_unsettled_messages_hold_up_reading() -> None:
         if isinstance(job, Read):
             state.read_failed()
     assert not isinstance(state.next(), Read)
-    assert len(state.in_hand) <= 4 * BATCH
+    assert len(state.held) <= 4 * BATCH
 
 
 def test_the_tables_name_only_states_that_they_have() -> None:
     for table in (LIFE, MESSAGE, SLOT):
         assert {to for events in table.values() for to in events.values()} <= set(table)
-    assert LIFE[RETURNING]["nothing in hand"] == STOPPED
+    assert LIFE[RETURNING]["nothing held"] == STOPPED
     assert SLOT[WAITING]["start"] == BUSY

@@ -1,4 +1,4 @@
-"""The operations `write` and `write_many`, driven by hand: chunks, lanes, hands, and how each call may end."""
+"""The operations `write` and `write_many`, driven by hand: chunks, sequences, positions, and how each call may end."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Server:
         return [b"OK", b"1700000000000|%d|%s" % (before, b",".join([b"0"] * count))]
 
     @property
-    def lanes(self) -> list[tuple[Any, int]]:
-        """Lane and number of each call."""
+    def sequences(self) -> list[tuple[Any, int]]:
+        """Sequence and number of each call."""
         return [(call.args[1], int(str(call.args[2]).partition("|")[0])) for call in self.writes]
 
 
@@ -91,7 +91,7 @@ def test_a_message_larger_than_a_chunk_goes_alone() -> None:
     assert [len(part) for part in chunks([ONE, huge, ONE])] == [1, 1, 1]
 
 
-# --- lanes ---------------------------------------------------------------------------------------------------------
+# --- sequences -----------------------------------------------------------------------------------------------------
 
 
 def test_a_repeated_call_is_the_same_call(state: QueueState, clock: ManualClock) -> None:
@@ -105,8 +105,8 @@ def test_calls_that_follow_one_another_share_a_lane(state: QueueState, clock: Ma
     server = Server()
     drive(write(state, ONE), server, clock)
     drive(write_many(state, SMALL), server, clock)
-    assert len({lane for lane, _ in server.lanes}) == 1
-    assert [sequence for _, sequence in server.lanes] == [1, 2, 3, 4]
+    assert len({sequence for sequence, _ in server.sequences}) == 1
+    assert [number for _, number in server.sequences] == [1, 2, 3, 4]
 
 
 def test_calls_at_the_same_time_have_lanes_of_their_own(state: QueueState, clock: ManualClock) -> None:
@@ -118,7 +118,7 @@ def test_calls_at_the_same_time_have_lanes_of_their_own(state: QueueState, clock
         return server(step)
 
     drive(write(state, ONE), answer, clock)
-    assert server.lanes[0][0] != other.lanes[0][0]
+    assert server.sequences[0][0] != other.sequences[0][0]
 
 
 def test_a_lane_is_free_again_after_a_failure(state: QueueState, clock: ManualClock) -> None:
@@ -126,7 +126,7 @@ def test_a_lane_is_free_again_after_a_failure(state: QueueState, clock: ManualCl
         drive(write(state, ONE, 1.0), lambda _: Unanswered("reset", sent=True), clock)
     server = Server()
     drive(write(state, ONE), server, clock)
-    assert server.lanes == [(f"p:{state.producer}:0", 2)]
+    assert server.sequences == [(f"p:{state.producer}:0", 2)]
 
 
 def test_a_fork_is_another_producer(state: QueueState, clock: ManualClock) -> None:
@@ -134,10 +134,10 @@ def test_a_fork_is_another_producer(state: QueueState, clock: ManualClock) -> No
     drive(write(state, ONE), server, clock)
     state.forked("host-2")
     drive(write(state, ONE), server, clock)
-    assert server.lanes[0][0] != server.lanes[1][0]
+    assert server.sequences[0][0] != server.sequences[1][0]
 
 
-# --- hands and keys ------------------------------------------------------------------------------------------------
+# --- positions and keys --------------------------------------------------------------------------------------------
 
 
 def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualClock) -> None:
@@ -151,13 +151,13 @@ def test_a_call_declares_the_streams_of_its_shards_and_no_others(clock: ManualCl
     numbers = call.args[10 : 10 + count]
     assert declared == tuple(state.keys.stream(int(number)) for number in numbers)
     for index, shard in enumerate(shards):
-        hand = call.args[10 + count + 4 * index]
-        assert isinstance(hand, bytes)
-        assert [numbers[position - 1] for position in hand] == list(shard)
+        positions = call.args[10 + count + 4 * index]
+        assert isinstance(positions, bytes)
+        assert [numbers[position - 1] for position in positions] == list(shard)
 
 
 @pytest.mark.parametrize("streams", [64, 255, 256, 1000])
-def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_need(
+def test_a_large_batch_declares_every_stream_once_and_positions_have_the_size_they_need(
     clock: ManualClock, streams: int
 ) -> None:
     state, server = state_of(clock, streams=streams, streams_per_shard=3), Server()
@@ -169,10 +169,10 @@ def test_a_large_batch_declares_every_stream_once_and_hands_have_the_size_they_n
     assert len(set(numbers)) == count == len(call.keys) - 16
     size = 1 if count <= 255 else 2
     for index, message in enumerate(messages):
-        hand = call.args[10 + count + 4 * index]
-        assert isinstance(hand, bytes)
-        positions = [int.from_bytes(hand[at : at + size]) for at in range(0, len(hand), size)]
-        assert [numbers[position - 1] for position in positions] == list(state.shard(message.shard_key))
+        positions = call.args[10 + count + 4 * index]
+        assert isinstance(positions, bytes)
+        numbered = [int.from_bytes(positions[at : at + size]) for at in range(0, len(positions), size)]
+        assert [numbers[position - 1] for position in numbered] == list(state.shard(message.shard_key))
 
 
 def test_a_call_whose_queue_is_looked_up_by_another_thread_meanwhile_is_refused(

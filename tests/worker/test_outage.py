@@ -25,7 +25,7 @@ QUICK = {"timeout": 0.5, "wait_slice": 0.1}
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (aio, threads):
-        monkeypatch.setattr(module, "CALL_PATIENCE", 0.3)
+        monkeypatch.setattr(module, "CALL_TIMEOUT", 0.3)
         monkeypatch.setattr(module, "BLOCK", 0.3)
     monkeypatch.setattr(trouble, "PAUSE", Exponential(base=0.05, cap=0.2))
 
@@ -54,7 +54,7 @@ def jobs_of(client: Client) -> Queue:
 def told(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
     """What the worker said of `what`, "fails" or "works", in order.
 
-    A machine that stands still for longer than a call's patience is an outage, too: there may be more of them than the
+    A machine that stands still for longer than a call's timeout is an outage, too: there may be more of them than the
     test makes, but each begins and ends with one line.
     """
     lines = (re.search(f"{what} (fails|works)", record.getMessage()) for record in caplog.records)

@@ -12,7 +12,7 @@ from shardq.cli.exits import FAILED, OK
 from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell, remark
 from shardq.embedded import EmbeddedServer
-from shardq.worker.signals import heeded
+from shardq.worker.signals import stop_signals
 
 ABOUT = """Prints its URL first, then runs until SIGTERM or Ctrl-C. It listens on 127.0.0.1 without a
 password, or with --socket on a private unix socket alone. Without --directory everything is in memory and
@@ -37,7 +37,7 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Run the server until a signal comes or it dies."""
-    for each in heeded():
+    for each in stop_signals():
         signal.signal(each, _end)
     with EmbeddedServer(args.directory, port=None if args.socket else args.port) as server:
         shell.tell(server.url, {"url": server.url, "server": server.name, "pid": server.pid})

@@ -21,9 +21,9 @@ from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.worker import AsyncWorker, Worker
+from shardq.worker.liveness import LivenessThread
 from shardq.worker.plan import PlanSettings
-from shardq.worker.signals import heeded
-from shardq.worker.signs import Signs
+from shardq.worker.signals import stop_signals
 
 ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
 async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
@@ -71,7 +71,7 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Work until a signal comes."""
-    for each in heeded():  # until the worker has its own handlers it holds nothing: there is nothing to drain
+    for each in stop_signals():  # until the worker has its own handlers it holds nothing: there is nothing to drain
         signal.signal(each, lambda *_: sys.exit(OK))
     handle = imported(args.handler)
     if args.processes > 1:
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.supervised:
         _end_with_parent()
     queue = shell.queue(args.queue)
-    with Signs(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as signs:
-        _await(queue, signs)
+    with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
+        _await(queue, liveness)
     settings: PlanSettings = {
         "concurrency": args.concurrency,
         "read_ahead": args.read_ahead,
@@ -121,7 +121,7 @@ async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], sett
         await AsyncWorker(client.queue(name), handle, **settings).run()
 
 
-def _await(queue: Queue, signs: Signs) -> None:
+def _await(queue: Queue, liveness: LivenessThread) -> None:
     """Wait until the queue is there: whoever writes first creates it, with the settings that it should have."""
     pause, told = threading.Event(), ""
     while problem := _missing(queue):
@@ -129,7 +129,7 @@ def _await(queue: Queue, signs: Signs) -> None:
             remark(problem)
             told = problem
         pause.wait(LOOK)
-        signs.turn()
+        liveness.still_going()
 
 
 def _missing(queue: Queue) -> str:

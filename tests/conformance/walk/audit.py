@@ -199,7 +199,7 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
 
 
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
-    """Keys, lanes and tallies share a hash, and each kind has its index by end: no more, no less."""
+    """Keys, producer sequences and bulk offsets share a hash, and each kind has its index by end: no more, no less."""
     ends = {field: int(text.split(b"|", 1)[0]) for field, text in found.hashes["dedup"].items() if field}
     for name, kind in (("dedup_index", b"k:"), ("producers", b"p:"), ("bulk_offsets", b"o:")):
         index = {member: int(score) for member, score in found.sorted[name].items() if member}
@@ -213,9 +213,9 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
             yield f"dedup: {key} is {told.get(key)}, not {message_id}"
     if extra := told.keys() - model.keyed.keys():
         yield f"dedup: {extra} was never given"
-    lanes = sum(1 for field in ends if field.startswith(b"p:"))
-    if lanes > model.counters.get("producers", 0):
-        yield f"dedup: {lanes} lanes of {model.counters.get('lanes', 0)} concurrent writers"
+    sequences = sum(1 for field in ends if field.startswith(b"p:"))
+    if sequences > model.counters.get("producers", 0):
+        yield f"dedup: {sequences} sequences of {model.counters.get('producers', 0)} concurrent writers"
 
 
 def _announced(found: Ledger) -> Iterator[str]:

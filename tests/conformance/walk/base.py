@@ -139,7 +139,8 @@ class Base:
         told = (stats.acked, stats.expired, stats.cancelled, stats.purged, stats.dead_lettered, stats.vanished)
         counted = (*(counters.get(name, 0) for name in ("acked", "expired", "cancelled", "purged", "dead_lettered")), 0)
         ensure(
-            told == counted, f"numbers: acked, expired, cancelled, purged, dead_lettered, vanished are {told}, not {counted}"
+            told == counted,
+            f"numbers: acked, expired, cancelled, purged, dead_lettered, vanished are {told}, not {counted}",
         )
 
     # --- the journal

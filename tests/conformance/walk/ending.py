@@ -17,8 +17,8 @@ SETTINGS = {
     "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair",
 }  # fmt: skip
 COUNTERS = {
-    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished", "redriven", "skipped",
-    "events", "cap_no", "weighted", "owed", "offset",
+    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished", "redriven",
+    "skipped", "events", "cap_no", "weighted", "owed", "offset",
 }  # fmt: skip
 CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "void", "streams", "wanted", "assigned", "reach"}
 WRITERS = 40
@@ -79,7 +79,7 @@ class Walker(Writing, Reading, Settling, Operating):
 
 
 def leftovers(found: Ledger) -> list[str]:
-    """What an idle queue holds beside constants: sentinels, settings, counters, cursors, a lane of who wrote last."""
+    """What an idle queue holds beside constants: sentinels, settings, counters, cursors, the last writer's sequence."""
     wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS]
     for name, members in found.sorted.items():
         some = {member for member in members if member}

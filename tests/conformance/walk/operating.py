@@ -65,7 +65,9 @@ class Operating(Base):
             return
         said = {key_bytes(name): tuple(streams) for name, streams in made.items()}
         ensure(said.keys() == shards.keys() | {*names}, f"assign: {said}")
-        ensure(all(said[name] == streams for name, streams in shards.items()), f"assign: shards moved: {said}, {shards}")
+        ensure(
+            all(said[name] == streams for name, streams in shards.items()), f"assign: shards moved: {said}, {shards}"
+        )
         self.model.terms.shards = said
         self.rules_changed()
 
@@ -75,7 +77,9 @@ class Operating(Base):
         names = None if rng.random() < 0.5 or not shards else rng.sample(sorted(shards), 1)
         self.say(f"unassign {names}")
         self.who(rng).unassign(names)
-        self.model.terms.shards = {key: streams for key, streams in shards.items() if names is not None and key not in names}
+        self.model.terms.shards = {
+            key: streams for key, streams in shards.items() if names is not None and key not in names
+        }
         self.rules_changed()
 
     def weigh(self, rng: random.Random) -> None:

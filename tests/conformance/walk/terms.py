@@ -119,7 +119,9 @@ def _shards(found: Ledger, model: Model) -> Iterator[str]:
     told = {name: tuple(map(int, streams.split(b","))) for name, streams in found.hashes["assigned"].items() if name}
     if told != model.terms.shards:
         yield f"shards: {told}, not {model.terms.shards}"
-    if int(found.meta.get("reach", "0")) != max((stream + 1 for streams in told.values() for stream in streams), default=0):
+    if int(found.meta.get("reach", "0")) != max(
+        (stream + 1 for streams in told.values() for stream in streams), default=0
+    ):
         yield f"shards: they reach {found.meta.get('reach')}"
     if any(int(found.meta[name]) != value for name, value in _settings(model).items() if name in found.meta):
         yield f"settings: {found.meta}, not {_settings(model)}"

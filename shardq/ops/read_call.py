@@ -1,4 +1,4 @@
-"""One look: the call of read.lua, what is to be made of its reply, and giving back what nobody could take."""
+"""One call of read.lua, what its reply says, and giving back what nobody could take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_TURN, QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.ops.waiting import Asked, Want
+from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import believed_until, new_holder, sent
 from shardq.protocol.replies import deliveries
 
@@ -25,8 +25,8 @@ GIVEN_BACK = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A look to be sent at local time `sent`, which tells the server of `jump`."""
+class ReadCall:
+    """A call of read.lua to be sent at local time `sent`, which reports `jump` to the server."""
 
     call: Call
     holder: str
@@ -37,11 +37,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a look found: rows, and ms until there is a reason to look again (-1: none).
+class ReadReply:
+    """What a read found: rows, and ms until there is a reason to read again (-1: none).
 
     After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date. If the server's
-    clock `jumped`, nothing was found, and the server does not know of the jump yet: the next look tells it.
+    clock `jumped`, nothing was found, and the server does not know of the jump yet: the next read reports it.
     """
 
     rows: list[Received]
@@ -51,54 +51,58 @@ class Seen:
     jumped: bool = False
 
     def wake_at(self, now: float) -> float:
-        """The local time at which there is a reason to look again, where the reply came at local time *now*."""
+        """The local time at which there is a reason to read again, where the reply came at local time *now*."""
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
-def look(state: QueueState, want: Want, block: float, asked: Asked, *, declare: int, delay: float = 0.0) -> Look:
-    """A look for *want*, noted in *asked*.
+def read_call(
+    state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
+) -> ReadCall:
+    """The call that reads for *request*, noted in *outstanding*.
 
     *block*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
     *delay*: the seconds for which the server may put it off.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
-    numbers = _numbers(state, want, declare)
+    numbers = _numbers(state, request, declare)
     clock = state.seen
-    call = _call(state, want, block, numbers, holder, clock.told(sent, sent + delay) if clock else "")
-    asked.visibility = round(want.visibility * 1000)
-    asked.since = (clock.ms if clock else 0) + asked.visibility
-    asked.holder = holder
-    return Look(call, holder, sent, want.visibility, len(numbers), clock.jump if clock else None)
+    call = _call(state, request, block, numbers, holder, clock.argument(sent, sent + delay) if clock else "")
+    outstanding.visibility = round(request.visibility * 1000)
+    outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
+    outstanding.holder = holder
+    return ReadCall(call, holder, sent, request.visibility, len(numbers), clock.jump if clock else None)
 
 
-def seen(state: QueueState, look: Look, reply: Any, granted: float | None = None) -> Seen:
-    """What *reply* says, remembered in *state*. The server looked at local time *granted* or later."""
+def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
+    """What *reply* says, remembered in *state*. The server ran the call at local time *granted* or later."""
     if reply[0] == b"NOQUEUE":
         state.forget()
-        return Seen([], moved=True)
-    granted = look.sent if granted is None else granted
+        return ReadReply([], moved=True)
+    granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.saw(now_ms, look.sent, granted)
-    state.told(look.jump)
+    state.saw(now_ms, call.sent, granted)
+    state.reported(call.jump)
     state.hints = _hints(reply[4])
-    rows = deliveries(reply, look.holder, believed_until(granted, look.visibility))
+    rows = deliveries(reply, call.holder, believed_until(granted, call.visibility))
     moved = reply[2].decode() != state.epoch
     if moved:
         state.forget()
     miss = reply[0] != b"OK"
     if miss:
-        state.missed(look.declared)
+        state.missed(call.declared)
     else:
         state.hit()
-    return Seen(rows, int(reply[3]), miss, moved, not rows and state.seen is not None and state.seen.jump is not None)
+    return ReadReply(
+        rows, int(reply[3]), miss, moved, not rows and state.seen is not None and state.seen.jump is not None
+    )
 
 
-def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
-    """Give back the leases of a look whose reply was lost."""
-    where, page, holder = "", RECOVER_PAGE, sent(asked.holder)
+def recovered(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+    """Give back the leases of a read whose reply was lost."""
+    where, page, holder = "", RECOVER_PAGE, sent(outstanding.holder)
     while True:
-        call = _recover(state, (holder, asked.since, asked.visibility, page, where))
+        call = _recover(state, (holder, outstanding.since, outstanding.visibility, page, where))
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
@@ -107,18 +111,18 @@ def recovered(state: QueueState, asked: Asked, until: float) -> Op[None]:
 
 
 def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
-    """Give back, uncounted, what a look was granted for nobody; nothing of it may have been begun or settled."""
+    """Give back, uncounted, what a read was granted for nobody; nothing of it may have been begun or settled."""
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
         call = _recover(state, ("", 0, 0, 0, ""), tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
-def undone(state: QueueState, asked: Asked, until: float) -> Op[None]:
+def undone(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back all that a read was granted which nobody waits for any more."""
-    yield from given_back(state, asked.rows, until)
-    if asked.holder:
-        yield from recovered(state, asked, until)
+    yield from given_back(state, outstanding.rows, until)
+    if outstanding.holder:
+        yield from recovered(state, outstanding, until)
 
 
 def _recover(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
@@ -134,31 +138,31 @@ def _hints(raw: bytes) -> tuple[str, ...]:
     return tuple(turn for turn in raw.decode().split(",") if turn and turn != LEGACY_TURN)
 
 
-def _numbers(state: QueueState, want: Want, declare: int) -> list[str]:
+def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Which streams to declare: all when they are few, else those that are likely to be next."""
     if state.streams <= declare:
         numbers = list(dict.fromkeys([*map(str, range(state.streams)), *state.hints]))  # a hint may be news of a resize
     else:
-        numbers = list(dict.fromkeys(state.hints[: max(state.width, want.count)]))
-        if want.prefer is not None and str(want.prefer) not in numbers:
-            numbers.append(str(want.prefer))
+        numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
+        if request.prefer is not None and str(request.prefer) not in numbers:
+            numbers.append(str(request.prefer))
     if state.config.legacy_stream is not None:
         numbers.append("l")
     return numbers
 
 
-def _call(state: QueueState, want: Want, block: float, numbers: list[str], holder: str, clock: str) -> Call:
+def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
     config = state.config
     args: tuple[Argument, ...] = (
-        want.count,
+        request.count,
         holder,
-        round(want.visibility * 1000),
+        round(request.visibility * 1000),
         clock,
         config.max_deliveries,
         config.max_dead,
         math.ceil(block * 1000),
-        0 if state.streams <= ALL_DECLARED else max(state.width, min(want.count, state.streams)),
-        "" if want.prefer is None else str(want.prefer),
+        0 if state.streams <= ALL_DECLARED else max(state.width, min(request.count, state.streams)),
+        "" if request.prefer is None else str(request.prefer),
         config.legacy_group or "",
         state.client,
         *numbers,

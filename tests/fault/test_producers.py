@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
-from shardq.ops.bulk import Pace, Rows, BulkOffset, store_rows
+from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
 from shardq.protocol.scripts import load
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
@@ -39,21 +39,21 @@ def clock() -> Shifted:
 
 @pytest.fixture
 def queue(proxy: Proxy, open_client: Open, queue_name: str, clock: Shifted) -> Queue:
-    """A queue behind the proxy, with one lane in use."""
+    """A queue behind the proxy, with one sequence in use."""
     queue = open_client(proxy.url, clock=clock).queue(queue_name, streams=4)
     queue.write("first", shard_key="t")
     return queue
 
 
-def lanes(server: Server, queue: Queue) -> list[str]:
-    """The lanes that are remembered."""
+def sequences(server: Server, queue: Queue) -> list[str]:
+    """The sequences that are remembered."""
     found = server.run("ZRANGEBYSCORE", queue.state.keys.producers, 0, 10**15)
     assert server.run("HLEN", queue.state.keys.dedup) == len(found) + 1
     return [each.decode() for each in found]
 
 
 def lasting(server: Server, queue: Queue) -> float:
-    """Seconds for which the newest lane is remembered."""
+    """Seconds for which the newest sequence is remembered."""
     ends = server.run(
         "ZRANGE", queue.state.keys.producers, "9000000000000", "0", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES"
     )
@@ -61,10 +61,10 @@ def lasting(server: Server, queue: Queue) -> float:
 
 
 def forget(server: Server, queue: Queue) -> None:
-    """Forget all lanes, as when their time is over."""
-    for lane in server.run("ZRANGEBYSCORE", queue.state.keys.producers, 0, 10**15):
-        server.run("HDEL", queue.state.keys.dedup, lane)
-        server.run("ZREM", queue.state.keys.producers, lane)
+    """Forget all sequences, as when their time is over."""
+    for sequence in server.run("ZRANGEBYSCORE", queue.state.keys.producers, 0, 10**15):
+        server.run("HDEL", queue.state.keys.dedup, sequence)
+        server.run("ZREM", queue.state.keys.producers, sequence)
 
 
 def test_a_write_is_not_repeated_when_it_may_be_forgotten(
@@ -169,7 +169,7 @@ def test_a_refusal_after_a_try_that_may_have_happened_does_not_say_that_nothing_
 
 @pytest.fixture
 def crowded(mutate: Mutate, server: Server, queue_name: str) -> Iterator[Queue]:
-    """A queue that remembers three lanes at most, and has them."""
+    """A queue that remembers three sequences at most, and has them."""
     mutate("modules/producers", "MAX_SEQUENCES = 100000", "MAX_SEQUENCES = 3")
     with contextlib.ExitStack() as stack:
         queues = [stack.enter_context(Client.from_url(server.url)).queue(queue_name, streams=4) for _ in range(3)]
@@ -181,14 +181,14 @@ def crowded(mutate: Mutate, server: Server, queue_name: str) -> Iterator[Queue]:
 def test_newcomers_beyond_the_bound_write_and_are_not_remembered(
     crowded: Queue, server: Server, open_client: Open
 ) -> None:
-    known = lanes(server, crowded)
+    known = sequences(server, crowded)
     assert len(known) == 3
     for _ in range(5):
         newcomer = open_client(server.url).queue(crowded.name)
         newcomer.write("new", shard_key="t")
         newcomer.write_many([("new", "t")] * 3)
     crowded.write("old", shard_key="t")
-    assert lanes(server, crowded) == known
+    assert sequences(server, crowded) == known
     assert crowded.len() == 3 + 5 * 4 + 1
 
 
@@ -225,19 +225,19 @@ def test_a_writer_who_is_remembered_is_so_at_the_bound(
     writer.write("known", shard_key="t")
     for _ in range(4):
         open_client(server.url).queue(crowded.name).write("new", shard_key="t")
-    assert len(lanes(server, crowded)) == 3
+    assert len(sequences(server, crowded)) == 3
     cut = proxy.cut_after_request(load("write").sha.encode())
     writer.write("known", shard_key="t")
     assert cut.struck.wait(30)
     assert crowded.len() == 3 + 2 + 4
 
 
-def test_lanes_whose_time_is_over_make_room(crowded: Queue, server: Server, open_client: Open) -> None:
-    old = lanes(server, crowded)
-    for lane in old:
-        server.run("ZADD", crowded.state.keys.producers, 1, lane)
+def test_sequences_whose_time_is_over_make_room(crowded: Queue, server: Server, open_client: Open) -> None:
+    old = sequences(server, crowded)
+    for sequence in old:
+        server.run("ZADD", crowded.state.keys.producers, 1, sequence)
     newcomer = open_client(server.url).queue(crowded.name)
     newcomer.write("new", shard_key="t")
-    found: Any = lanes(server, crowded)
+    found: Any = sequences(server, crowded)
     assert len(found) == 1
     assert not set(found) & set(old)

@@ -19,7 +19,7 @@ PULSE = 1.0
 """Seconds between two signs."""
 
 
-def show(alive: Alive | None) -> None:
+def show_alive(alive: Alive | None) -> None:
     """Give a sign. Its failure is only logged: it must not end what it is to show."""
     try:
         if isinstance(alive, (str, Path)):
@@ -30,24 +30,24 @@ def show(alive: Alive | None) -> None:
         log.exception("the worker's sign of life failed")
 
 
-class Signs:
+class LivenessThread:
     """Within: signs from a thread, for a process that has no worker yet. The first one is given at once.
 
-    They end when `turn` was not called for *patience* seconds.
+    They end when `still_going` was not called for *timeout* seconds.
     """
 
-    def __init__(self, alive: Alive | None, patience: float, clock: Clock) -> None:
-        self._alive, self._patience, self._clock = alive, patience, clock
+    def __init__(self, alive: Alive | None, timeout: float, clock: Clock) -> None:
+        self._alive, self._timeout, self._clock = alive, timeout, clock
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._give, name="shardq-signs", daemon=True)
-        self.turn()
+        self._thread = threading.Thread(target=self._give, name="shardq-liveness", daemon=True)
+        self.still_going()
 
-    def turn(self) -> None:
+    def still_going(self) -> None:
         """Say that the process still goes round."""
         self._last = self._clock.monotonic()
 
     def __enter__(self) -> Self:
-        show(self._alive)
+        show_alive(self._alive)
         self._thread.start()
         return self
 
@@ -57,5 +57,5 @@ class Signs:
 
     def _give(self) -> None:
         while not self._over.wait(PULSE):
-            if self._clock.monotonic() - self._last < self._patience:
-                show(self._alive)
+            if self._clock.monotonic() - self._last < self._timeout:
+                show_alive(self._alive)
