@@ -10,6 +10,7 @@ from shardq import AsyncClient, Client, Delivery, Queue
 from tests.conformance.census import Census, take
 from tests.faces import Bridge, Loop
 
+CLUSTER = "redis+cluster://"
 _ELAPSE = """
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if member ~= '' then redis.call('ZINCRBY', KEYS[1], ARGV[1], member) end
@@ -94,6 +95,8 @@ def drained(queue: Queue) -> list[Delivery]:
     return found
 
 
-def raw_client(url: str) -> redis.Redis:
+def raw_client(url: str) -> Any:
     """A plain client: bytes, RESP2."""
+    if url.startswith(CLUSTER):
+        return redis.RedisCluster.from_url(f"redis://{url.removeprefix(CLUSTER)}", protocol=2)
     return redis.Redis.from_url(url, protocol=2)
