@@ -25,93 +25,103 @@ class Runner(Protocol):
 
 
 class QueueAdmin:
-    """The part of `Queue` that only operators need."""
+    """The part of `Queue` that operators and autoscalers need. Every call may raise what `Queue` says."""
 
     state: QueueState
     _client: Runner
     _codecs: Codecs
 
     def len(self, *, timeout: float | None = None) -> int:
-        """Messages that ask for work: backlog + in flight, in O(1); 0 while the queue does not exist."""
+        """Return how many messages ask for work: backlog + in flight. O(1); 0 while the queue does not exist."""
         return self._client.run(admin.length(self.state, timeout))
 
     def stats(self, *, timeout: float | None = None) -> QueueStats:
-        """The queue's numbers at one instant; all zero while the queue does not exist."""
+        """Return the queue's numbers at one instant; all are zero while the queue does not exist."""
         return self._client.run(admin.statistics(self.state, timeout))
 
     def purge(self, *, timeout: float | None = None) -> int:
-        """Remove everything that is undelivered or delayed; how many. In flight and dead messages stay.
+        """Remove every message that waits or is delayed, and return how many. Messages in flight and dead letters stay.
 
-        Where an answer was lost on the way it removed more than the number says; `QueueStats.purged` has them all.
+        When an answer was lost on the way, more were removed than the number says; `QueueStats.purged` counts all of
+        them.
         """
         return self._client.run(admin.purge(self.state, timeout))
 
     def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """Change the number of streams, live: (streams read, streams written) now.
+        """Change the number of streams (1 to 4,096) while the queue is used. Return (streams read, streams written to).
 
-        Fewer are read only once the higher ones are empty; reads see to that.
+        When there are fewer, the streams above the new number are read until they are empty.
         """
         return self._client.run(admin.resize(self.state, streams, timeout))
 
     def assign(
         self, names: Iterable[str | bytes], *, max_overlap: int | None = None, timeout: float | None = None
     ) -> Assignment:
-        """Give each of *names* (shard keys) a shard of which any two share at most *max_overlap*.
+        """Store a shard for each of *names* (shard keys). Any two stored shards share at most *max_overlap* streams.
 
-        Who has a shard keeps it; all others are dealt theirs as ever. *max_overlap* is as before, 1 at first. All names
-        get shards or none does, and all clients follow. The assignment after it; ConfigError when there is no room.
+        A shard key that has a stored shard keeps it; all others stay with the shard that hashing deals them.
+        *max_overlap* is by default what it was before, at first 1. Either all names get a shard or none does, and all
+        clients follow. Return the assignment after that. ConfigError when there is no room for so many shards.
         """
         return self._client.run(assigning.assign(self.state, names, max_overlap, timeout))
 
     def unassign(self, names: Iterable[str | bytes] | None = None, *, timeout: float | None = None) -> Assignment:
-        """Take the shards of *names* back, all shards if None: these shard keys are dealt theirs again.
+        """Remove the stored shards of *names*, or all if None: hashing deals these shard keys their shards again.
 
-        What they have waiting stays where it is. The assignment after it.
+        Their messages that wait stay where they are. Return the assignment after that.
         """
         return self._client.run(assigning.unassign(self.state, names, timeout))
 
     def assignment(self, *, timeout: float | None = None) -> Assignment:
-        """Which named shard keys have which streams, by `assign`; ConfigError when something else spoilt it."""
+        """Return which shard keys have a stored shard, and which streams are in it.
+
+        ConfigError when something else wrote to the assignment and spoilt it.
+        """
         return self._client.run(assigning.assignment(self.state, timeout))
 
     def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """The queue's settings as they are now, for all its clients. QueueMissing if there is no such queue."""
+        """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
         return self._client.run(admin.configure(self.state, {}, timeout))
 
     def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
-        """Change settings of the queue, for all its clients; its settings after that (see `QueueConfig`).
+        """Change settings of the queue for all its clients (see `QueueConfig`). Return its settings after that.
 
-        QueueMissing if there is no such queue.
+        QueueMissing if there is no such queue. ConfigError for an unknown or a bad setting; then nothing is changed.
         """
         return self._client.run(admin.configure(self.state, settings, timeout))
 
     def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
-        """The shard keys (or parents) whose weight in the admission window is not 1; QueueMissing without a queue."""
+        """Return the shard keys (or parents) whose weight is not 1, with their weights.
+
+        QueueMissing if there is no such queue.
+        """
         return self._client.run(weighing.weights(self.state, timeout))
 
     def set_weights(
         self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
     ) -> dict[str | bytes, int]:
-        """Give shard keys (or parents) a weight in the admission window; all weights after that.
+        """Give shard keys (or parents) a weight in the admission window. Return all weights after that.
 
-        While others wait, one of weight 3 gets three times the share of one of weight 1, and with `max_in_flight` may
-        have three times as many in flight. Weights are whole numbers from 1, which every shard key has, to 100, of at
-        most 1,000 shard keys; they count from the next read on, for all clients. QueueMissing if there is no queue.
+        While others wait, a shard key of weight 3 gets three times the share of one of weight 1; with `max_in_flight`
+        it may have three times as many in flight. A weight is a whole number from 1, which every shard key has by
+        default, to 100. At most 1,000 shard keys have another one. Weights count from the next read on, for all
+        clients. QueueMissing if there is no such queue.
         """
         return self._client.run(weighing.set_weights(self.state, changes, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
-        """Up to *count* dead letters, oldest first, after the entry id *after*."""
+        """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*."""
         letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
 
     def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
-        """Up to *count* events (10,000 at most) of what happened to messages, after position *after* (docs/journal.md).
+        """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).
 
-        Go on after the page's `position`; it says how many events were lost, since the setting `journal` bounds them.
+        Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
+        many are kept.
         """
         return self._client.run(admin.journal(self.state, count, after, timeout))
 
     def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """Move dead letters back into the queue, with their ids and headers; how many moved."""
+        """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
         return self._client.run(admin.redrive(self.state, letters_of(letters), timeout))

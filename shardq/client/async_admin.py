@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask of a queue, for asyncio: the twin of `shardq.client.admin`, which documents it."""
+"""What operators and autoscalers ask of a queue, for asyncio: the twin of `shardq.client.admin`."""
 
 from __future__ import annotations
 
@@ -25,69 +25,103 @@ class AsyncRunner(Protocol):
 
 
 class AsyncQueueAdmin:
-    """The part of `AsyncQueue` that only operators need."""
+    """The part of `AsyncQueue` that operators and autoscalers need. Every call may raise what `AsyncQueue` says."""
 
     state: QueueState
     _client: AsyncRunner
     _codecs: Codecs
 
     async def len(self, *, timeout: float | None = None) -> int:
-        """As `Queue.len`."""
+        """Return how many messages ask for work: backlog + in flight. O(1); 0 while the queue does not exist."""
         return await self._client.run(admin.length(self.state, timeout))
 
     async def stats(self, *, timeout: float | None = None) -> QueueStats:
-        """As `Queue.stats`."""
+        """Return the queue's numbers at one instant; all are zero while the queue does not exist."""
         return await self._client.run(admin.statistics(self.state, timeout))
 
     async def purge(self, *, timeout: float | None = None) -> int:
-        """As `Queue.purge`."""
+        """Remove every message that waits or is delayed, and return how many. Messages in flight and dead letters stay.
+
+        When an answer was lost on the way, more were removed than the number says; `QueueStats.purged` counts all of
+        them.
+        """
         return await self._client.run(admin.purge(self.state, timeout))
 
     async def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
-        """As `Queue.resize`."""
+        """Change the number of streams (1 to 4,096) while the queue is used. Return (streams read, streams written to).
+
+        When there are fewer, the streams above the new number are read until they are empty.
+        """
         return await self._client.run(admin.resize(self.state, streams, timeout))
 
     async def assign(
         self, names: Iterable[str | bytes], *, max_overlap: int | None = None, timeout: float | None = None
     ) -> Assignment:
-        """As `Queue.assign`."""
+        """Store a shard for each of *names* (shard keys). Any two stored shards share at most *max_overlap* streams.
+
+        A shard key that has a stored shard keeps it; all others stay with the shard that hashing deals them.
+        *max_overlap* is by default what it was before, at first 1. Either all names get a shard or none does, and all
+        clients follow. Return the assignment after that. ConfigError when there is no room for so many shards.
+        """
         return await self._client.run(assigning.assign(self.state, names, max_overlap, timeout))
 
     async def unassign(self, names: Iterable[str | bytes] | None = None, *, timeout: float | None = None) -> Assignment:
-        """As `Queue.unassign`."""
+        """Remove the stored shards of *names*, or all if None: hashing deals these shard keys their shards again.
+
+        Their messages that wait stay where they are. Return the assignment after that.
+        """
         return await self._client.run(assigning.unassign(self.state, names, timeout))
 
     async def assignment(self, *, timeout: float | None = None) -> Assignment:
-        """As `Queue.assignment`."""
+        """Return which shard keys have a stored shard, and which streams are in it.
+
+        ConfigError when something else wrote to the assignment and spoilt it.
+        """
         return await self._client.run(assigning.assignment(self.state, timeout))
 
     async def settings(self, *, timeout: float | None = None) -> QueueConfig:
-        """As `Queue.settings`."""
+        """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
         return await self._client.run(admin.configure(self.state, {}, timeout))
 
     async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
-        """As `Queue.configure`."""
+        """Change settings of the queue for all its clients (see `QueueConfig`). Return its settings after that.
+
+        QueueMissing if there is no such queue. ConfigError for an unknown or a bad setting; then nothing is changed.
+        """
         return await self._client.run(admin.configure(self.state, settings, timeout))
 
     async def weights(self, *, timeout: float | None = None) -> dict[str | bytes, int]:
-        """As `Queue.weights`."""
+        """Return the shard keys (or parents) whose weight is not 1, with their weights.
+
+        QueueMissing if there is no such queue.
+        """
         return await self._client.run(weighing.weights(self.state, timeout))
 
     async def set_weights(
         self, changes: Mapping[str | bytes, int], *, timeout: float | None = None
     ) -> dict[str | bytes, int]:
-        """As `Queue.set_weights`."""
+        """Give shard keys (or parents) a weight in the admission window. Return all weights after that.
+
+        While others wait, a shard key of weight 3 gets three times the share of one of weight 1; with `max_in_flight`
+        it may have three times as many in flight. A weight is a whole number from 1, which every shard key has by
+        default, to 100. At most 1,000 shard keys have another one. Weights count from the next read on, for all
+        clients. QueueMissing if there is no such queue.
+        """
         return await self._client.run(weighing.set_weights(self.state, changes, timeout))
 
     async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
-        """As `Queue.dead`."""
+        """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*."""
         letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
 
     async def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
-        """As `Queue.journal`."""
+        """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).
+
+        Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
+        many are kept.
+        """
         return await self._client.run(admin.journal(self.state, count, after, timeout))
 
     async def redrive(self, letters: Sequence[DeadLetter], *, timeout: float | None = None) -> int:
-        """As `Queue.redrive`."""
+        """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
         return await self._client.run(admin.redrive(self.state, letters_of(letters), timeout))

@@ -24,7 +24,10 @@ T = TypeVar("T")
 
 
 class AsyncClient(BaseClient):
-    """The twin of `Client` for one event loop: the first call binds it to the running loop."""
+    """A connection to one Redis (or Valkey, cluster, or set of sentinels), for one event loop.
+
+    The first call binds it to the running loop. Nothing is sent before the first call of a queue.
+    """
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
@@ -46,37 +49,54 @@ class AsyncClient(BaseClient):
         await self.aclose()
 
     def queue(self, name: str, **settings: Unpack[QueueSettings]) -> AsyncQueue:
-        """As `Client.queue`."""
+        """Return the queue called *name*. Its first write or read creates it, with these settings (see `QueueConfig`).
+
+        Settings belong to the queue: where it exists already, its own settings hold, and a difference is logged.
+        """
         return AsyncQueue(self, self.state_of(name, settings))
 
     async def bind(
         self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
-        """As `Client.bind`."""
+        """Let messages that are published to a topic which *pattern* matches go to *queue*.
+
+        Return False if that binding was there already. PatternError for a bad pattern.
+        """
         return await self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
 
     async def unbind(
         self, pattern: str, queue: AsyncQueue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
-        """As `Client.unbind`."""
+        """Remove a binding. Return False if there was none."""
         return await self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
 
     async def bind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
     ) -> list[Binding]:
-        """As `Client.bind_many`."""
+        """Bind many pairs (pattern, queue), 1,000 in a round trip. Return those that were bound already.
+
+        All are checked before the first is sent. When the call raises, the thousands before the failure are bound, and
+        the others may be.
+        """
         found = bindings_of(bindings, queue_name)
         return unchanged(found, await self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
 
     async def unbind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
     ) -> list[Binding]:
-        """As `Client.unbind_many`."""
+        """Remove many bindings, 1,000 in a round trip. Return those that were not there.
+
+        All are checked before the first is sent. When the call raises, the thousands before the failure are removed,
+        and the others may be.
+        """
         found = bindings_of(bindings, queue_name)
         return unchanged(found, await self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
 
     async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
-        """As `Client.router`."""
+        """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
+
+        To change what all clients know, call the client's `bind`; the copy's own `bind` changes only the copy.
+        """
         state = self.router_state(name)
         return await self.run(routing.current(state, state.until(timeout), max_age=0))
 
@@ -94,7 +114,13 @@ class AsyncClient(BaseClient):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, str]:
-        """As `Client.publish`."""
+        """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
+
+        The other arguments are those of `AsyncQueue.write`. A queue that several matching patterns name gets one copy.
+        Where no queue matches, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes
+        failed, PartlyPublished has an id or an error for each queue. Bindings that others make are seen within a
+        second.
+        """
         names = await self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
@@ -103,7 +129,10 @@ class AsyncClient(BaseClient):
             return await self.run(routing.write_all(states, composed, timeout)) if states else {}
 
     async def aclose(self) -> None:
-        """As `Client.close`. In a forked child nothing is closed: connections and loop are the parent's."""
+        """Close every connection, and stop the embedded server if this client started one. Idempotent.
+
+        In a forked child nothing is closed: the connections and the loop are the parent's.
+        """
         self._closed = True
         if self._pid != os.getpid():
             return
@@ -113,7 +142,7 @@ class AsyncClient(BaseClient):
         self._stop_server()
 
     async def run(self, op: Op[T]) -> T:
-        """As `Client.run`."""
+        """Run one operation; for the parts of shardq that build on a client."""
         self._check_loop()
         if not self._inspected:
             warn(await self._driver.run(inspected(self.clock, self.durability, self.timeout)))

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class AsyncDelivery(DeliveryView):
-    """The twin of `Delivery`."""
+    """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
+
+    LeaseLost means that the message is not yours any more. MessageCancelled means that it was cancelled. Every call may
+    raise what `AsyncQueue` says.
+    """
 
     __slots__ = ("_queue",)
 
@@ -30,24 +34,27 @@ class AsyncDelivery(DeliveryView):
         return self._queue
 
     async def ack(self, *, timeout: float | None = None) -> None:
-        """As `Delivery.ack`."""
+        """Say that the work is done: the message is forgotten."""
         await self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
 
     async def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
-        """As `Delivery.nack`."""
+        """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
+
+        After the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter.
+        """
         seconds("delay", delay, 0, MAX_BLOCK)
         await self._queue._settle(
             "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
         )
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
-        """As `Delivery.reject`."""
+        """Move the message to the dead letters, with *reason*."""
         await self._queue._settle(
             "reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout)
         )
 
     async def extend(self, duration: float, *, timeout: float | None = None) -> None:
-        """As `Delivery.extend`."""
+        """Let the lease end *duration* seconds from now."""
         lease_time("duration", duration)
         sent = self._clock.monotonic()
         await self._queue._settle(
@@ -57,6 +64,6 @@ class AsyncDelivery(DeliveryView):
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:
-        """As `Delivery.processing`."""
+        """A tracing span around the work on this delivery. It settles nothing."""
         with self._queue._telemetry.processing(self.received):
             yield

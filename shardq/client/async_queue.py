@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 class AsyncQueue(AsyncQueueAdmin):
-    """The twin of `Queue`."""
+    """One queue, used by the tasks of one event loop. All times are seconds.
+
+    Every call may raise BackendTimeout (nothing happened), OutcomeUnknown (no answer came, so it may have happened) or
+    another BackendError. Each takes a *timeout* for the whole call, the client's by default.
+    """
 
     def __init__(self, client: AsyncClient, state: QueueState) -> None:
         self._client: AsyncClient = client
@@ -42,12 +46,12 @@ class AsyncQueue(AsyncQueueAdmin):
 
     @property
     def client(self) -> AsyncClient:
-        """The client that this queue was made by."""
+        """The client that made this queue."""
         return self._client
 
     @property
     def name(self) -> str:
-        """As `Queue.name`."""
+        """The queue's name."""
         return self.state.keys.name
 
     async def write(
@@ -61,7 +65,16 @@ class AsyncQueue(AsyncQueueAdmin):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> str:
-        """As `Queue.write`."""
+        """Store one message and return its id. It is stored once, however often the connection breaks.
+
+        *payload* is encoded by the client's codec. *shard_key*, usually the tenant's name, chooses the streams that the
+        message may go to. A read delivers the message from *delay* seconds on and no more after *deadline* seconds,
+        both from now. Within the queue's `dedup_window` a second write with the same *dedup_key* stores nothing and
+        returns the first one's id. *headers* are delivered with the message.
+
+        ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
+        reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
+        """
         with self._telemetry.writing(None) as context:
             message = compose(
                 self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
@@ -73,7 +86,11 @@ class AsyncQueue(AsyncQueueAdmin):
     async def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
     ) -> list[str]:
-        """As `Queue.write_many`."""
+        """Store many messages in few round trips and return their ids in order.
+
+        Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When
+        a part of them failed, PartlyWritten has an id or an error for each.
+        """
         with self._telemetry.writing(len(batch := messages_of(messages))) as context:
             composed = compose_all(self.state, self._codecs, batch, context)
             return await self._client.run(write_many(self.state, composed, timeout)) if composed else []
@@ -86,7 +103,11 @@ class AsyncQueue(AsyncQueueAdmin):
         prefer_stream: int | None = None,
         timeout: float | None = None,
     ) -> AsyncDelivery:
-        """As `Queue.read`."""
+        """Return the next message, leased for *visibility_timeout* seconds (the queue's setting by default).
+
+        While there is none, the call waits up to *block* seconds, then raises Empty. The stream *prefer_stream* is read
+        first, but at most one turn ahead of its share.
+        """
         found = await self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
         if not found:
             raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
@@ -101,7 +122,11 @@ class AsyncQueue(AsyncQueueAdmin):
         prefer_stream: int | None = None,
         timeout: float | None = None,
     ) -> list[AsyncDelivery]:
-        """As `Queue.read_many`."""
+        """Return up to *count* messages (1 to 1,000), taken from the streams in turn.
+
+        While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
+        `read` raises Empty. *visibility_timeout* and *prefer_stream* are those of `read`.
+        """
         return await self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
 
     async def _read(
@@ -131,7 +156,7 @@ class AsyncQueue(AsyncQueueAdmin):
     async def ack_many(
         self, deliveries: Sequence[AsyncDelivery], *, timeout: float | None = None
     ) -> list[AsyncDelivery]:
-        """As `Queue.ack_many`."""
+        """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
         received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = await self._client.run(settle.ack(self.state, received, timeout))
@@ -145,7 +170,11 @@ class AsyncQueue(AsyncQueueAdmin):
         error: str | Sequence[str] = "",
         timeout: float | None = None,
     ) -> list[AsyncDelivery]:
-        """As `Queue.nack_many`."""
+        """Give many deliveries back, as `AsyncDelivery.nack` does. Return those whose lease was lost.
+
+        *delay* (seconds) and *error* are one value for all, or a sequence with one value for each. The call takes few
+        round trips.
+        """
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
@@ -156,7 +185,10 @@ class AsyncQueue(AsyncQueueAdmin):
     async def reject_many(
         self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
     ) -> list[AsyncDelivery]:
-        """As `Queue.reject_many`."""
+        """Move many deliveries to the dead letters in few round trips. Return those whose lease was lost.
+
+        *reason* is one text for all, or a sequence with one for each.
+        """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
         with self._telemetry.settling("reject", received):
@@ -164,7 +196,11 @@ class AsyncQueue(AsyncQueueAdmin):
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
-        """As `Queue.cancel`."""
+        """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
+
+        The holder of a message in flight learns of it: its next extend or ack raises MessageCancelled. MessageNotFound
+        if the message neither waits, nor is delayed, nor is in flight.
+        """
         return await self._client.run(settle.cancel(self.state, message_id, timeout))
 
     async def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:

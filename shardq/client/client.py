@@ -58,28 +58,32 @@ class Client(BaseClient):
         self.close()
 
     def queue(self, name: str, **settings: Unpack[QueueSettings]) -> Queue:
-        """The queue called *name*; created by its first write or read, with these settings (see `QueueConfig`).
+        """Return the queue called *name*. Its first write or read creates it, with these settings (see `QueueConfig`).
 
-        Settings belong to the queue: where it exists already, its own win and a difference is logged.
+        Settings belong to the queue: where it exists already, its own settings hold, and a difference is logged.
         """
         return Queue(self, self.state_of(name, settings))
 
     def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
-        """Let what is published to a topic that *pattern* matches go to *queue*; False if it did."""
+        """Let messages that are published to a topic which *pattern* matches go to *queue*.
+
+        Return False if that binding was there already. PatternError for a bad pattern.
+        """
         return self.run(routing.change(self.router_state(router), "+", pattern, queue_name(queue), timeout))
 
     def unbind(
         self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None
     ) -> bool:
-        """Take a binding back; False if there was none."""
+        """Remove a binding. Return False if there was none."""
         return self.run(routing.change(self.router_state(router), "-", pattern, queue_name(queue), timeout))
 
     def bind_many(
         self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
     ) -> list[Binding]:
-        """Bind many pairs (pattern, queue), 1,000 in a round trip; those that were bound already are returned.
+        """Bind many pairs (pattern, queue), 1,000 in a round trip. Return those that were bound already.
 
-        All are checked before the first is sent. When it raises, earlier thousands are bound; so may be all the others.
+        All are checked before the first is sent. When the call raises, the thousands before the failure are bound, and
+        the others may be.
         """
         found = bindings_of(bindings, queue_name)
         return unchanged(found, self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
@@ -87,14 +91,18 @@ class Client(BaseClient):
     def unbind_many(
         self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
     ) -> list[Binding]:
-        """Take many bindings back, 1,000 in a round trip, as `bind_many`; those that there were not are returned."""
+        """Remove many bindings, 1,000 in a round trip. Return those that were not there.
+
+        All are checked before the first is sent. When the call raises, the thousands before the failure are removed,
+        and the others may be.
+        """
         found = bindings_of(bindings, queue_name)
         return unchanged(found, self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
 
     def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
-        """The bindings of router *name*, as of now; it follows changes as this client publishes.
+        """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
 
-        It is this client's copy: what all are to know is bound by the client's `bind`, not by the copy's.
+        To change what all clients know, call the client's `bind`; the copy's own `bind` changes only the copy.
         """
         state = self.router_state(name)
         return self.run(routing.current(state, state.until(timeout), max_age=0))
@@ -113,11 +121,11 @@ class Client(BaseClient):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, str]:
-        """Write a message to each queue that *topic* goes to, in few round trips; its ids by queue name.
+        """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
 
-        The other arguments are those of `Queue.write`. A queue bound by several matching patterns gets one copy. With
-        no queue, {} is returned, or Unrouted raised when *unmatched* is "raise". PartlyPublished has an id or an error
-        for each queue when some failed. Bindings made elsewhere are seen within a second.
+        The other arguments are those of `Queue.write`. A queue that several matching patterns name gets one copy. Where
+        no queue matches, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
+        PartlyPublished has an id or an error for each queue. Bindings that others make are seen within a second.
         """
         names = self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Delivery(DeliveryView):
     """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
 
-    LeaseLost means that it is not yours any more; MessageCancelled, that nobody wants it.
+    LeaseLost means that the message is not yours any more. MessageCancelled means that it was cancelled. Every call may
+    raise what `Queue` says.
     """
 
     __slots__ = ("_queue",)
@@ -33,13 +34,13 @@ class Delivery(DeliveryView):
         return self._queue
 
     def ack(self, *, timeout: float | None = None) -> None:
-        """The work is done: forget the message."""
+        """Say that the work is done: the message is forgotten."""
         self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
 
     def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
-        """Give the message back, to be delivered again after *delay* seconds; *error* is kept as `last_error`.
+        """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
 
-        Past the queue's max_deliveries it goes to the dead letters.
+        After the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
         self._queue._settle(
@@ -61,6 +62,6 @@ class Delivery(DeliveryView):
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:
-        """A tracing span around the work on this delivery; settles nothing."""
+        """A tracing span around the work on this delivery. It settles nothing."""
         with self._queue._telemetry.processing(self.received):
             yield

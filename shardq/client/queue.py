@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 class Queue(QueueAdmin):
-    """One queue. All times are seconds. Every call may raise BackendTimeout, OutcomeUnknown or BackendError."""
+    """One queue, used by the threads of one process. All times are seconds.
+
+    Every call may raise BackendTimeout (nothing happened), OutcomeUnknown (no answer came, so it may have happened) or
+    another BackendError. Each takes a *timeout* for the whole call, the client's by default.
+    """
 
     def __init__(self, client: Client, state: QueueState) -> None:
         self._client: Client = client
@@ -39,7 +43,7 @@ class Queue(QueueAdmin):
 
     @property
     def client(self) -> Client:
-        """The client that this queue was made by."""
+        """The client that made this queue."""
         return self._client
 
     @property
@@ -58,11 +62,15 @@ class Queue(QueueAdmin):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> str:
-        """Store one message and return its id. Stored once, however often the connection breaks.
+        """Store one message and return its id. It is stored once, however often the connection breaks.
 
-        *shard_key* (usually the tenant) chooses its streams. It is deliverable after *delay* and until *deadline*, both
-        from now. Within the queue's dedup window a second write with the same *dedup_key* returns the first one's id.
-        ConfigError, CodecError or QueueFull: nothing was written. OutcomeUnknown: it may have been.
+        *payload* is encoded by the client's codec. *shard_key*, usually the tenant's name, chooses the streams that the
+        message may go to. A read delivers the message from *delay* seconds on and no more after *deadline* seconds,
+        both from now. Within the queue's `dedup_window` a second write with the same *dedup_key* stores nothing and
+        returns the first one's id. *headers* are delivered with the message.
+
+        ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
+        reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
         with self._telemetry.writing(None) as context:
             message = compose(
@@ -75,10 +83,10 @@ class Queue(QueueAdmin):
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
     ) -> list[str]:
-        """Store many messages in few round trips and return their ids, in order.
+        """Store many messages in few round trips and return their ids in order.
 
-        Each is a `Message` or a pair (payload, shard key). All are checked before the first is sent. PartlyWritten has
-        an id or an error for each when a chunk of them failed.
+        Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When
+        a part of them failed, PartlyWritten has an id or an error for each.
         """
         with self._telemetry.writing(len(batch := messages_of(messages))) as context:
             composed = compose_all(self.state, self._codecs, batch, context)
@@ -92,9 +100,10 @@ class Queue(QueueAdmin):
         prefer_stream: int | None = None,
         timeout: float | None = None,
     ) -> Delivery:
-        """The next message, leased for *visibility_timeout*; waits for one up to *block*, then raises Empty.
+        """Return the next message, leased for *visibility_timeout* seconds (the queue's setting by default).
 
-        *prefer_stream* is tried first, one turn ahead of its share at most.
+        While there is none, the call waits up to *block* seconds, then raises Empty. The stream *prefer_stream* is read
+        first, but at most one turn ahead of its share.
         """
         found = self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
         if not found:
@@ -110,9 +119,10 @@ class Queue(QueueAdmin):
         prefer_stream: int | None = None,
         timeout: float | None = None,
     ) -> list[Delivery]:
-        """Up to *count* messages (at most 1,000), in turns over the streams; waits up to *block* for the first.
+        """Return up to *count* messages (1 to 1,000), taken from the streams in turn.
 
-        [] when there were none: Empty is not raised.
+        While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
+        `read` raises Empty. *visibility_timeout* and *prefer_stream* are those of `read`.
         """
         return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
 
@@ -134,7 +144,7 @@ class Queue(QueueAdmin):
         return [Delivery(row, self) for row in rows]
 
     def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
-        """Settle many deliveries as done in few round trips; those whose lease was lost are returned."""
+        """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
         received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = self._client.run(settle.ack(self.state, received, timeout))
@@ -148,9 +158,10 @@ class Queue(QueueAdmin):
         error: str | Sequence[str] = "",
         timeout: float | None = None,
     ) -> list[Delivery]:
-        """Give many deliveries back in few round trips, as `Delivery.nack`; those whose lease was lost are returned.
+        """Give many deliveries back, as `Delivery.nack` does. Return those whose lease was lost.
 
-        *delay* and *error* are one for all, or a sequence with one for each.
+        *delay* (seconds) and *error* are one value for all, or a sequence with one value for each. The call takes few
+        round trips.
         """
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
@@ -162,9 +173,9 @@ class Queue(QueueAdmin):
     def reject_many(
         self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
     ) -> list[Delivery]:
-        """Move many deliveries to the dead letters in few round trips; those whose lease was lost are returned.
+        """Move many deliveries to the dead letters in few round trips. Return those whose lease was lost.
 
-        *reason* is one for all, or a sequence with one for each.
+        *reason* is one text for all, or a sequence with one for each.
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
@@ -173,10 +184,10 @@ class Queue(QueueAdmin):
         return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
-        """Remove a waiting or delayed message; "removed", or "in flight" if it is being worked on.
+        """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
 
-        The holder of one in flight learns it: its next extend or ack raises MessageCancelled. MessageNotFound if the
-        message is neither waiting, delayed nor in flight.
+        The holder of a message in flight learns of it: its next extend or ack raises MessageCancelled. MessageNotFound
+        if the message neither waits, nor is delayed, nor is in flight.
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 

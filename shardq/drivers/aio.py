@@ -83,7 +83,7 @@ class AsyncDriver:
                 return await asyncio.sleep(step.seconds)
 
     async def arm(self, step: Armed) -> PendingRead:
-        """As `Driver.arm`."""
+        """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:

@@ -68,7 +68,7 @@ class Permits:
         self.give()
 
     def give(self) -> None:
-        """Hand the permit to the thread that waits longest; without one it is free."""
+        """Let the thread that waits longest have the permit; without one it is free."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()
@@ -94,11 +94,11 @@ class AsyncPermits:
         self._semaphore = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
 
     async def at_once(self) -> bool:
-        """As `Permits.at_once`."""
+        """Take a permit if one is free; whether it was."""
         return not self._semaphore.locked() and await self._semaphore.acquire()
 
     async def take(self, seconds: float) -> None:
-        """As `Permits.take`."""
+        """Take a permit; Crowded if there is none for *seconds*. Give it back with `give`."""
         try:
             async with asyncio.timeout(min(seconds, MOST)):
                 await self._semaphore.acquire()
@@ -106,11 +106,11 @@ class AsyncPermits:
             raise Crowded(self.count, seconds) from None
 
     def __enter__(self) -> None:
-        """As `Permits.__enter__`."""
+        """The permit was taken; it is given back at the end."""
 
     def __exit__(self, *_: object) -> None:
         self.give()
 
     def give(self) -> None:
-        """As `Permits.give`."""
+        """Let the coroutine that waits longest have the permit; without one it is free."""
         self._semaphore.release()

@@ -219,7 +219,7 @@ async def round_trip(
 
 
 def peer_of(connection: Any) -> Any:
-    """As `leading.peer_of`."""
+    """Where the socket of *connection* leads to; None if it has none."""
     writer = connection._writer
     return None if writer is None else writer.get_extra_info("peername")
 

@@ -57,7 +57,7 @@ class Driver:
             return driven(op, self.perform)
 
     def recall(self, thread: int) -> None:
-        """As `Leading.recall`: end the blocked read of another *thread*."""
+        """End the blocked read of another *thread*, if it waits, as if its time were up."""
         self._leading.recall(thread)
 
     def forked(self) -> None:

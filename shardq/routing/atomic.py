@@ -75,13 +75,13 @@ class GilHead(Head):
     __slots__ = ()
 
     def gcas(self, node: INode, old: Any, new: Any) -> bool:
-        """As `Head.gcas`."""
+        """Set *node*'s content to *new* if it is *old* and *node* is of the trie's generation; whether it was set."""
         done = False
         if node.main is old and self.root.gen is node.gen: node.main = self.stamp = new; done = True  # fmt: skip # noqa: E701, E702
         return done
 
     def renew(self, root: INode, main: Any, fresh: Any) -> bool:
-        """As `Head.renew`."""
+        """Replace *root*, if it is the root and holds *main*, by one of a new generation that holds *fresh*."""
         done, node = False, INode(fresh, object())
         if self.root is root and root.main is main: self.root = self.stamp = node; done = True  # fmt: skip # noqa: E701, E702
         return done
@@ -115,7 +115,7 @@ class LockHead(Head):
     __slots__ = ()
 
     def gcas(self, node: INode, old: Any, new: Any) -> bool:
-        """As `Head.gcas`."""
+        """Set *node*'s content to *new* if it is *old* and *node* is of the trie's generation; whether it was set."""
         with _lock:
             if node.main is not old or self.root.gen is not node.gen:
                 return False
@@ -124,7 +124,7 @@ class LockHead(Head):
             return True
 
     def renew(self, root: INode, main: Any, fresh: Any) -> bool:
-        """As `Head.renew`."""
+        """Replace *root*, if it is the root and holds *main*, by one of a new generation that holds *fresh*."""
         node = INode(fresh, object())
         with _lock:
             if self.root is not root or root.main is not main:

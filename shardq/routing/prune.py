@@ -88,7 +88,7 @@ class Cursor:
         return with_child(main, key, self.make(tuple(tomb)), self.make)
 
     def without_page(self, main: Any, key: Any, tomb: TombPage) -> Any:
-        """As `without`, for the T-node of a page."""
+        """*main*, in which the T-node of a page under *key* is replaced by what is left of it."""
         if type(main) is list:
             return with_child(main, key, None, self.make)
         if key is WORDS:

@@ -117,7 +117,7 @@ class Write(Cursor):
         return True if self.head.gcas(self.node, self.main, new) else None
 
     def new_branch(self, words: list[str], values: Any) -> Any:
-        """As `growth.new_branch`."""
+        """A new branch with *words* and *values*, rolled up as this trie is."""
         return growth.new_branch(words, values, self.make, self.rollup)
 
     def split_run(self, run: tuple[str, ...], words: list[str], at: int) -> bool:

@@ -71,7 +71,7 @@ class FakeDriver(Driver):
         self._connection, self._wait, self._poll = connection, wait, poll
 
     def perform(self, step: Step) -> Any:
-        """As `Driver.perform`."""
+        """Do what *step* says, without a server; its reply."""
         match step:
             case Call():
                 return self._evaluated(step)

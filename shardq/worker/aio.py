@@ -65,7 +65,11 @@ class AsyncWorker:
         self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, self._watched)
 
     async def run(self) -> None:
-        """As `Worker.run`. When the task that awaits it is cancelled, handlers are too, and all goes back at once."""
+        """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
+
+        A worker runs once. BackendErrors are waited out; ConfigError, ServerUnfit and ClosedError are raised. When the
+        task that awaits it is cancelled, the handlers are cancelled, too, and their messages are given back at once.
+        """
         if self._loop is not None or self._state.life != RUNNING:
             raise ConfigError("an AsyncWorker runs once: make a new one")
         self._loop = asyncio.get_running_loop()
@@ -93,7 +97,7 @@ class AsyncWorker:
         self._heart = asyncio.get_running_loop().call_later(MAX_WAIT, self._beat)
 
     def stop(self) -> None:
-        """As `Worker.stop`."""
+        """Let `run` come to its end; from any thread, a handler or a signal handler. Idempotent."""
         self._stop_asked = True
         if self._loop is not None:
             self._call(self._stop)

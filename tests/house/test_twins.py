@@ -1,4 +1,4 @@
-"""The sync and the async face are twins: the same methods, the same signatures, the same words."""
+"""The sync and the async clients are twins: the same methods, the same signatures, the same docstrings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ RENAMED = {"close": "aclose"}  # contextlib.aclosing expects it
 SYNC_ONLY = {"end_wait"}  # a task is cancelled
 SYNTAX = {"__enter__", "__exit__", "__aenter__", "__aexit__", "__iter__", "__next__", "__aiter__", "__anext__"}
 
-each_pair = pytest.mark.parametrize(("sync", "twin"), PAIRS, ids=lambda face: face.__name__)
+each_pair = pytest.mark.parametrize(("sync", "twin"), PAIRS, ids=lambda each: each.__name__)
 
 
-def public(face: type) -> dict[str, Any]:
-    """The public attributes that *face* or a base of its own defines."""
-    bases = [base for base in face.__mro__ if base.__module__.startswith("shardq.")]
+def public(client: type) -> dict[str, Any]:
+    """The public attributes that *client* or a base of its own defines."""
+    bases = [base for base in client.__mro__ if base.__module__.startswith("shardq.")]
     found = {name: each for base in reversed(bases) for name, each in vars(base).items() if not name.startswith("_")}
     return {name: each for name, each in found.items() if name not in SYNC_ONLY}
 
@@ -74,14 +74,31 @@ def test_the_sync_twin_never_awaits_and_both_construct_alike(sync: type, twin: t
 
 @each_pair
 def test_twins_support_the_same_syntax(sync: type, twin: type) -> None:
-    def syntax(face: type) -> set[str]:
-        return {name.replace("__a", "__", 1) for name in SYNTAX if hasattr(face, name)}
+    def syntax(client: type) -> set[str]:
+        return {name.replace("__a", "__", 1) for name in SYNTAX if hasattr(client, name)}
 
     assert syntax(sync) == syntax(twin)
 
 
 @each_pair
+def test_twins_say_the_same_of_each_method(sync: type, twin: type) -> None:
+    """Who reads the async client's documentation is not sent elsewhere, and neither text falls behind the other."""
+    differ = []
+    for name, member in public(sync).items():
+        other = public(twin)[RENAMED.get(name, name)]
+        if function(member) and name != "close":  # closing differs in a forked child
+            mine, theirs = inspect.getdoc(function(member)), inspect.getdoc(function(other))
+            if _reworded(mine) != _reworded(theirs):
+                differ.append(name)
+    assert differ == []
+
+
+def _reworded(doc: str | None) -> list[str]:
+    return re.sub(r"\bAsync(?=[A-Z])", "", doc or "").split()
+
+
+@each_pair
 def test_both_are_documented(sync: type, twin: type) -> None:
-    for face in (sync, twin):
-        members = {name: function(member) for name, member in public(face).items()}
+    for each_class in (sync, twin):
+        members = {name: function(member) for name, member in public(each_class).items()}
         assert [name for name, each in members.items() if each and not inspect.getdoc(each)] == []
