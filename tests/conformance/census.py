@@ -172,7 +172,7 @@ def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
         found = pipe.execute()
     bodies = found[len(found) - len(streams) :]
     entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
-    return _Found(*found[: len(found) - len(streams)], entries)
+    return _Found(*found[: len(found) - len(streams)], entries=entries)
 
 
 def _now(raw: Any, keys: QueueKeys) -> int:
