@@ -89,45 +89,90 @@ class Census:
 
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
-    """Count; nobody else may use the queue meanwhile."""
-    meta = {name.decode(): value.decode() for name, value in raw.hgetall(keys.meta).items()}
-    lens = {name.decode(): value.decode() for name, value in raw.hgetall(keys.lens).items()}
+    """Count; nobody else may use the queue meanwhile. Three round trips: a census is taken after many steps."""
+    meta, lens = ({name.decode(): value.decode() for name, value in each.items()} for each in _heads(raw, keys))
+    streams = [keys.stream(number) for number in range(int(meta["streams"]))]
+    found = _read(raw, keys, [*streams, keys.bodies, *([legacy] if legacy else [])])
     seen = Census(
         now=_now(raw, keys),
-        dead=raw.xlen(keys.dead),
-        ready={int(turn) for turn in raw.zrange(keys.ready, 0, -1) if turn},
+        dead=found.dead,
+        ready={int(turn) for turn in found.ready if turn},
         lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
-    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
-    seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
-    seen.overlooked = _overlooked(raw, keys)
-    seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
-    seen.owners = {handle.decode() for handle in raw.hkeys(keys.shard_keys) if handle}
-    seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
-    seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
-    for member in raw.zrange(keys.overflow, 0, -1):
+    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(found.returned).items()}
+    seen.delayed = {handle: score % SPAN for handle, score in _members(found.delayed).items()}
+    seen.overlooked = _overlooked(found)
+    seen.attempts = {handle.decode() for handle in found.attempts if handle}
+    seen.owners = {handle.decode() for handle in found.owners if handle}
+    seen.moved = {handle.decode() for handle in found.moved if handle}
+    seen.cancelled = {handle.decode() for handle in found.cancelled if handle}
+    for member in found.overflow:
         held = _held(member) if member[:1].isdigit() else []
         seen.doubled += [handle for handle in held if handle in seen.held]
         seen.held.update(held)
-    for token, ends in _members(raw, keys.leases).items():
+    for token, ends in _members(found.leases).items():
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
         seen.leased[handle] = ends % SPAN
-    for number in range(int(meta["streams"])):
-        entries = _entries(raw, keys.stream(number))
+    for number, stream in enumerate(streams):
+        entries = found.entries[stream]
         seen.bodies |= {f"{number}:{entry}" for entry in entries}
         cursor = _order(lens.get(f"h{number}", "0-0"))
         new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
         seen.new |= new
         seen.per_turn[number] = len(new)
-    seen.bodies |= {f"d:{entry}" for entry in _entries(raw, keys.bodies)}
+    seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.bodies]}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
-        seen.bodies |= {f"l:{entry}" for entry in _entries(raw, legacy) if f"l:{entry}" in touched}
+        seen.bodies |= {f"l:{entry}" for entry in found.entries[legacy] if f"l:{entry}" in touched}
     for turn in seen.returned.values():
         seen.per_turn[turn] = seen.per_turn.get(turn, 0) + 1
     return seen
+
+
+@dataclass
+class _Found:
+    """What Redis keeps of the queue, as it was read; `entries` are the ids in each stream."""
+
+    entries: dict[str, list[str]]
+    dead: int
+    ready: list[bytes]
+    returned: list[Any]
+    delayed: list[Any]
+    leases: list[Any]
+    due: list[Any]
+    attempts: list[bytes]
+    owners: list[bytes]
+    moved: list[bytes]
+    cancelled: set[bytes]
+    overflow: list[bytes]
+
+
+def _heads(raw: Any, keys: QueueKeys) -> Any:
+    with raw.pipeline(transaction=False) as pipe:
+        pipe.hgetall(keys.meta)
+        pipe.hgetall(keys.lens)
+        return pipe.execute()
+
+
+def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
+    with raw.pipeline(transaction=False) as pipe:
+        pipe.xlen(keys.dead)
+        pipe.zrange(keys.ready, 0, -1)
+        for key in (keys.redelivery, keys.delayed, keys.leases, keys.due):
+            pipe.zrange(key, 0, -1, withscores=True)
+        for key in (keys.attempts, keys.shard_keys):
+            pipe.hkeys(key)
+        pipe.hvals(keys.moved)
+        pipe.smembers(keys.cancelled)
+        pipe.zrange(keys.overflow, 0, -1)
+        for key in streams:
+            pipe.xrange(key)
+        found = pipe.execute()
+    bodies = found[len(found) - len(streams) :]
+    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
+    return _Found(entries, *found[: len(found) - len(streams)])
 
 
 def _now(raw: Any, keys: QueueKeys) -> int:
@@ -137,24 +182,20 @@ def _now(raw: Any, keys: QueueKeys) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _overlooked(raw: Any, keys: QueueKeys) -> list[str]:
+def _overlooked(found: _Found) -> list[str]:
     """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon."""
-    heads, found = _members(raw, keys.due), []
-    for kind, key in (("l", keys.leases), ("d", keys.delayed)):
-        for member, score in _members(raw, key).items():
+    heads, overlooked = _members(found.due), []
+    for kind, rows in (("l", found.leases), ("d", found.delayed)):
+        for member, score in _members(rows).items():
             bucket, at = divmod(score, SPAN)
             if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > at:
-                found.append(member)
-    return found
+                overlooked.append(member)
+    return overlooked
 
 
-def _members(raw: Any, key: str) -> dict[str, float]:
+def _members(rows: list[Any]) -> dict[str, float]:
     """A sorted set without its sentinel."""
-    return {
-        member.decode(errors="surrogateescape"): score
-        for member, score in raw.zrange(key, 0, -1, withscores=True)
-        if member
-    }
+    return {member.decode(errors="surrogateescape"): score for member, score in rows if member}
 
 
 def _held(member: bytes) -> list[str]:
@@ -165,10 +206,6 @@ def _held(member: bytes) -> list[str]:
     assert ord(letter) - 64 == len(numbers.split(",")[0])
     assert sorted(map(int, numbers.split(","))) == list(map(int, numbers.split(",")))
     return [f"{place.rstrip('!')}:{ms}-{number}" for number in numbers.split(",")]
-
-
-def _entries(raw: Any, key: str) -> list[str]:
-    return [entry.decode() for entry, _ in raw.xrange(key)]
 
 
 def _order(entry: str) -> tuple[int, int]:
