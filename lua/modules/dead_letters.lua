@@ -84,7 +84,7 @@ local function spell_restored(letter)
   return fields
 end
 
--- Makes a message of the dead letter with this entry id, under a new id of its own. Returns the message as one that is given back;
+-- Makes a message of the dead letter with this entry id, under an id of its own. Returns the message as one that is given back;
 -- nil if there is no such entry any more, or it is no dead letter.
 local function restore_message(q, entry_id, shard, ms, number)
   local entry = redis.call('XRANGE', q.dead, entry_id, entry_id)[1]
