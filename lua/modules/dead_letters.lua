@@ -76,12 +76,6 @@ local function end_message(q, item, key)
   return 'l'
 end
 
--- Moves the messages that a read has found to be dead letters.
-local function move_dead_letters(q)
-  if not q.max_dead then read_limits(q, q.known_max_deliveries, q.known_max_dead) end
-  for _, letter in ipairs(q.dead_letters) do move_to_dead(q, letter, letter.key, letter.fields, 'b') end
-end
-
 -- Returns what a dead letter becomes again as an entry of the stream of bodies. Its deadline and its due time are over; the id
 -- that its writer was given and the deliveries so far stay as attributes.
 local function spell_restored(letter)
