@@ -65,12 +65,12 @@ def _run(processes: Processes, server: Server, queue: Queue, rng: random.Random)
         queue.resize(rng.choice((1, 2, 5, 16, 33, 64)))
         resizes += 1
 
-    def turn() -> bool:
+    def run() -> bool:
         act: Act = rng.choice((resize, processes.kill_one, processes.kill_one, lambda: server.run("SCRIPT", "FLUSH")))
         act()
         return processes.written() and drained(queue)
 
-    eventually(turn, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
+    eventually(run, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
     return resizes
 
 
