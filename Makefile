@@ -66,6 +66,9 @@ demo: $(STAMP) ## every installed package a tenant, every source file a job, one
 demo-spark: setup java ## files as a DataFrame, loaded into a queue, worked off, archived, judged, all with Spark (minutes)
 	@$(PY) -m examples.demo_spark
 
+# Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
+test soak docs examples: export PYTHONDONTWRITEBYTECODE =
+
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
 	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
 	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
@@ -100,8 +103,9 @@ diagrams: $(STAMP) ## draw the diagrams of docs/worker.md from the worker's tabl
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
-soak: $(STAMP) ## 200,000 messages, 8 producers, 8 consumers that are killed, resizes; the history checked (3 min)
-	@SHARDQ_SOAK=200000 $(PY) -m pytest -q tests/soak/test_soak.py
+# What is long by nature: `make test` runs a short form of each of these.
+soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, slots that move (MIN min)
+	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -p no:cacheprovider $(SOAKED) $(PYTEST_ARGS)
 
 bench: $(STAMP) ## the benchmarks, each beside its reference (half an hour)
 	@$(PY) -m benchmarks

@@ -4,7 +4,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
--- KEYS[5] returned: the redelivery queue
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
@@ -22,12 +22,12 @@
 -- Reply: 'removed' | 'in flight' | 'unknown'
 --- @use time, keys, messages, streams, redelivery, accounts, overflow, window
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
   cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], accounts = KEYS[11], shard_keys = KEYS[12], overflow = KEYS[13],
   journal = KEYS[14], now = read_clock(), lengths = {},
 }
 local message_id, place, id, client, stream = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[15]
-check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow},
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow},
   {q.bodies, stream})
 local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
   redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))
@@ -38,7 +38,7 @@ q.journal_size = tonumber(journal_size or '0')
 local lies_at = redis.call('HGET', q.moved, message_id)
 if lies_at then place, id = split_handle(lies_at) end
 local key, handle = place == 'd' and q.bodies or stream, place .. ':' .. id
-local score, is_delayed = redis.call('ZSCORE', q.returned, handle), redis.call('ZSCORE', q.delayed, handle)
+local score, is_delayed = redis.call('ZSCORE', q.redelivery, handle), redis.call('ZSCORE', q.delayed, handle)
 
 -- An entry of the legacy stream is a message only once it was delivered; then something is known of it.
 if place == 'l' and redis.call('HEXISTS', q.attempts, handle) == 0 then return 'unknown' end

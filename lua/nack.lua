@@ -6,7 +6,7 @@
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: the redelivery queue
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -22,17 +22,16 @@
 -- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
--- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the caller says for the journal (see
---            `read_told`)
+-- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
 --- @use time, keys, leases, attempts, dead_letters, schedule, notifications, journal
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
   due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
 }
-local repeated, rejected, told = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
+local repeated, rejected, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
 local tokens, delays, errors = {}, {}, {}
 for at = 5, #ARGV - 1, 3 do
   local i = #tokens + 1
@@ -46,7 +45,7 @@ q.is_fair, q.journal_size, q.positions_from = fair == '1', tonumber(journal_size
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.returned, q.overflow, q.due},
+check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow, q.due},
   {q.notifications, q.bodies, q.dead})
 local keys, at_key = {d = q.bodies}, 17
 for number in string.gmatch(ARGV[4], '[^,]+') do
@@ -62,7 +61,7 @@ end
 local details
 if q.journal_size > 0 then
   begin_events(q)
-  details = read_told(told)
+  details = read_details(details_text)
 end
 
 -- The live leases end. A message that was cancelled while it was in flight is gone for good now.
@@ -100,8 +99,8 @@ for i in ipairs(tokens) do
       -- A blocked reader looks again by itself, but maybe not as soon as this message is due.
       if delay > 0 and delay < 5000 then notify_reader(q, '') end
       if details then
-        local told_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
-        note_event(q, 'n', told_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
+        local message_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
+        note_event(q, 'n', message_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
       end
     end
   end

@@ -5,7 +5,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
--- KEYS[5] returned: the redelivery queue
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
@@ -22,7 +22,7 @@
 -- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE'} | {'EPOCH'}
 --- @use time, keys, epochs, journal, streams, removal
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], returned = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
   moved = KEYS[8], accounts = KEYS[9], shard_keys = KEYS[10], overflow = KEYS[11], journal = KEYS[12], now = read_clock(),
   most = tonumber(ARGV[3]), purged = 0, vanished = 0,
 }
@@ -32,7 +32,7 @@ if answer then return {answer, 0, 0} end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys},
-  {q.ready, q.delayed, q.returned, q.overflow}, {q.bodies})
+  {q.ready, q.delayed, q.redelivery, q.overflow}, {q.bodies})
 q.keys = {d = q.bodies}
 local at_key = 12
 for number in string.gmatch(ARGV[4], '[^,]+') do

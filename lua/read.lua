@@ -7,7 +7,7 @@
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: the redelivery queue
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -41,7 +41,7 @@ local epoch, streams, offset, waiting, jump, owed, fair, journal_size, void = un
   redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void'))
 local q = {
   meta = meta, lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
   now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = ARGV[2],
   count = tonumber(ARGV[1]), width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
@@ -72,7 +72,7 @@ end
 -- Ended leases and due messages come back into the queue. A jump of the clock changes which leases have ended.
 local has_ended = redis.call('ZCOUNT', q.leases, '-inf', q.now) > 0 or string.find(view, 'j', 1, true)
 local has_due = redis.call('ZCOUNT', q.delayed, '-inf', q.now) > 0
-q.has_returned = redis.call('ZCARD', q.returned) > 1
+q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
 q.has_due_buckets = q.is_fair and redis.call('ZCOUNT', q.due, '-inf', q.now) > 0
 if has_ended or has_due or q.has_due_buckets then
   --- @use keys, time, due, redelivery
@@ -93,13 +93,13 @@ if has_ended or has_due or q.has_due_buckets then
     arrange_messages(items)
     enqueue_messages(q, items)
   end
-  q.has_returned = redis.call('ZCARD', q.returned) > 1
+  q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
 end
 
 -- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,
 -- a message that leaves makes room for another one.
 local steps = {take = take_new_of}
-if prefer ~= '' or q.has_returned or q.is_fair or not q.is_legacy_done then
+if prefer ~= '' or q.has_redeliveries or q.is_fair or not q.is_legacy_done then
   --- @use offset, redelivery, deliveries
   q.taken, q.taken_from, q.removed, q.queues, q.entries = {}, {}, {}, {}, {}
   steps.take, steps.read_ahead, steps.deliver = take_any_of, read_queues_of, deliver_taken
@@ -129,7 +129,7 @@ repeat
     if has_nothing and not has_more then
       --- @use walks
       has_more = search_overflow(q)
-      q.has_returned = has_more
+      q.has_redeliveries = has_more
     end
   end
 until q.is_missed or q.found == q.count or not has_more

@@ -7,7 +7,7 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
--- KEYS[6] returned: the redelivery queue
+-- KEYS[6] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
@@ -26,13 +26,13 @@
 -- Reply: the next call's `where`, '' when there is no more to look for. The same again: take a larger page
 --- @use time, keys, leases, attempts, messages, journal
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], returned = KEYS[6],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], redelivery = KEYS[6],
   attempts = KEYS[7], cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], bodies = KEYS[12],
   journal = KEYS[13], due = KEYS[14], now = read_clock(), lengths = {}, stream_lists = {},
 }
 local holder, from, visibility, page = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local where, client = ARGV[5], ARGV[6]
-check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.returned, q.overflow, q.due}, {q.notifications, q.bodies})
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow, q.due}, {q.notifications, q.bodies})
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
   redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))

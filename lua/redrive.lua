@@ -4,7 +4,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
--- KEYS[5] returned: the redelivery queue
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages that wait
 -- KEYS[8] dead: dead letters
@@ -19,12 +19,12 @@
 --        first try moved
 --- @use time, keys, attempts, dead_letters, journal
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], returned = KEYS[5], bodies = KEYS[6],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6],
   attempts = KEYS[7], dead = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], journal = KEYS[12],
   now = read_clock(), lengths = {}, stream_lists = {},
 }
 local repeated, client = ARGV[1] == '1', ARGV[2]
-check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.returned, q.overflow}, {q.notifications, q.bodies, q.dead})
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow}, {q.notifications, q.bodies, q.dead})
 local written, last_ms, waiting, streams, fair, journal_size = unpack( -- at most 6: the fields
   redis.call('HMGET', q.meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal'))
 q.positions_from, q.waiting_until, q.stream_count = tonumber(written), tonumber(waiting), tonumber(streams)

@@ -20,14 +20,22 @@ from tests.servers import Cluster, Server, ServerKind, available
 
 _KINDS: list[ServerKind | None] = [*available()] or [None]  # without any, starting one says what to install
 
+
+def _name(kind: ServerKind | None) -> str:
+    return kind.product if kind else "none"
+
+
 USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}
 """What tests change of a server's settings."""
+
+ON_ONE_SERVER = pytest.mark.parametrize("running_server", _KINDS[:1], ids=_name, indirect=True)
+"""For tests with `server` whose fact no other product of server could change, and that take long."""
 
 Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
 
-@pytest.fixture(scope="session", params=_KINDS, ids=lambda kind: kind.product if kind else "none")
+@pytest.fixture(scope="session", params=_KINDS, ids=_name)
 def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """One server for the whole run, for each kind that this machine has; `server` is the one to use in a test."""
     kind: ServerKind | None = request.param

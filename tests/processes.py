@@ -7,13 +7,14 @@ the run: at its end nothing with it may be left, and if the run itself is killed
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,18 @@ def _heed_signals() -> None:
         for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
             if signal.getsignal(number) is signal.SIG_IGN:
                 signal.signal(number, usual)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives as long as the run: the collector of garbage, which would look at it again and again
+    (a quarter of the time that collecting takes, a twentieth of the tests'), leaves it alone."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

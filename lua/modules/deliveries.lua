@@ -58,7 +58,7 @@ end
 -- the redelivery queue, and the rest was deleted by others.
 local function correct_length(q, number, has_more)
   local left = has_more and 1 or 0
-  if q.has_returned then
+  if q.has_redeliveries then
     remove_taken(q)
     left = left + count_returned(q, number)
   end

@@ -77,7 +77,7 @@ local function deliver_all_held(q, items)
     end
   end
   enqueue_messages(q, queued)
-  q.has_returned = q.has_returned or #queued > 0
+  q.has_redeliveries = q.has_redeliveries or #queued > 0
   local texts = #known > 0 and read_attempts(q, handles) or {}
   for _, item in ipairs(new) do handles[#handles + 1] = item.handle end
   load_bodies(q, handles)
@@ -119,7 +119,7 @@ local function end_round(q)
   if q.found == q.count then return false end
   local has_delivered = q.count > 1 and #list_next(q, 1) == 0 and deliver_rest(q)
   local has_admitted = admit_held(q)
-  q.has_returned = redis.call('ZCARD', q.returned) > 1
+  q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
   return has_admitted or has_delivered
 end
 

@@ -59,7 +59,7 @@ end
 local function take_any_of(q, number, most)
   if not q.lengths[number] then load_streams(q, {number}) end
   local wanted = q.found + most
-  if q.has_returned then take_returned(q, number, most) end
+  if q.has_redeliveries then take_returned(q, number, most) end
   if number == LEGACY then
     take_legacy(q, wanted - q.found)
   elseif q.found < wanted and q.lengths[number] > 0 then

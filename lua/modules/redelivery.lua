@@ -93,7 +93,7 @@ local function enqueue_messages(q, items)
     scores[#scores + 1] = item.handle
     notify_reader(q, number)
   end
-  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.returned, unpack(scores, from, upto)) end)
+  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.redelivery, unpack(scores, from, upto)) end)
   save_lengths(q, changed, lengths)
   act_in_parts(woken, function(from, upto) redis.call('ZADD', q.ready, unpack(woken, from, upto)) end)
 end
@@ -140,7 +140,7 @@ end
 -- Reads members with scores from `from` to `upto`, at most so many, into `q.queues`: there each stream's queue stands under its
 -- least score, as {handle, score, ...}. Returns whether these were all; otherwise the last queue is left out, since it may go on.
 local function read_queues(q, from, upto, most)
-  local scored = redis.call('ZRANGEBYSCORE', q.returned, from, upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local scored = redis.call('ZRANGEBYSCORE', q.redelivery, from, upto, 'WITHSCORES', 'LIMIT', 0, most)
   local queue, last
   for at = 1, #scored, 2 do
     local score = tonumber(scored[at + 1])
@@ -180,7 +180,7 @@ local function take_returned(q, number, most)
   check_read_types(q, number)
   local first, upto = number * POSITIONS, POSITIONS - 1
   local queue = q.queues[first]
-    or redis.call('ZRANGEBYSCORE', q.returned, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
+    or redis.call('ZRANGEBYSCORE', q.redelivery, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
   local size = math.min(#queue / 2, most)
   if size == 0 then return end
   local taken, from, removed = q.taken, q.taken_from, q.removed
@@ -196,17 +196,17 @@ end
 
 -- Removes from the queue what was taken out of it.
 local function remove_taken(q)
-  if #q.removed > 0 then redis.call('ZREM', q.returned, unpack(q.removed)) end -- at most 1,000: a read
+  if #q.removed > 0 then redis.call('ZREM', q.redelivery, unpack(q.removed)) end -- at most 1,000: a read
   q.removed = {}
 end
 
 -- Counts the messages in a stream's queue.
 local function count_returned(q, number)
-  return redis.call('ZCOUNT', q.returned, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
+  return redis.call('ZCOUNT', q.redelivery, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
 end
 
 -- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.
 local function dequeue_message(q, handle, score)
-  redis.call('ZREM', q.returned, handle)
+  redis.call('ZREM', q.redelivery, handle)
   return string.format('%.0f', math.floor(score / POSITIONS))
 end

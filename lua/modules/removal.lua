@@ -20,9 +20,9 @@ end
 -- Removes messages from the redelivery queue of a stream. Returns how many.
 local function remove_returned(q, number)
   local first = number * POSITIONS
-  local handles = redis.call('ZRANGEBYSCORE', q.returned, first, first + POSITIONS - 1, 'LIMIT', 0, q.most - q.purged)
+  local handles = redis.call('ZRANGEBYSCORE', q.redelivery, first, first + POSITIONS - 1, 'LIMIT', 0, q.most - q.purged)
   for _, handle in ipairs(handles) do
-    redis.call('ZREM', q.returned, handle)
+    redis.call('ZREM', q.redelivery, handle)
     remove_message(q, handle, true)
   end
   return #handles

@@ -6,7 +6,7 @@
 -- taken: others would begin turns of their own, for which the offset would stay again, and no other stream would ever come.
 local function take_turn(q, number, most)
   local score = string.format('%.0f', number * POSITIONS)
-  local ahead = redis.call('ZCOUNT', q.returned, score, score)
+  local ahead = redis.call('ZCOUNT', q.redelivery, score, score)
   take_any_of(q, number, ahead > 0 and math.min(ahead, most) or most)
 end
 

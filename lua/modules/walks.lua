@@ -1,6 +1,6 @@
 -- Walks over the shard keys that have something in their overflows. Nothing but a walk finds one that has room while all of its
 -- messages are held or in flight. After a change of rules all are looked at once (`request_walk`): meta's 'walk' says how many
--- walks are left, since a change during one asks for another. The hash `accounts` has under 'walk' and 'mend' where to go on.
+-- walks are left, since a change during one asks for another. The hash `accounts` has under 'walk' and 'repair' where to go on.
 --- @use accounts, overflow, window
 local MOST_WALKS = 4 -- in one call
 local WALKED = 64 -- shard keys in one of them
@@ -32,7 +32,7 @@ end
 -- Corrects accounts when nothing is left in the streams: whatever they say, nobody has anything there, somebody deleted it by
 -- hand. Then all may have room. Of many shard keys it looks at some in each read, one after the other.
 local function correct_accounts(q)
-  local from, shard_key, after = redis.call('HGET', q.accounts, 'mend') or FIRST_RUN, nil, nil
+  local from, shard_key, after = redis.call('HGET', q.accounts, 'repair') or FIRST_RUN, nil, nil
   local has_begun = from ~= FIRST_RUN
   for _ = 1, CORRECTED do
     shard_key, after = next_run(q, from)
@@ -42,9 +42,9 @@ local function correct_accounts(q)
     from = after
   end
   if shard_key then
-    redis.call('HSET', q.accounts, 'mend', from)
+    redis.call('HSET', q.accounts, 'repair', from)
   elseif has_begun then
-    redis.call('HDEL', q.accounts, 'mend')
+    redis.call('HDEL', q.accounts, 'repair')
   end
 end
 

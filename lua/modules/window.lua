@@ -14,9 +14,9 @@ local function room_under_cap(q, account)
   return q.cap > 0 and q.cap * account.weight - account.flight - account.shared or 9e15
 end
 
--- Returns how many more of an account may be in the shared streams. While fewer than eight are active the window is wider:
--- together they have eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are
--- weights each has one place: a share is then the number of messages that leave in its turn.
+-- Returns how many more of an account may be in the shared streams. While n accounts are active and n is less than eight, the
+-- window is wider: each has 8 / n places, rounded down (more would be unfair to whom comes next: docs/fairness.md). Where there
+-- are weights each has one place: a share is then the number of messages that leave in its turn.
 local function find_room(q, account)
   local places, others = q.window, q.active
   if places == 0 then return room_under_cap(q, account) end

@@ -10,7 +10,7 @@ from typing import Any
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
-from shardq.ops.state import LEGACY_TURN, QueueState
+from shardq.ops.state import LEGACY_STREAM, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import believed_until, new_holder, sent
@@ -135,7 +135,7 @@ def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = 
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
-    return tuple(turn for turn in raw.decode().split(",") if turn and turn != LEGACY_TURN)
+    return tuple(number for number in raw.decode().split(",") if number and number != LEGACY_STREAM)
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:

@@ -70,7 +70,7 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
             found.delayed[member] = int(score % SPAN)
     for member, _ in (yield from _members(state, keys.overflow)):
         found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
-    found.returned = {member for member, _ in (yield from _members(state, keys.returned)) if _is_of(member, wanted)}
+    found.returned = {member for member, _ in (yield from _members(state, keys.redelivery)) if _is_of(member, wanted)}
     said = (*found.leases, *found.delayed, *found.returned, *found.held)
     found.touched = frozenset(handle.partition(b":")[0] for handle in said)
     return found

@@ -21,7 +21,7 @@ from shardq.ops.waiting import Waiting
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
-LEGACY_TURN = "4096"
+LEGACY_STREAM = "4096"
 NARROW = 4
 
 

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
+from tests.cli.forks import Forks
 from tests.servers import Server, ServerKind, available
+
+FORKS = Forks()
 
 
 @pytest.fixture(scope="session")
@@ -39,16 +42,24 @@ class Told:
 
 @dataclass
 class Command:
-    """Runs `python -m shardq.cli`; `terminal` runs it on one of its own."""
+    """Runs `python -m shardq.cli`; `terminal` runs it on one of its own.
+
+    `start` and `terminal` start a new Python, and so does a call with an environment of its own.
+    """
 
     url: str
     environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, *words: str, **settings: Any) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"SHARDQ_URL": self.url, "COLUMNS": "80"} | self.environment
-        return subprocess.Popen([sys.executable, "-m", "shardq.cli", *words], env=environment, **settings)
+        return subprocess.Popen([sys.executable, "-m", "shardq.cli", *words], env=self._surroundings(), **settings)
+
+    def _surroundings(self) -> dict[str, str]:
+        return os.environ | {"SHARDQ_URL": self.url, "COLUMNS": "80"} | self.environment
 
     def __call__(self, *words: str, stdin: bytes = b"") -> Told:
+        if not self.environment:
+            code, out, err = FORKS.run(words, self._surroundings(), stdin)
+            return Told(code, out.decode(), err.decode())
         pipe = subprocess.PIPE
         with self.start(*words, stdin=pipe, stdout=pipe, stderr=pipe) as process:
             out, err = process.communicate(stdin, timeout=150)

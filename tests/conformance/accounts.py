@@ -70,15 +70,15 @@ def _flights(raw: Any, keys: QueueKeys, accounts: dict[bytes, bytes], parents: b
 
 def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
     """The shard keys of the messages that count and are in the shared streams, each as often as it has one there."""
-    lens, found = raw.hgetall(keys.lens), []
-    for number in range(int(raw.hget(keys.meta, "streams"))):
-        cursor = lens.get(b"h%d" % number, b"0-0").decode()
-        found += [fields for _, fields in raw.xrange(keys.stream(number), f"({cursor}", "+")]
-    for handle in raw.zrange(keys.returned, 0, -1):
-        if handle:
+    lens, handles = raw.hgetall(keys.lens), raw.zrange(keys.redelivery, 0, -1)
+    with raw.pipeline(transaction=False) as pipe:
+        for number in range(int(raw.hget(keys.meta, "streams"))):
+            cursor = lens.get(b"h%d" % number, b"0-0").decode()
+            pipe.xrange(keys.stream(number), f"({cursor}", "+")
+        for handle in filter(None, handles):
             place, entry = handle.decode().split(":")
-            body = raw.xrange(keys.bodies if place == "d" else keys.stream(int(place)), entry, entry)
-            found += [fields for _, fields in body]
+            pipe.xrange(keys.bodies if place == "d" else keys.stream(int(place)), entry, entry)
+        found = [fields for rows in pipe.execute() for _, fields in rows]
     return [fields[b"K"] for fields in found if b"K" in fields]
 
 

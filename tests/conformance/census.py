@@ -9,7 +9,7 @@ from typing import Any
 
 from shardq.protocol.keys import QueueKeys
 
-LEGACY_TURN = 4096
+LEGACY_STREAM = 4096
 SPAN = 2**42  # ms in a bucket of a timed index
 
 
@@ -18,7 +18,7 @@ class Census:
     """Every message of a queue, by where it is. A handle is `place:entry id`."""
 
     new: set[str] = field(default_factory=set)
-    returned: dict[str, int] = field(default_factory=dict)  # handle: turn
+    returned: dict[str, int] = field(default_factory=dict)  # handle: stream
     leased: dict[str, float] = field(default_factory=dict)  # handle: deadline in ms
     delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
     held: set[str] = field(default_factory=set)  # in the overflow
@@ -31,7 +31,7 @@ class Census:
     overlooked: list[str] = field(default_factory=list)  # due before its bucket is said to be
     attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
     moved: set[str] = field(default_factory=set)  # handles of redriven messages
-    per_turn: dict[int, int] = field(default_factory=dict)
+    per_stream: dict[int, int] = field(default_factory=dict)
     now: int = 0
     dead: int = 0
     counted: int = 0  # n + adopted - gone, as in the queue's own counters
@@ -73,12 +73,12 @@ class Census:
         yield from (f"cancelled, but not in flight: {handle}" for handle in self.cancelled - set(self.leased))
 
     def _miscounted(self) -> Iterator[str]:
-        waiting = {turn for turn, count in self.per_turn.items() if count}
+        waiting = {stream for stream, count in self.per_stream.items() if count}
         if self.ready != waiting:
             yield f"ready is {sorted(self.ready)}, not {sorted(waiting)}"
-        for turn in waiting.union(self.lens):
-            if self.lens.get(turn, 0) != self.per_turn.get(turn, 0):
-                yield f"lens of {turn} is {self.lens.get(turn, 0)}, not {self.per_turn.get(turn, 0)}"
+        for stream in waiting.union(self.lens):
+            if self.lens.get(stream, 0) != self.per_stream.get(stream, 0):
+                yield f"lens of {stream} is {self.lens.get(stream, 0)}, not {self.per_stream.get(stream, 0)}"
         if self.counted != len(self.messages):
             yield f"the counters give {self.counted} messages, there are {len(self.messages)}"
 
@@ -89,45 +89,90 @@ class Census:
 
 
 def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
-    """Count; nobody else may use the queue meanwhile."""
-    meta = {name.decode(): value.decode() for name, value in raw.hgetall(keys.meta).items()}
-    lens = {name.decode(): value.decode() for name, value in raw.hgetall(keys.lens).items()}
+    """Count; nobody else may use the queue meanwhile. Three round trips: a census is taken after many steps."""
+    meta, lens = ({name.decode(): value.decode() for name, value in each.items()} for each in _heads(raw, keys))
+    streams = [keys.stream(number) for number in range(int(meta["streams"]))]
+    found = _read(raw, keys, [*streams, keys.bodies, *([legacy] if legacy else [])])
     seen = Census(
         now=_now(raw, keys),
-        dead=raw.xlen(keys.dead),
-        ready={int(turn) for turn in raw.zrange(keys.ready, 0, -1) if turn},
+        dead=found.dead,
+        ready={int(stream) for stream in found.ready if stream},
         lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
-    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(raw, keys.returned).items()}
-    seen.delayed = {handle: score % SPAN for handle, score in _members(raw, keys.delayed).items()}
-    seen.overlooked = _overlooked(raw, keys)
-    seen.attempts = {handle.decode() for handle in raw.hkeys(keys.attempts) if handle}
-    seen.owners = {handle.decode() for handle in raw.hkeys(keys.shard_keys) if handle}
-    seen.moved = {handle.decode() for handle in raw.hvals(keys.moved) if handle}
-    seen.cancelled = {handle.decode() for handle in raw.smembers(keys.cancelled) if handle}
-    for member in raw.zrange(keys.overflow, 0, -1):
+    seen.returned = {handle: int(score) // 2**40 for handle, score in _members(found.returned).items()}
+    seen.delayed = {handle: score % SPAN for handle, score in _members(found.delayed).items()}
+    seen.overlooked = _overlooked(found)
+    seen.attempts = {handle.decode() for handle in found.attempts if handle}
+    seen.owners = {handle.decode() for handle in found.owners if handle}
+    seen.moved = {handle.decode() for handle in found.moved if handle}
+    seen.cancelled = {handle.decode() for handle in found.cancelled if handle}
+    for member in found.overflow:
         held = _held(member) if member[:1].isdigit() else []
         seen.doubled += [handle for handle in held if handle in seen.held]
         seen.held.update(held)
-    for token, ends in _members(raw, keys.leases).items():
+    for token, ends in _members(found.leases).items():
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
         seen.leased[handle] = ends % SPAN
-    for number in range(int(meta["streams"])):
-        entries = _entries(raw, keys.stream(number))
+    for number, key in enumerate(streams):
+        entries = found.entries[key]
         seen.bodies |= {f"{number}:{entry}" for entry in entries}
         cursor = _order(lens.get(f"h{number}", "0-0"))
         new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
         seen.new |= new
-        seen.per_turn[number] = len(new)
-    seen.bodies |= {f"d:{entry}" for entry in _entries(raw, keys.bodies)}
+        seen.per_stream[number] = len(new)
+    seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.bodies]}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
-        seen.bodies |= {f"l:{entry}" for entry in _entries(raw, legacy) if f"l:{entry}" in touched}
-    for turn in seen.returned.values():
-        seen.per_turn[turn] = seen.per_turn.get(turn, 0) + 1
+        seen.bodies |= {f"l:{entry}" for entry in found.entries[legacy] if f"l:{entry}" in touched}
+    for number in seen.returned.values():
+        seen.per_stream[number] = seen.per_stream.get(number, 0) + 1
     return seen
+
+
+@dataclass
+class _Found:
+    """What Redis keeps of the queue, as it was read; `entries` are the ids in each stream."""
+
+    entries: dict[str, list[str]]
+    dead: int
+    ready: list[bytes]
+    returned: list[Any]
+    delayed: list[Any]
+    leases: list[Any]
+    due: list[Any]
+    attempts: list[bytes]
+    owners: list[bytes]
+    moved: list[bytes]
+    cancelled: set[bytes]
+    overflow: list[bytes]
+
+
+def _heads(raw: Any, keys: QueueKeys) -> Any:
+    with raw.pipeline(transaction=False) as pipe:
+        pipe.hgetall(keys.meta)
+        pipe.hgetall(keys.lens)
+        return pipe.execute()
+
+
+def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
+    with raw.pipeline(transaction=False) as pipe:
+        pipe.xlen(keys.dead)
+        pipe.zrange(keys.ready, 0, -1)
+        for key in (keys.redelivery, keys.delayed, keys.leases, keys.due):
+            pipe.zrange(key, 0, -1, withscores=True)
+        for key in (keys.attempts, keys.shard_keys):
+            pipe.hkeys(key)
+        pipe.hvals(keys.moved)
+        pipe.smembers(keys.cancelled)
+        pipe.zrange(keys.overflow, 0, -1)
+        for key in streams:
+            pipe.xrange(key)
+        found = pipe.execute()
+    bodies = found[len(found) - len(streams) :]
+    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
+    return _Found(entries, *found[: len(found) - len(streams)])
 
 
 def _now(raw: Any, keys: QueueKeys) -> int:
@@ -137,24 +182,20 @@ def _now(raw: Any, keys: QueueKeys) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _overlooked(raw: Any, keys: QueueKeys) -> list[str]:
+def _overlooked(found: _Found) -> list[str]:
     """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon."""
-    heads, found = _members(raw, keys.due), []
-    for kind, key in (("l", keys.leases), ("d", keys.delayed)):
-        for member, score in _members(raw, key).items():
+    heads, overlooked = _members(found.due), []
+    for kind, rows in (("l", found.leases), ("d", found.delayed)):
+        for member, score in _members(rows).items():
             bucket, at = divmod(score, SPAN)
             if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > at:
-                found.append(member)
-    return found
+                overlooked.append(member)
+    return overlooked
 
 
-def _members(raw: Any, key: str) -> dict[str, float]:
+def _members(rows: list[Any]) -> dict[str, float]:
     """A sorted set without its sentinel."""
-    return {
-        member.decode(errors="surrogateescape"): score
-        for member, score in raw.zrange(key, 0, -1, withscores=True)
-        if member
-    }
+    return {member.decode(errors="surrogateescape"): score for member, score in rows if member}
 
 
 def _held(member: bytes) -> list[str]:
@@ -165,10 +206,6 @@ def _held(member: bytes) -> list[str]:
     assert ord(letter) - 64 == len(numbers.split(",")[0])
     assert sorted(map(int, numbers.split(","))) == list(map(int, numbers.split(",")))
     return [f"{place.rstrip('!')}:{ms}-{number}" for number in numbers.split(",")]
-
-
-def _entries(raw: Any, key: str) -> list[str]:
-    return [entry.decode() for entry, _ in raw.xrange(key)]
 
 
 def _order(entry: str) -> tuple[int, int]:

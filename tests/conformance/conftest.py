@@ -37,7 +37,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def real() -> None:
-    """For tests that need a server of their own process, real time or real blocking: not on the fake."""
+    """Not on the fake: for tests that need a server of their own process, real time, real blocking, or that take long.
+
+    The fake runs the same scripts, more slowly than a server.
+    """
 
 
 @pytest.fixture
@@ -79,8 +82,22 @@ def started() -> Iterator[Callable[[ServerKind], Server]]:
         yield start
 
 
+@pytest.fixture(scope="session")
+def looked_at() -> Iterator[Callable[[str], Any]]:
+    """Plain clients by URL, to look into a server with: each is made once, as one of a cluster asks for its slots."""
+    with contextlib.ExitStack() as stack:
+        made: dict[str, Any] = {}
+
+        def look(url: str) -> Any:
+            if url not in made:
+                made[url] = stack.enter_context(raw_client(url))
+            return made[url]
+
+        yield look
+
+
 @pytest.fixture
-def world(request: pytest.FixtureRequest, record_property: Record) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, looked_at: Callable[[str], Any], record_property: Record) -> Iterator[World]:
     """One face on one empty server."""
     face, _, where = request.param.partition("-")
     loop = request.getfixturevalue("loop") if face == "async" else None
@@ -90,12 +107,12 @@ def world(request: pytest.FixtureRequest, record_property: Record) -> Iterator[W
         elif where == "cluster":
             cluster = request.getfixturevalue("whole_cluster")
             record_property("server", cluster.name)
-            world = World(cluster.url, stack.enter_context(cluster.client()), loop)
+            world = World(cluster.url, looked_at(cluster.url), loop)
             world.raw.flushall(target_nodes="primaries")
         else:
             server = request.getfixturevalue("started")(KINDS[where]).start()
             record_property("server", server.name)
-            world = World(server.url, stack.enter_context(raw_client(server.url)), loop)
+            world = World(server.url, looked_at(server.url), loop)
             world.raw.flushall()
         stack.callback(world.close)
         yield world

@@ -80,7 +80,9 @@ def test_when_weights_are_given_a_cap_is_as_many_times_as_wide_at_once(open_queu
     assert sound(queue, world)
 
 
-def test_when_the_window_changes_everything_is_delivered_and_counted(open_queue: OpenQueue, world: World) -> None:
+def test_when_the_window_changes_everything_is_delivered_and_counted(
+    open_queue: OpenQueue, world: World, real: None
+) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     for key in MANY:
         flood(queue, key, 10)
@@ -132,7 +134,7 @@ def test_once_all_were_met_nothing_remains_of_it(open_queue: OpenQueue, world: W
 
 
 def test_after_a_purge_that_was_cut_short_what_is_left_is_delivered(
-    open_queue: OpenQueue, world: World, monkeypatch: pytest.MonkeyPatch
+    open_queue: OpenQueue, world: World, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had removed what some shard keys had in the streams; others go on, so these are never empty."""
     queue = open_queue(streams=8, streams_per_shard=2, window=1)

@@ -10,6 +10,13 @@ from shardq import AsyncClient, Client, Delivery, Queue
 from tests.conformance.census import Census, take
 from tests.faces import Bridge, Loop
 
+CLUSTER = "redis+cluster://"
+_ELAPSE = """
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if member ~= '' then redis.call('ZINCRBY', KEYS[1], ARGV[1], member) end
+end
+"""
+
 
 class World:
     """Makes clients of one face for one server. `raw` is a plain redis-py client of that server."""
@@ -46,9 +53,7 @@ class World:
         """
         keys = queue.state.keys
         for key in (keys.leases, keys.delayed, keys.due):
-            for member in self.raw.zrange(key, 0, -1):
-                if member:
-                    self.raw.zadd(key, {member: -round(seconds * 1000)}, xx=True, incr=True)
+            self.raw.eval(_ELAPSE, 1, key, -round(seconds * 1000))
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
@@ -90,6 +95,8 @@ def drained(queue: Queue) -> list[Delivery]:
     return found
 
 
-def raw_client(url: str) -> redis.Redis:
+def raw_client(url: str) -> Any:
     """A plain client: bytes, RESP2."""
+    if url.startswith(CLUSTER):
+        return redis.RedisCluster.from_url(f"redis://{url.removeprefix(CLUSTER)}", protocol=2)
     return redis.Redis.from_url(url, protocol=2)

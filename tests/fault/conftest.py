@@ -54,8 +54,10 @@ def open_client(face: Face) -> Iterator[Open]:
 @pytest.fixture
 def proxy(server: Server) -> Iterator[Proxy]:
     """In front of `server`, which knows all scripts: no request is answered NOSCRIPT."""
-    for name in names():
-        server.run("SCRIPT", "LOAD", load(name).source)
+    with server.client() as plain, plain.pipeline(transaction=False) as pipe:
+        for name in names():
+            pipe.script_load(load(name).source)
+        pipe.execute()
     with Proxy(server.url) as proxy:
         yield proxy
 

@@ -16,7 +16,7 @@ TIMES = 2**42
 """Scores of deadlines and due times are a time in ms, above which other things may be kept."""
 
 NEVER = 9e15
-SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
+SORTED = ("ready", "leases", "delayed", "redelivery", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
 HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned")
 STREAMS = ("notifications", "bodies", "dead", "journal")
 
@@ -50,8 +50,8 @@ class Ledger:
     cancelled: set[bytes]
     stored: set[str]
     bodies: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
-    new: dict[str, int] = field(default_factory=dict)  # handle: turn
-    returned: dict[str, tuple[int, int]] = field(default_factory=dict)  # handle: turn, position
+    new: dict[str, int] = field(default_factory=dict)  # handle: stream
+    returned: dict[str, tuple[int, int]] = field(default_factory=dict)  # handle: stream, position
     leased: dict[str, Lease] = field(default_factory=dict)
     delayed: dict[str, int] = field(default_factory=dict)  # handle: due time
     held: dict[str, bytes] = field(default_factory=dict)  # handle: shard key
@@ -72,7 +72,8 @@ class Ledger:
     def places_of(self, handle: str) -> list[str]:
         """Where it is: exactly one place in a sound queue."""
         places: dict[str, Container[str]] = {
-            "new": self.new, "line": self.returned, "leased": self.leased, "delayed": self.delayed, "held": self.held,
+            "new": self.new, "redelivery": self.returned, "leased": self.leased,
+            "delayed": self.delayed, "held": self.held,
         }  # fmt: skip
         return [name for name, place in places.items() if handle in place]
 
@@ -85,9 +86,9 @@ class Ledger:
         """Of each shard key the messages in its overflow."""
         return Counter(self.held.values())
 
-    def per_turn(self) -> Counter[int]:
+    def per_stream(self) -> Counter[int]:
         """Of each stream the messages that wait for its turns."""
-        return Counter([*self.new.values(), *(turn for turn, _ in self.returned.values())])
+        return Counter([*self.new.values(), *(stream for stream, _ in self.returned.values())])
 
 
 def look(raw: Any, keys: QueueKeys) -> Ledger:
@@ -127,7 +128,7 @@ def _take_apart(found: Ledger, count: int) -> None:
     found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["bodies"]}
     found.ids = {handle.decode(): origin.decode() for origin, handle in found.hashes["moved"].items() if origin}
     found.returned = {member.decode(): divmod(int(score), PLACES)
-                      for member, score in found.sorted["returned"].items() if member}  # fmt: skip
+                      for member, score in found.sorted["redelivery"].items() if member}  # fmt: skip
     found.delayed = {member.decode(): time_of(score) for member, score in found.sorted["delayed"].items() if member}
     for token, score in found.sorted["leases"].items():
         if token:

@@ -1,0 +1,101 @@
+"""Commands in processes of their own that need not import shardq: each is forked from one that has.
+
+Importing it takes a third of a second of CPU, and the tests run hundreds of commands. As a program this is the process
+that they are forked from. It ends when its input does, and that is when the process that runs the tests ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LIMIT = 150  # seconds that a command may take
+ROOT = Path(__file__).parents[2]
+
+
+class Forks:
+    """Starts the process to fork from when the first command is run."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._line: socket.socket | None = None
+
+    def run(self, words: Sequence[str], environment: Mapping[str, str], stdin: bytes) -> tuple[int, bytes, bytes]:
+        """Its exit code and what it wrote to standard output and standard error."""
+        line = self._started()
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            given.write(stdin)
+            given.seek(0)
+            request = json.dumps({"words": words, "environment": dict(environment), "folder": str(Path.cwd())}).encode()
+            socket.send_fds(line, [b"%8d" % len(request)], [each.fileno() for each in (given, out, err)])
+            line.sendall(request)
+            code = line.recv(8)
+            assert code, "the process that commands are forked from has ended"
+            for file in (out, err):
+                file.seek(0)
+            return int(code), out.read(), err.read()
+
+    def _started(self) -> socket.socket:
+        if self._line is None:
+            self._line, theirs = socket.socketpair()
+            self._line.settimeout(LIMIT)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.cli.forks"], stdin=theirs.fileno(), cwd=ROOT
+                )
+            atexit.register(self.close)
+        return self._line
+
+    def close(self) -> None:
+        """End the process."""
+        if self._line and self._process:
+            self._line.close()
+            self._process.wait(LIMIT)
+
+
+def fork_commands(line: socket.socket) -> None:
+    """Return in each process that is to run a command, and end when nobody asks for any more."""
+    while size := line.recv(8, socket.MSG_PEEK):
+        size, files, _, _ = socket.recv_fds(line, 8, 3)
+        request = json.loads(b"".join(_received(line, int(size))))
+        if (pid := os.fork()) == 0:
+            _become(request, files)
+            line.close()
+            return
+        for file in files:
+            os.close(file)
+        line.sendall(b"%8d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    sys.exit()
+
+
+def _received(line: socket.socket, size: int) -> list[bytes]:
+    parts = []
+    while size:
+        parts.append(line.recv(size))
+        size -= len(parts[-1])
+    return parts
+
+
+def _become(request: dict[str, object], files: list[int]) -> None:
+    for at, file in enumerate(files):
+        os.dup2(file, at)
+        os.close(file)
+    os.chdir(str(request["folder"]))
+    os.environ.clear()
+    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    sys.argv[1:] = request["words"]  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    from shardq.cli.program import main
+
+    with socket.socket(fileno=os.dup(0)) as mine:
+        fork_commands(mine)
+    sys.exit(main())
