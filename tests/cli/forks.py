@@ -47,7 +47,9 @@ class Forks:
             self._line, theirs = socket.socketpair()
             self._line.settimeout(LIMIT)
             with theirs:
-                self._process = subprocess.Popen([sys.executable, "-m", "tests.cli.forks"], stdin=theirs.fileno(), cwd=ROOT)
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.cli.forks"], stdin=theirs.fileno(), cwd=ROOT
+                )
             atexit.register(self.close)
         return self._line
 

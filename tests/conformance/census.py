@@ -135,6 +135,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
 class _Found:
     """What Redis keeps of the queue, as it was read; `entries` are the ids in each stream."""
 
+    entries: dict[str, list[str]]
     dead: int
     ready: list[bytes]
     returned: list[Any]
@@ -146,7 +147,6 @@ class _Found:
     moved: list[bytes]
     cancelled: set[bytes]
     overflow: list[bytes]
-    entries: dict[str, list[str]]
 
 
 def _heads(raw: Any, keys: QueueKeys) -> Any:
@@ -170,9 +170,9 @@ def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
         for key in streams:
             pipe.xrange(key)
         found = pipe.execute()
-    bodies = found[len(found) - len(streams) :]
-    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
-    return _Found(*found[: len(found) - len(streams)], entries=entries)
+    at = len(found) - len(streams)
+    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, found[at:], strict=True)}
+    return _Found(entries, *found[:at])
 
 
 def _now(raw: Any, keys: QueueKeys) -> int:
