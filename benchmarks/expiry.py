@@ -70,7 +70,7 @@ def _table(place: Place, state: str) -> Table:
     other = f", and {rate * BULK:,.0f} other messages/s" if state == "busy" else ""
     return Table(
         f"expiry-{state}",
-        f"How late a blocked reader had what came due, {rate:g} leases/s{other}: shares within so many ms",
+        f"How late a blocked reader gets what comes due, {rate:g} leases/s{other}: shares within so many ms",
         place.described("one open-loop run"),
         ("", "messages", *(f"{edge} ms" for edge in EDGES), "p50", "p99", "max"),
         rows,

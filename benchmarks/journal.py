@@ -105,7 +105,8 @@ def _table(place: Place, turns: dict[str, list[Turn]], sizes: tuple[int, ...], s
     fields = ("server time", "server CPU", "client CPU", "clock")
     return Table(
         "journal",
-        f"A journal and none, per message; an event takes {size[0]:.0f} B in batches, {size[1]:.0f} B one at a time",
+        f"With and without a journal, per message; an event takes {size[0]:.0f} B in batches, {size[1]:.0f} B one at a "
+        "time",
         place.described(),
         ("", *(f"{field}{of}" for field in fields for of in ("", ", journal", ": ratio"))),
         rows,

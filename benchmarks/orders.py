@@ -62,7 +62,7 @@ def _moment(messages: int, seeds: range) -> Table:
     }
     return Table(
         "fairness-moment-model",
-        f"Models, 19 floods begin beside one: waits of what quiet tenants write next, {PERCENTILES}",
+        f"Models, 19 floods begin beside one: waits of the messages that quiet tenants write next, {PERCENTILES}",
         f"a model without I/O; {len(seeds)} seeds, the lone flood went on for {alone:,} dequeues",
         ("order", *(f"{n}, {m}" for n, m in SHAPES)),
         [(name, *map(shown, by)) for name, by in found.items()],

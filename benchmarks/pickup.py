@@ -204,7 +204,7 @@ def _lateness(place: Place) -> Table:
         )
     return Table(
         "pickup-late",
-        "How late a blocked reader had what came due: share of the messages within so many ms",
+        "How late a blocked reader gets what comes due: share of the messages within so many ms",
         place.described("one open-loop run"),
         ("", "messages", *(f"{edge} ms" for edge in EDGES), "max"),
         rows,

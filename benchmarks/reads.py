@@ -106,7 +106,7 @@ def _declared(place: Place, server: Any) -> Table:
         rows.append(tuple(cells))
     return Table(
         "reads-declared",
-        "An empty script with so many keys declared",
+        "An empty script, by the number of declared keys",
         place.described(),
         ("keys", "server time", "/ 1 key", "server CPU", "clock", "/ 1 key"),
         rows,

@@ -118,8 +118,8 @@ def _settings(place: Place, contenders: Sequence[Contender]) -> Table:
     ]
     return Table(
         "worker-settings",
-        "Their settings",
-        "hiredis everywhere, payloads as JSON or pickle, as each does by itself",
+        "The settings of the workers",
+        "all with hiredis; payloads as JSON or pickle, whichever each library uses by default",
         ("worker", "version", "setting", "enqueues", "acknowledged"),
         rows,
         data={each.name: each.why for each in contenders},

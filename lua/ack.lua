@@ -9,7 +9,7 @@
 -- KEYS[7] lens: undelivered per stream
 -- KEYS[8] ready: streams with something undelivered
 -- KEYS[9] notifications: wakes blocked readers
--- KEYS[10] returned: the line of what waits for its stream's turn
+-- KEYS[10] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[11] accounts: what each shard key holds
 -- KEYS[12] overflow: handles that wait for room
 -- KEYS[13] journal: what happened to the messages
@@ -19,17 +19,17 @@
 -- ARGV[3] count: of leases; no token comes twice
 -- ARGV[4] known: how many handles follow of messages that were delivered before, delayed or adopted
 -- ARGV[5..] rest: tokens in the order of the places, their entry ids, known handles, original ids of redriven messages;
---            at the end what the journal is told (see `read_told`)
+--            at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 --- @use time, leases
 local q = {
   meta = KEYS[1], leases = KEYS[2], attempts = KEYS[3], cancelled = KEYS[4], moved = KEYS[5], bodies = KEYS[6], lens = KEYS[7],
-  ready = KEYS[8], notifications = KEYS[9], returned = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
+  ready = KEYS[8], notifications = KEYS[9], redelivery = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
   now = read_clock(),
 }
 local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local last_token, last_id = 4 + count, 4 + 2 * count
-local last_known, last_origin, told = last_id + known, #ARGV - 1, ARGV[#ARGV]
+local last_known, last_origin, details_text = last_id + known, #ARGV - 1, ARGV[#ARGV]
 
 local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
   redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
@@ -47,7 +47,7 @@ end
 local scores = redis.call('ZMSCORE', q.leases, unpack(ARGV, 5, last_token)) -- at most 500: a chunk
 local all_live = redis.call('SCARD', q.cancelled) == 1
 for i = 1, count do all_live = all_live and is_live(q, scores[i]) end
-local is_plain = all_live and not (has_journal and told == '')
+local is_plain = all_live and not (has_journal and details_text == '')
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
@@ -57,7 +57,7 @@ if last_origin > last_known or not is_plain then redis.call('HLEN', q.moved) end
 if fair == '1' and (cap or '0') ~= '0' then
   --- @use keys, leases, accounts, window
   -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
-  check_types({q.lens, q.accounts, q.attempts}, {q.ready, q.returned, q.overflow}, {q.notifications})
+  check_types({q.lens, q.accounts, q.attempts}, {q.ready, q.redelivery, q.overflow}, {q.notifications})
   q.waiting_until, q.stream_count, q.lengths = tonumber(waiting), tonumber(streams), {}
   q.positions_from = tonumber(redis.call('HGET', q.meta, 'n'))
   prepare_admission(q)
@@ -84,7 +84,7 @@ if is_plain then
   redis.call('HINCRBY', q.meta, 'acked', count)
   if has_journal then
     --- @use journal
-    append_events(q, count, string.rep('a', count) .. '\n' .. told)
+    append_events(q, count, string.rep('a', count) .. '\n' .. details_text)
   end
   return {q.now, string.rep('o', count)}
 end
@@ -94,7 +94,7 @@ end
 local letters, details = {}, nil
 if has_journal then
   begin_events(q)
-  details = read_told(told)
+  details = read_details(details_text)
 end
 for i = 1, count do
   local token = ARGV[4 + i]
@@ -114,8 +114,8 @@ for i = 1, count do
       forget_message(q, keys[place], id, handle)
       redis.call('HINCRBY', q.meta, 'acked', 1)
       if details then
-        local told_id, shard_key = details.ids[i] or id .. '-' .. place, details.shard_keys[i] or ''
-        note_event(q, 'a', told_id, shard_key, details.counts[i] or deliveries)
+        local message_id, shard_key = details.ids[i] or id .. '-' .. place, details.shard_keys[i] or ''
+        note_event(q, 'a', message_id, shard_key, details.counts[i] or deliveries)
       end
     end
   end

@@ -4,7 +4,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
--- KEYS[5] returned: handles that wait for another delivery, by turn
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] cancelled: handles cancelled while in flight
@@ -20,72 +20,64 @@
 -- ARGV[3] id: the rest of it
 -- ARGV[4] client: what the journal calls the caller
 -- Reply: 'removed' | 'in flight' | 'unknown'
-local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, attempts, cancelled, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local notifications, tenants, owners, overflow = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local journal, body_key = KEYS[14], KEYS[15]
-local message_id, place, id = ARGV[1], ARGV[2], ARGV[3]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/split_handle
---- @include lib/check
-check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {body_key, later})
-local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
-local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
---- @include lib/journal
-waiting_until = tonumber(state[1])
---- @include lib/rules
---- @include lib/counts
---- @include lib/tenants
---- @include lib/room
---- @include lib/admit
---- @include lib/pull
---- @include lib/owner_of
-local now_at = redis.call('HGET', moved, message_id)
-if now_at then place, id = split_handle(now_at) end
-if place == 'd' then body_key = later end
-local handle = place .. ':' .. id
---- @include lib/is_past
---- @include lib/journal_cancel
--- Whether a message that counts was held back; then it is no more.
-local function is_held(key)
-  if not pull(key, place, string.match(id, '%d+$')) then return false end
-  local tenant = tenant_of(key)
-  count_tenant(tenant, 0, tenant.held > 0 and -1 or 0)
-  if parents then count_child(tenant, key, -1, 0) end
-  return true
-end
-local line = redis.call('ZSCORE', returned, handle)
-local is_delayed = redis.call('ZSCORE', delayed, handle)
--- An entry of the legacy stream is a message only once it was handed out; then something is known of it.
-if place == 'l' and redis.call('HEXISTS', attempts, handle) == 0 then return 'unknown' end
-if redis.call('SISMEMBER', cancelled, handle) == 1 then return 'in flight' end
-local body = redis.call('XRANGE', body_key, id, id)[1]
+--- @use time, keys, messages, streams, redelivery, accounts, overflow, window
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], accounts = KEYS[11], shard_keys = KEYS[12], overflow = KEYS[13],
+  journal = KEYS[14], now = read_clock(), lengths = {},
+}
+local message_id, place, id, client, stream = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[15]
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow},
+  {q.bodies, stream})
+local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
+  redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))
+q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
+q.journal_size = tonumber(journal_size or '0')
+
+-- A message that was redriven keeps its id, but lies elsewhere now.
+local lies_at = redis.call('HGET', q.moved, message_id)
+if lies_at then place, id = split_handle(lies_at) end
+local key, handle = place == 'd' and q.bodies or stream, place .. ':' .. id
+local score, is_delayed = redis.call('ZSCORE', q.redelivery, handle), redis.call('ZSCORE', q.delayed, handle)
+
+-- An entry of the legacy stream is a message only once it was delivered; then something is known of it.
+if place == 'l' and redis.call('HEXISTS', q.attempts, handle) == 0 then return 'unknown' end
+if redis.call('SISMEMBER', q.cancelled, handle) == 1 then return 'in flight' end
+local body = redis.call('XRANGE', key, id, id)[1]
 if not body then return 'unknown' end
 local fields = body[2]
-local counts = fair and fields[1] == 'K'
-local is_new = place ~= 'd' and place ~= 'l' and not is_past()
+local shard_key, counts = fields[2], fair == '1' and fields[1] == 'K'
+local is_new = place ~= 'd' and place ~= 'l' and not is_behind_cursor(q, place, id)
 
-redis.call('XDEL', body_key, id)
-redis.call('HINCRBY', meta, 'cancelled', 1)
-if line or is_new then
-  local turn = line and string.format('%.0f', math.floor(line / PLACES)) or place
-  redis.call('ZREM', returned, handle)
-  if redis.call('HINCRBY', lens, turn, -1) <= 0 then redis.call('ZREM', ready, turn) end
-  if counts then count_tenant(tenant_of(fields[2]), -1, 0) end
+-- It waits in a stream or in a redelivery queue, or it is delayed, or held back in an overflow; else it is in flight.
+if counts then prepare_admission(q) end
+redis.call('XDEL', key, id)
+redis.call('HINCRBY', q.meta, 'cancelled', 1)
+local in_flight = false
+if score or is_new then
+  remove_undelivered(q, score and dequeue_message(q, handle, score) or place)
+  if counts then count_messages(q, find_account(q, shard_key), -1, 0) end
 elseif is_delayed then
-  redis.call('ZREM', delayed, handle)
-  owner_of(handle)
-elseif not counts or not is_held(fields[2]) then
-  redis.call('SADD', cancelled, handle)
-  if now_at then redis.call('HSET', attempts, handle, '0|| i' .. message_id) end -- see lib/forget_cancelled
-  tell('k', fields)
+  redis.call('ZREM', q.delayed, handle)
+  if counts then forget_delayed(q, handle) end
+else
+  in_flight = not counts or not remove_held(q, shard_key, place, string.match(id, '%d+$'))
+end
+if q.journal_size > 0 then
+  --- @use journal, messages
+  begin_events(q)
+  note_message(q, in_flight and 'k' or 'c', place, id, fields, 0)
+  save_events(q, client)
+end
+
+-- Whoever ends the lease of a message in flight forgets what is left of it: of a redriven one, its original id.
+if in_flight then
+  redis.call('SADD', q.cancelled, handle)
+  if lies_at then redis.call('HSET', q.attempts, handle, '0|| i' .. message_id) end
   return 'in flight'
 end
-tell('c', fields)
-if now_at then redis.call('HDEL', moved, message_id) end
-redis.call('HINCRBY', meta, 'gone', 1)
-redis.call('HDEL', attempts, handle)
-if counts then close_accounts() end
+if lies_at then redis.call('HDEL', q.moved, message_id) end
+redis.call('HINCRBY', q.meta, 'gone', 1)
+redis.call('HDEL', q.attempts, handle)
+if counts then close_accounts(q) end
 return 'removed'

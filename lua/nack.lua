@@ -6,7 +6,7 @@
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -22,58 +22,97 @@
 -- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
--- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal is told (lib/journal_told)
+-- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), d(ead)}
-local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local tenants, owners, overflow, journal, due, told = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], ARGV[#ARGV]
-local repeated, rejected = ARGV[1] == '1', ARGV[2] == '0'
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/held
-local kept = tonumber(state[6] or '0')
---- @include lib/journal
---- @include lib/journal_told
---- @include lib/deadlines_of
---- @include lib/stream_keys
---- @include lib/attempts_of
---- @include lib/note_attempts
---- @include lib/forget_cancelled
---- @include lib/check
-local streams, fair = tonumber(state[3]), state[4] == '1'
-waiting_until = tonumber(state[2])
---- @include lib/rules
---- @include lib/give_back
---- @include lib/admit
---- @include lib/end_leases
---- @include lib/note_all
---- @include lib/bury
---- @include lib/limits
-local limits = limits_of(ARGV[2], ARGV[3])
-local keys = stream_keys(ARGV[4], KEYS, 18)
-keys['d'] = later
-check({lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow, due}, {notifications, later, dead})
-for i = 18, #KEYS do redis.call('XLEN', KEYS[i]) end
---- @include lib/put_back
-local letters, tokens, ended = {}, {}, {}
-for at = 5, #ARGV - 1, 3 do tokens[#tokens + 1] = ARGV[at] end
-local deadlines = deadlines_of(tokens)
-for i, token in ipairs(tokens) do
-  if is_live(deadlines[i]) then ended[#ended + 1] = token end
+--- @use time, keys, leases, attempts, dead_letters, schedule, notifications, journal
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
+  due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
+}
+local repeated, rejected, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
+local tokens, delays, errors = {}, {}, {}
+for at = 5, #ARGV - 1, 3 do
+  local i = #tokens + 1
+  tokens[i], delays[i], errors[i] = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
 end
-if #ended > 0 then redis.call('ZREM', leases, unpack(ended)) end -- at most 250: a chunk
-local items, at_item = end_leases(ended, any_cancelled), 0
+
+local jump, waiting, streams, fair, journal_size, written = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'journal', 'n'))
+q.jump, q.waiting_until, q.stream_count = read_jump(jump, q.now), tonumber(waiting), tonumber(streams)
+q.is_fair, q.journal_size, q.positions_from = fair == '1', tonumber(journal_size or '0'), tonumber(written)
+local any_cancelled = redis.call('SCARD', q.cancelled) > 1
+
+-- Redis does not roll a script back: a key of another type must be found before the first effect.
+check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow, q.due},
+  {q.notifications, q.bodies, q.dead})
+local keys, at_key = {d = q.bodies}, 17
+for number in string.gmatch(ARGV[4], '[^,]+') do
+  at_key = at_key + 1
+  keys[number] = KEYS[at_key]
+  redis.call('XLEN', KEYS[at_key])
+end
+
+-- The live leases end, and a message that was cancelled meanwhile is gone for good.
+if q.is_fair then
+  --- @use window
+  prepare_admission(q)
+end
+local details
+if q.journal_size > 0 then
+  begin_events(q)
+  details = read_details(details_text)
+end
+local scores, live, ended = read_scores(q, tokens), {}, {}
+for i, token in ipairs(tokens) do
+  live[i] = is_live(q, scores[i])
+  if live[i] then ended[#ended + 1] = token end
+end
+if #ended > 0 then
+  redis.call('ZREM', q.leases, unpack(ended)) -- at most 250: a chunk
+  read_limits(q, ARGV[2], ARGV[3])
+end
+local items, at_item = end_leases(q, ended, any_cancelled), 0
+
+-- Each message goes to the dead letters, or it will be delivered again, now or later.
+local letters, kept, back, delayed = {}, {}, {}, {}
 for i in ipairs(tokens) do
   -- A repeated call that finds no lease did its work the first time: the message is not the caller's either way.
-  letters[i] = repeated and 'o' or 'l'
-  if is_live(deadlines[i]) then
+  local letter = repeated and 'o' or 'l'
+  if live[i] then
     at_item = at_item + 1
-    local item = items[at_item]
-    letters[i] = item and put_back(i, item, tonumber(ARGV[3 + 3 * i]), ARGV[4 + 3 * i]) or 'c'
+    local item, delay = items[at_item], delays[i]
+    letter = item and 'o' or 'c'
+    if item and errors[i] ~= '' then item.last_error = errors[i] end
+    if item and (rejected or item.deliveries >= q.max_deliveries) then
+      item.is_rejected = rejected
+      letter = end_message(q, item, keys[item.place])
+    elseif item then
+      item.since, kept[#kept + 1] = q.now + delay, item
+      if details then
+        local message_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
+        note_event(q, 'n', message_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
+      end
+      local list = delay == 0 and back or delayed
+      list[#list + 1] = item
+      if delay > 0 and delay < 5000 then notify_reader(q, '') end -- a blocked reader may have to look again before it does by itself
+    end
   end
+  letters[i] = letter
 end
-put_back_all()
-if fair then close_accounts() end
-if log then log.finish() end
-return {now, table.concat(letters)}
+save_attempts(q, kept)
+if #delayed > 0 then delay_returned(q, delayed) end
+
+-- What may be delivered at once needs room in the window of its shard key; and who ended a lease may have made room for others.
+if q.is_fair then
+  --- @use window
+  give_back_messages(q, back)
+  close_accounts(q)
+elseif #back > 0 then
+  --- @use redelivery
+  arrange_messages(back)
+  enqueue_messages(q, back)
+end
+if details then save_events(q, details.client) end
+return {q.now, table.concat(letters)}

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- open: create the queue if it is missing, mend missing keys, and tell what the queue is. Also on a full server:
+-- open: create the queue if it is missing, create missing keys again, and say what the queue is. Also on a full server:
 -- a reader that starts must be able to drain it.
 -- KEYS[1] meta: epoch, counters, settings
 -- KEYS[2] lens: undelivered and cursor per stream
@@ -7,7 +7,7 @@
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -31,7 +31,7 @@
 --- @use time
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  returned = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
   dead = KEYS[13], moved = KEYS[14], accounts = KEYS[15], shard_keys = KEYS[16], overflow = KEYS[17], assigned = KEYS[18],
   journal = KEYS[19], producers = KEYS[20], bulk_offsets = KEYS[21], due = KEYS[22], now = read_clock(),
 }
@@ -40,7 +40,7 @@ local exists = redis.call('HEXISTS', q.meta, 'epoch') == 1
 if not exists and wanted == 0 then return {'NOQUEUE', q.now, {}} end
 
 --- @use keys, streams
-create_sorted_sets({q.ready, q.returned}, -1)
+create_sorted_sets({q.ready, q.redelivery}, -1)
 create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.producers, q.bulk_offsets}, NEVER)
 create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')

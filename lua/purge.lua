@@ -5,7 +5,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] delayed: handles by due time in ms
--- KEYS[5] returned: handles that wait for another delivery, by turn
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: what is known of messages delivered before
 -- KEYS[8] moved: where redriven messages lie now
@@ -20,76 +20,55 @@
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
 -- ARGV[5] client: what the journal calls the caller
 -- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE'} | {'EPOCH'}
-local meta, lens, ready, delayed, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, attempts, moved = KEYS[6], KEYS[7], KEYS[8]
-local tenants, owners, overflow, journal = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local most, removed, vanished = tonumber(ARGV[3]), 0, 0
---- @include lib/fence
-local done = fenced(ARGV[1], ARGV[2])
-if done then return {done, 0, 0} end
---- @include lib/stream_keys
---- @include lib/split_handle
---- @include lib/attributes
---- @include lib/check
-check({meta, lens, attempts, moved, tenants, owners}, {ready, delayed, returned, overflow}, {later})
-for i = 13, #KEYS do redis.call('XLEN', KEYS[i]) end
-local keys = stream_keys(ARGV[4], KEYS, 13)
---- @include lib/server_ms
-local state, now = redis.call('HMGET', meta, 'fair', 'journal'), server_ms()
-local fair, kept = state[1] == '1', tonumber(state[2] or '0')
---- @include lib/journal
---- @include lib/rules
---- @include lib/tenants
---- @include lib/children
---- @include lib/owner_of
---- @include lib/withdraw_run
---- @include lib/runs
---- @include lib/call_walk
---- @include lib/places
-keys['d'] = later
-local function leave(fields)
-  if not fair or fields[1] ~= 'K' then return end
-  count_tenant(tenant_of(fields[2]), -1, 0)
+--- @use time, keys, epochs, journal, streams, removal
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  moved = KEYS[8], accounts = KEYS[9], shard_keys = KEYS[10], overflow = KEYS[11], journal = KEYS[12], now = read_clock(),
+  most = tonumber(ARGV[3]), purged = 0, vanished = 0,
+}
+local epoch, following, client = ARGV[1], ARGV[2], ARGV[5]
+local answer = check_epoch(q, epoch, following)
+if answer then return {answer, 0, 0} end
+
+-- Redis does not roll a script back: a key of another type must be found before the first effect.
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow}, {q.bodies})
+q.keys = {d = q.bodies}
+local at_key = 12
+for number in string.gmatch(ARGV[4], '[^,]+') do
+  at_key = at_key + 1
+  q.keys[number == 'l' and LEGACY or number], q.keys[number] = KEYS[at_key], KEYS[at_key]
+  redis.call('XLEN', KEYS[at_key])
 end
-local function remove(handle, in_line)
-  local place, id = split_handle(handle)
-  local body = redis.call('XRANGE', keys[place], id, id)[1]
-  if in_line and body then leave(body[2]) end
-  if log then log.body('g', place, id, body and body[2] or {}, 0) end
-  local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
-  if origin then redis.call('HDEL', moved, origin) end
-  redis.call('XDEL', keys[place], id)
-  redis.call('HDEL', attempts, handle)
-  removed = removed + 1
+
+local fair, journal_size = unpack(redis.call('HMGET', q.meta, 'fair', 'journal')) -- at most 2: the fields
+q.is_fair, q.journal_size = fair == '1', tonumber(journal_size or '0')
+if q.journal_size > 0 then begin_events(q) end
+if q.is_fair then
+  --- @use window
+  prepare_admission(q)
 end
---- @include lib/purge_stream
+
+-- First what waits in the streams and their redelivery queues, then what is delayed, then what is held back.
 local more = false
-for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '+inf', 'LIMIT', 0, most)) do
-  if keys[turn] and removed < most then
+for _, number in ipairs(redis.call('ZRANGEBYSCORE', q.ready, 0, '+inf', 'LIMIT', 0, q.most)) do
+  if q.keys[number] and q.purged < q.most then
     more = true
-    purge(turn)
+    purge_stream(q, number)
   end
 end
-if removed < most then
-  local handles = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(9000000000000000', 'LIMIT', 0, most - removed)
-  for _, handle in ipairs(handles) do
-    local place = split_handle(handle)
-    if keys[place] then
-      redis.call('ZREM', delayed, handle)
-      owner_of(handle)
-      remove(handle)
-    end
-  end
+if q.purged < q.most then purge_delayed(q) end
+if q.is_fair then
+  --- @use accounts, window
+  purge_overflow(q)
+  save_accounts(q)
+  -- Should nobody go on with this purge, nothing in the streams would bring in what is still held back: the reads have to.
+  if (q.held or 0) > 0 then request_walk(q) end
 end
-if fair then
---- @include lib/purge_overflow
-  save_tenants()
-  if held_back > 0 then call_walk() end -- should nobody go on, for whose messages in the streams are gone
-end
-redis.call('HINCRBY', meta, 'gone', removed + vanished)
-redis.call('HINCRBY', meta, 'purged', removed)
-redis.call('HINCRBY', meta, 'vanished', vanished)
-if log then log.write(ARGV[5]) end
-if removed > 0 then more = true end
-if not more then redis.call('HSET', meta, 'epoch', ARGV[2]) end
-return {'OK', removed, more and 1 or 0}
+
+redis.call('HINCRBY', q.meta, 'gone', q.purged + q.vanished)
+redis.call('HINCRBY', q.meta, 'purged', q.purged)
+redis.call('HINCRBY', q.meta, 'vanished', q.vanished)
+if q.events then save_events(q, client) end
+more = more or q.purged > 0
+if not more then redis.call('HSET', q.meta, 'epoch', following) end
+return {'OK', q.purged, more and 1 or 0}

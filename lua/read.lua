@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- read: take back ended leases, let due messages in, then hand out up to `count` messages, one stream after the other
--- from the shared offset. Never skips a stream: one whose key is not declared ends the round, and the hints name it.
+-- read: take back ended leases, let due messages in, then deliver up to `count` messages, from one stream after the other
+-- beginning at the shared offset. No stream is left out: one whose key is not declared ends the read, and the hints name it.
 -- KEYS[1] meta: epoch, streams, offset, counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
 -- KEYS[6] delayed: handles by due time in ms
--- KEYS[7] returned: handles that wait for another delivery, by turn
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[8] bodies: bodies of delayed messages
 -- KEYS[9] attempts: deliveries so far of what was given back
 -- KEYS[10] cancelled: handles cancelled while in flight
@@ -22,7 +22,7 @@
 -- ARGV[1] count: at most so many messages
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
--- ARGV[4] clock: what the caller makes of the server's clock (lib/clock); '' = nothing yet, do not reap
+-- ARGV[4] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[5] max_deliveries: more than that is dead, if the queue does not say how many
 -- ARGV[6] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[7] blocks: ms for which the caller will block if there is nothing, 0 = it will not
@@ -34,67 +34,136 @@
 -- Reply: {'OK' | 'MISS' | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
-local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local returned, later, attempts, cancelled, dead, moved = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local tenants, owners, overflow, journal, due = KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
-local count, holder, visibility = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local blocks, width, prefer, legacy_group = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/legacy
---- @include lib/never
-local state = redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void')
-if not state[1] then return {'NOQUEUE'} end
---- @include lib/void
-local streams, offset, owed, fair = tonumber(state[2]), tonumber(state[3]), tonumber(state[6]), state[7] == '1'
-waiting_until = tonumber(state[4])
-local keys, from = {}, offset
-for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
-keys[LEGACY] = keys['l']
-local legacy_done, missed, jump, kept = legacy_group == '', false, nil, tonumber(state[8] or '0')
---- @include lib/journal
---- @include lib/attributes
---- @include lib/lapsed
---- @include lib/ring
---- @include lib/grant
-local ended = any_due(leases) or string.find(ARGV[4], 'j', 1, true)
-local came_due, others_due, any_returned = any_due(delayed), fair and any_due(due), redis.call('ZCARD', returned) > 1
-local skipped, look_ahead, take_returned, leave_line, hand_out_line, take_legacy, take_preferred, pass, linger, only_ahead, next_round, close, served, just_noted
--- What is seldom needed is made only then: in Lua making a function costs as much as calling it.
-if ended or came_due or others_due or any_returned or fair or owed > 0 or prefer ~= '' or not legacy_done then
---- @include lib/seldom
+--- @use time, offset, deliveries
+local meta, view, blocks, prefer, client = KEYS[1], ARGV[4], tonumber(ARGV[7]), ARGV[9], ARGV[11]
+local now, visibility = read_clock(), tonumber(ARGV[3])
+local epoch, streams, offset, waiting, jump, owed, fair, journal_size, void = unpack( -- at most 9: the fields
+  redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void'))
+local q = {
+  meta = meta, lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
+  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
+  now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = ARGV[2],
+  count = tonumber(ARGV[1]), width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
+  legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '', stream_count = tonumber(streams), offset = tonumber(offset),
+  owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = fair == '1', journal_size = tonumber(journal_size or '0'),
+  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, dead_letters = {},
+  due_times = {}, buckets = {}, stream_lists = {}, found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
+}
+for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
+q.streams[LEGACY] = q.streams['l']
+if not epoch then return {'NOQUEUE'} end
+
+-- The caller may have given up on this read while it was under way. `recover` gave back then what the read was granted, and noted
+-- it as "until when|holder,holder,...". Such a read delivers nothing, since nobody would know of it. What is over is forgotten.
+if void then
+  if string.find(void, q.holder, 1, true) then return {'VOID', q.now, epoch, -1, '', {}, {}} end
+  if tonumber(string.match(void, '^%d+')) < q.now then redis.call('HDEL', q.meta, 'void') end
 end
---- @include lib/take
-local spare, more = {}, nil
-repeat
-  local turns = turns_to_come(count == 1 and 1 + width or count - found)
-  if count > 1 then load_lens(turns) end
-  if look_ahead then look_ahead(turns, count - found) end
-  local share, over = math.floor((count - found) / math.max(1, #turns)), (count - found) % math.max(1, #turns)
-  for i, turn in ipairs(turns) do
-    if found == count then
-      spare[#spare + 1] = turn
-    else
-      missed = not keys[turn] or examined - found >= 500
-      if missed then break end
-      local before = found
-      local most = math.max(1, math.min(500, share + (i <= over and 1 or 0), count - found))
-      if owed == 0 or not skipped(turn) then take(turn, only_ahead and only_ahead(turn, most) or most) end
-      if found == before then examined = examined + 1 end -- a look in vain is work, too
-      served, offset = turn, linger and linger(turn) and tonumber(turn) or (turn + 1) % (LEGACY + 1)
+if q.journal_size > 0 then
+  --- @use journal
+  begin_events(q)
+end
+if q.is_fair then
+  --- @use fairness
+  begin_fair_read(q)
+end
+
+-- Ended leases and due messages come back into the queue. A jump of the clock changes which leases have ended.
+local has_ended = redis.call('ZCOUNT', q.leases, '-inf', q.now) > 0 or string.find(view, 'j', 1, true)
+local has_due = redis.call('ZCOUNT', q.delayed, '-inf', q.now) > 0
+q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
+q.has_due_buckets = q.is_fair and redis.call('ZCOUNT', q.due, '-inf', q.now) > 0
+if has_ended or has_due or q.has_due_buckets then
+  --- @use keys, time, due, redelivery
+  local items = {}
+  check_read_types(q, nil)
+  redis.call('ZCARD', q.due)
+  local any_cancelled = redis.call('SCARD', q.cancelled) > 1
+  if (has_ended or q.has_due_buckets) and view ~= '' then
+    local clock = read_view(view)
+    q.jump = update_jump(q, clock, jump or '')
+    items = reap_leases(q, end_of_leases(q, clock), any_cancelled)
+  end
+  if has_due or q.has_due_buckets then promote_messages(q, items) end
+  if q.is_fair then
+    --- @use window
+    give_back_messages(q, items)
+  else
+    arrange_messages(items)
+    enqueue_messages(q, items)
+  end
+  q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
+end
+
+-- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,
+-- a message that leaves makes room for another one.
+local steps = {take = take_new_of}
+if prefer ~= '' or q.has_redeliveries or q.is_fair or not q.is_legacy_done then
+  --- @use offset, redelivery, deliveries
+  q.taken, q.taken_from, q.removed, q.queues, q.entries = {}, {}, {}, {}, {}
+  steps.take, steps.read_ahead, steps.deliver = take_any_of, read_queues_of, deliver_taken
+  if q.is_fair then
+    --- @use fairness
+    steps.end_round, steps.finish = end_round, end_fair_read
+    if q.has_turns then
+      --- @use turns
+      steps.take, steps.stays = take_turn, stays_for_turns
     end
   end
-  if hand_out_line then hand_out_line() end
-  more = #turns > 0
-  if fair and not missed then more = next_round(found == 0 and not more) or more end
-until missed or found == count or not more
-if found == 0 and not missed then clear_notifications() end
-if fair then close() end
-grant()
---- @include lib/journal_read
-if owed ~= tonumber(state[6]) then redis.call('HSET', meta, 'owed', owed) end
-if offset ~= from then redis.call('HSET', meta, 'offset', offset) end
-local wait = found == 0 and ms_to_next_event() or -1
---- @include lib/hints
-return {found == 0 and missed and 'MISS' or 'OK', now, state[1], wait, hints, first_time, again}
+  if prefer ~= '' then take_preferred(q, prefer) end
+end
+
+-- Messages are taken until there are enough or no more, or until a stream is not declared.
+local has_more
+repeat
+  local numbers = list_next(q, q.count == 1 and 1 + q.width or q.count - q.found)
+  if q.count > 1 then load_streams(q, numbers) end
+  if steps.read_ahead then steps.read_ahead(q, numbers, q.count - q.found) end
+  take_round(q, numbers, steps.take, steps.stays)
+  if steps.deliver then steps.deliver(q) end
+  has_more = #numbers > 0
+  if steps.end_round and not q.is_missed then
+    local has_nothing = q.found == 0 and not has_more
+    has_more = steps.end_round(q) or has_more
+    if has_nothing and not has_more then
+      --- @use walks
+      has_more = search_overflow(q)
+      q.has_redeliveries = has_more
+    end
+  end
+until q.is_missed or q.found == q.count or not has_more
+
+-- What happened is written down.
+if #q.dead_letters > 0 then
+  --- @use dead_letters
+  move_dead_letters(q)
+end
+local wait = -1
+if q.found == 0 then
+  --- @use notifications, schedule
+  if not q.is_missed then clear_notifications(q, blocks) end
+  wait = ms_to_next_event(q)
+end
+if q.is_fair then
+  if q.walks_left > 0 and q.walked == 0 then
+    --- @use walks
+    walk_on(q)
+  end
+  steps.finish(q)
+end
+save_leases(q)
+save_streams(q)
+if q.gone ~= 0 or q.adopted ~= 0 then
+  --- @use deliveries
+  save_counters(q)
+end
+if q.events then
+  --- @use deliveries, journal
+  note_deliveries(q)
+  save_events(q, client)
+end
+if q.owed ~= tonumber(owed) then redis.call('HSET', q.meta, 'owed', q.owed) end
+if q.offset ~= tonumber(offset) then redis.call('HSET', q.meta, 'offset', q.offset) end
+local hints = name_hints(q)
+return {q.found == 0 and q.is_missed and 'MISS' or 'OK', q.now, epoch, wait, hints, q.first_time, q.again}

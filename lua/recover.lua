@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- recover: a read's reply was lost; give back what its holder was granted, without counting that delivery.
--- Those leases end at one instant, late among all: looked for bucket by bucket, from the latest end on, until that is known.
+-- These leases end at the same ms, which is not known at first. They are looked for in one bucket after the other, from the
+-- latest end on; as soon as one is found, only leases with that end are looked at.
 -- KEYS[1] meta: who waits
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] leases: tokens by deadline in ms
--- KEYS[6] returned: handles that wait for another delivery, by turn
+-- KEYS[6] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[7] attempts: deliveries so far of what was given back
 -- KEYS[8] cancelled: handles cancelled while in flight
 -- KEYS[9] moved: where redriven messages lie now
@@ -23,49 +24,60 @@
 -- ARGV[6] client: what the journal calls the caller
 -- ARGV[7..] tokens: what to give back, where it is known
 -- Reply: the next call's `where`, '' when there is no more to look for. The same again: take a larger page
-local meta, lens, ready, notifications = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local leases, returned, attempts, cancelled, moved = KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, overflow, later, journal, due = KEYS[10], KEYS[11], KEYS[12], KEYS[13], KEYS[14]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/attempts_of
---- @include lib/check
-check({lens, attempts, moved, tenants}, {ready, returned, overflow, due}, {notifications, later})
-local any_cancelled = redis.call('SCARD', cancelled) > 1
-local state = redis.call('HMGET', meta, 'waiting', 'streams', 'fair', 'journal')
-local streams, fair, kept = tonumber(state[2]), state[3] == '1', tonumber(state[4] or '0')
---- @include lib/journal
---- @include lib/forget_cancelled
-waiting_until = tonumber(state[1])
---- @include lib/rules
---- @include lib/give_back
---- @include lib/admit
---- @include lib/end_leases
---- @include lib/note_all
---- @include lib/granted_to
-local given_up, last_asked = ARGV[1], ARGV[5]
-local tokens, where = {}, ''
-if given_up ~= '' then
---- @include lib/give_up
-  tokens, where = granted_to(given_up, last_asked, tonumber(ARGV[4]), tonumber(ARGV[2]), now + ARGV[3])
-elseif #ARGV > 6 then
-  for i = 7, #ARGV do
-    if redis.call('ZSCORE', leases, ARGV[i]) then tokens[#tokens + 1] = ARGV[i] end
+--- @use time, keys, leases, attempts, messages, journal
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], redelivery = KEYS[6],
+  attempts = KEYS[7], cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], bodies = KEYS[12],
+  journal = KEYS[13], due = KEYS[14], now = read_clock(), lengths = {}, stream_lists = {},
+}
+local holder, from, visibility, page = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local where, client = ARGV[5], ARGV[6]
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow, q.due}, {q.notifications, q.bodies})
+local any_cancelled = redis.call('SCARD', q.cancelled) > 1
+local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
+  redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))
+q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
+q.is_fair, q.journal_size = fair == '1', tonumber(journal_size or '0')
+if q.journal_size > 0 then begin_events(q) end
+if q.is_fair then
+  --- @use window
+  prepare_admission(q)
+end
+
+local tokens, next_where = {}, ''
+if holder ~= '' then
+  --- @use lost_reads
+  if where == '' then note_lost_read(q, holder) end
+  local search = parse_search(where, from, q.now + visibility)
+  tokens, next_where = search_leases(q, search, holder, page)
+else
+  for at = 7, #ARGV do
+    if redis.call('ZSCORE', q.leases, ARGV[at]) then tokens[#tokens + 1] = ARGV[at] end
   end
 end
-if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end -- at most 250: what one read was granted, or a chunk
-local back, noted = {}, {}
-for _, item in ipairs(end_leases(tokens, any_cancelled)) do
+if #tokens > 0 then redis.call('ZREM', q.leases, unpack(tokens)) end -- at most 250: what one read was granted, or a chunk
+
+-- The delivery that nobody saw does not count. Of a message that was never delivered before nothing is known, and nothing must
+-- stay behind when it is acked.
+local back, known = {}, {}
+for _, item in ipairs(end_leases(q, tokens, any_cancelled)) do
   if item then
-    item[10], back[#back + 1] = item[10] - 1, item
-    -- Of a message that was never delivered nothing is known, and nothing must stay behind when it is acked.
-    if item[10] > 0 or item[3] ~= '' then noted[#noted + 1] = item end
-    if log then log.lease('u', item[2], string.match(item[1], ':(.*)$'), item[10], item[7] or nil) end
+    item.deliveries, item.since, back[#back + 1] = item.deliveries - 1, q.now, item
+    if item.deliveries > 0 or item.shard ~= '' then known[#known + 1] = item end
+    if q.events then note_unsettled(q, 'u', item) end
   end
 end
-note_all(noted)
-give_back_all(back)
-if fair then close_accounts() end
-if log then log.write(ARGV[6]) end
-return where
+save_attempts(q, known)
+if q.events then save_events(q, client) end
+
+-- All are to be delivered at once. One whose shard key has no room waits in the overflow.
+if q.is_fair then
+  --- @use window
+  give_back_messages(q, back)
+  close_accounts(q)
+else
+  --- @use redelivery
+  arrange_messages(back)
+  enqueue_messages(q, back)
+end
+return next_where

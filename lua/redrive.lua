@@ -4,7 +4,7 @@
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
--- KEYS[5] returned: handles that wait for another delivery, by turn
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
 -- KEYS[7] attempts: the streams they may be promoted to
 -- KEYS[8] dead: dead letters
@@ -16,51 +16,47 @@
 -- ARGV[2] client: what the journal calls the caller
 -- ARGV[3..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
 -- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
-local meta, lens, ready, notifications, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local later, attempts, dead, moved = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local tenants, overflow, journal = KEYS[10], KEYS[11], KEYS[12]
---- @include lib/server_ms
-local now = server_ms()
---- @include lib/notify
---- @include lib/note_all
---- @include lib/check
---- @include lib/most_fields
-check({lens, attempts, moved, tenants}, {ready, returned, overflow}, {notifications, later, dead})
-local state = redis.call('HMGET', meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal')
-local ms, fair, kept = math.max(now, tonumber(state[2])), state[5] == '1', tonumber(state[6] or '0')
---- @include lib/journal
-local streams, count, last = tonumber(state[4]), 0, tonumber(state[1])
-waiting_until = tonumber(state[3])
---- @include lib/rules
---- @include lib/give_back
-local back = {}
+--- @use time, keys, attempts, dead_letters, journal
+local q = {
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6],
+  attempts = KEYS[7], dead = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], journal = KEYS[12],
+  now = read_clock(), lengths = {}, stream_lists = {},
+}
+local repeated, client = ARGV[1] == '1', ARGV[2]
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow}, {q.notifications, q.bodies, q.dead})
+local written, last_ms, waiting, streams, fair, journal_size = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal'))
+q.positions_from, q.waiting_until, q.stream_count = tonumber(written), tonumber(waiting), tonumber(streams)
+q.is_fair, q.journal_size = fair == '1', tonumber(journal_size or '0')
+if q.journal_size > 0 then begin_events(q) end
+
+-- Each dead letter becomes a message with a new entry id, under which the id that its writer was given leads to it.
+local n, ms = q.positions_from, math.max(q.now, tonumber(last_ms))
+local back, count = {}, 0
 for at = 3, #ARGV, 3 do
-  local letter = redis.call('XRANGE', dead, ARGV[at], ARGV[at])[1]
-  if letter and letter[2][1] == 'i' and #letter[2] >= 12 and #letter[2] <= MOST_FIELDS then
-    local fields, body = letter[2], {}
-    last, count = last + 1, count + 1
-    local id = string.format('%.0f-%.0f', ms, last)
-    for i = 9, 12 do body[#body + 1] = fields[i] end
-    -- attributes: deadline and due time are over; the id that the writer was given and the deliveries so far stay
-    body[5], body[6] = 'm', ' i' .. fields[2] .. ' c' .. fields[6]
-    for i = fields[13] == 'm' and 15 or 13, #fields do body[#body + 1] = fields[i] end
-    redis.call('XADD', later, id, unpack(body)) -- at most 7,000: MOST_FIELDS
-    redis.call('XDEL', dead, ARGV[at])
-    redis.call('HSET', moved, fields[2], 'd:' .. id)
-    if log then log.note('v', fields[2], body[2], fields[6]) end
-    back[#back + 1] =
-      {'d:' .. id, 'd', ARGV[at + 2], false, false, true, fair and body[1] == 'K' and body[2], ms, last, 0, fields[8]}
-  elseif ARGV[1] == '1' then
-    count = count + redis.call('HEXISTS', moved, ARGV[at + 1])
+  local entry_id, message_id, shard = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local item = restore_message(q, entry_id, shard, ms, n + 1)
+  if item then
+    n, count, back[#back + 1] = n + 1, count + 1, item
+  elseif repeated then
+    count = count + redis.call('HEXISTS', q.moved, message_id)
   end
 end
-note_all(back)
-give_back_all(back)
-redis.call('HINCRBY', meta, 'redriven', last - tonumber(state[1]))
-redis.call('HSET', meta, 'n', string.format('%.0f', last), 'ms', string.format('%.0f', ms))
-if log then log.write(ARGV[2]) end
-if fair then
-  save_tenants()
-  save_places()
+save_attempts(q, back)
+redis.call('HINCRBY', q.meta, 'redriven', #back)
+redis.call('HSET', q.meta, 'n', string.format('%.0f', n), 'ms', string.format('%.0f', ms))
+if q.events then save_events(q, client) end
+
+-- All are to be delivered at once. One whose shard key has no room waits in the overflow.
+if q.is_fair then
+  --- @use window, accounts, redelivery
+  prepare_admission(q)
+  give_back_messages(q, back)
+  save_accounts(q)
+  save_positions(q)
+else
+  --- @use redelivery
+  arrange_messages(back)
+  enqueue_messages(q, back)
 end
 return count

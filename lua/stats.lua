@@ -6,7 +6,7 @@
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] leases: tokens by deadline in ms
 -- KEYS[5] delayed: handles by due time in ms
--- KEYS[6] returned: handles that wait for another delivery, by turn
+-- KEYS[6] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[7] dead: dead letters
 -- KEYS[8] accounts: how many are held back
 -- KEYS[9] overflow: handles that wait for room
@@ -14,12 +14,12 @@
 -- KEYS[11] due: when the buckets of the timed indexes are due
 -- KEYS[12..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
--- ARGV[2] most: of how many streams at most to tell their undelivered messages; where there are more, of none
+-- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
 --         {field, value, ...} of meta, held back} | {now} when there is no such queue
 --- @use time, schedule, ages, streams, accounts
 local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], returned = KEYS[6], dead = KEYS[7],
+  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], redelivery = KEYS[6], dead = KEYS[7],
   accounts = KEYS[8], overflow = KEYS[9], attempts = KEYS[10], due = KEYS[11], streams = {}, now = read_clock(), oldest = -1,
 }
 for at = 12, #KEYS do q.streams[at - 12] = KEYS[at] end

@@ -156,7 +156,8 @@ def _sizes(place: Place, client: Client, dequeues: int) -> Table:
     ratios = {at: times(by[WINDOW].dequeues, by[IDEAL].dequeues) for at, by in found.items()}
     return Table(
         "fairness-sizes",
-        f"The real queue, {WINDOW}: p99 of quiet tenants' waits, in dequeues of ideal fair queueing's, by batch",
+        f"The real queue, {WINDOW}: p99 of quiet tenants' waits in dequeues, divided by that of ideal fair queueing, "
+        "by batch",
         place.described(f"{TURNS}, {dequeues:,} dequeues or 12 batches"),
         ("streams, per shard, flooding", *(f"batches of {size}" for size in SIZES)),
         [
@@ -192,7 +193,8 @@ def _moment(place: Place, rounds: Rounds, messages: int, seeds: range) -> Table:
     }
     return Table(
         "fairness-moment",
-        f"The real queue, {AIMED - 1} floods begin beside one: waits of what quiet tenants write next, {PERCENTILES}",
+        f"The real queue, {AIMED - 1} floods begin beside one: waits of the messages that quiet tenants write next, "
+        f"{PERCENTILES}",
         place.described(
             f"{TURNS}, {len(many)} seeds; the lone flood went on for {alone:,} dequeues; 200 quiet tenants "
             f"write 1 message in {1 / SUDDEN_RATE:.0f}; those of the next 100 dequeues count"

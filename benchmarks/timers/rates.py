@@ -47,5 +47,5 @@ def lateness(size: Size) -> list[Table]:
         Target("W7 wake-ups when idle", told["woken"], 0, True, ""),
     ]
     context = f"ticks of 1 ms, {size.seconds:g} s; {place()}"
-    title = "How late a timer of a thread is"
+    title = "How late the timer of a thread fires"
     return [Table("timing-lateness", title, context, columns, [row], targets, {"told": told})]

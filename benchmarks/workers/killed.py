@@ -93,7 +93,7 @@ def table(contenders: Sequence[Contender], context: str, jobs: int, patience: fl
         )
     return Table(
         "worker-killed",
-        f"{jobs:,} jobs of 1 to 9 ms, whose worker is killed on the way, and another started",
+        f"{jobs:,} jobs of 1 to 9 ms; their worker is killed on the way and another one is started",
         context,
         (
             "worker",

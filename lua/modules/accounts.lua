@@ -21,7 +21,7 @@ local function read_rules(q)
   q.window, q.cap, q.max_backlog, q.cap_number = tonumber(window or '0'), tonumber(cap or '0'), tonumber(max_backlog or '0'), cap_number
   q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
   q.has_more = q.has_parents or q.has_weights or q.cap > 0
-  q.accounts, q.account_by, q.texts = {}, {}, {}
+  q.loaded, q.account_by, q.texts = {}, {}, {}
 end
 
 -- Returns the name of the account that a shard key belongs to.
@@ -63,8 +63,8 @@ local function open_account(q, name, field, text, flight, weight)
     if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
     if q.cap > 0 then add_flight(q, account, flight) end
   end
-  local accounts = q.accounts
-  accounts[#accounts + 1], q.account_by[name] = account, account
+  local loaded = q.loaded
+  loaded[#loaded + 1], q.account_by[name] = account, account
 end
 
 -- Lists the accounts of these shard keys that were not loaded yet, and the fields to read of them.
@@ -133,6 +133,14 @@ local function count_delayed(q, shard_key, by)
   account.delayed = math.max(0, account.delayed + by)
 end
 
+-- Forgets the shard key of a message that is delayed no more, if it counts, and counts it out.
+local function forget_delayed(q, handle)
+  local shard_key = redis.call('HGET', q.shard_keys, handle)
+  if not shard_key then return end
+  redis.call('HDEL', q.shard_keys, handle)
+  count_delayed(q, shard_key, -1)
+end
+
 -- Returns what an account's field should say, false if it should not be there.
 local function spell_account(q, account)
   local shared, held = account.shared, account.held
@@ -162,7 +170,7 @@ end
 -- Writes down what the accounts say now.
 local function save_accounts(q)
   local changes = {set = {}, unset = {}}
-  for _, account in ipairs(q.accounts) do
+  for _, account in ipairs(q.loaded) do
     local text = spell_account(q, account)
     if text ~= account.stored then note_field(changes, account.field, account.stored, text) end
     if account.flight ~= account.stored_flight then

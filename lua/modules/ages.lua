@@ -30,7 +30,7 @@ end
 local function read_first_returned(q)
   local handles, from = {}, 0
   for _ = 1, PLACES_SEEN do
-    local found = redis.call('ZRANGEBYSCORE', q.returned, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 4)
+    local found = redis.call('ZRANGEBYSCORE', q.redelivery, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 4)
     if #found == 0 then break end
     from = (math.floor(found[2] / POSITIONS) + 1) * POSITIONS
     for at = 1, #found, 2 do

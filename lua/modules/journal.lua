@@ -49,14 +49,14 @@ end
 
 -- Reads what a caller says of the messages that it settles, as the last parts of a journal's entry: their ids, shard keys and
 -- deliveries, and its own name. A caller that does not know yet that the queue has a journal says nothing.
-local function read_told(text)
+local function read_details(text)
   local ids, lengths, counts, client, names = string.match(text, '^(.-)\n(.-)\n(.-)\n\n(.-)\n(.*)$')
-  local told, at = {ids = {}, shard_keys = {}, counts = {}, client = client or ''}, 1
-  for id in string.gmatch(ids or '', '[^,]+') do told.ids[#told.ids + 1] = id end
-  for deliveries in string.gmatch(counts or '', '%d+') do told.counts[#told.counts + 1] = deliveries end
+  local details, at = {ids = {}, shard_keys = {}, counts = {}, client = client or ''}, 1
+  for id in string.gmatch(ids or '', '[^,]+') do details.ids[#details.ids + 1] = id end
+  for deliveries in string.gmatch(counts or '', '%d+') do details.counts[#details.counts + 1] = deliveries end
   for length in string.gmatch(lengths or '', '%d+') do
-    told.shard_keys[#told.shard_keys + 1] = string.sub(names, at, at + length - 1)
+    details.shard_keys[#details.shard_keys + 1] = string.sub(names, at, at + length - 1)
     at = at + length
   end
-  return told
+  return details
 end

@@ -19,3 +19,19 @@ local function check_types(hashes, sorted_sets, streams)
   for _, key in ipairs(sorted_sets) do redis.call('ZCARD', key) end
   for _, key in ipairs(streams) do redis.call('XLEN', key) end
 end
+
+-- Looks at the keys that a read may change, once, before its first effect. A read of one message changes only the stream that
+-- it takes from, which has this number; any other read may change all that it declared. The caller has read `returned`,
+-- `leases` and `delayed`, and if it takes from a stream, `lens` and `ready`.
+local function check_read_types(q, number)
+  if q.is_checked then return end
+  q.is_checked = true
+  if not number then check_types({q.lens}, {q.ready}, {}) end
+  check_types({q.attempts, q.moved, q.accounts, q.shard_keys}, {q.overflow}, {q.notifications, q.bodies, q.dead})
+  local only = number and q.count == 1 and q.streams[number]
+  if only then
+    redis.call('XLEN', only)
+  else
+    for _, key in pairs(q.streams) do redis.call('XLEN', key) end
+  end
+end

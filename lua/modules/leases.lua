@@ -1,7 +1,7 @@
 -- Leases: who has which message in flight, and until when. A lease token is "place:id:count:holder": where the body lies (the
 -- number of a stream, 'd' or 'l'), its entry id, the delivery count, and a nonce of the holder. If the message counts in the
 -- admission window, ":streams:key" follows, so that whoever ends the lease knows where the message belongs.
---- @use schedule
+--- @use accounts, attempts, messages, schedule
 
 -- Splits a lease token into place, entry id and delivery count.
 local function split_token(token)
@@ -34,4 +34,41 @@ end
 local function split_owner(token)
   local shard, at = string.match(token, '^%w+:[%d-]+:%d+:[^:]*:([%d,]*):()')
   return shard or '', at and string.sub(token, at)
+end
+
+-- Returns the delivery that a lease token stands for: the message's handle, place, entry id with its ms and its number, delivery
+-- count, the streams that it may go to, and its shard key if it counts.
+local function parse_token(q, token)
+  local handle, place, id, ms, number, deliveries, at = string.match(token, '^((%w+):((%d+)%-(%d+))):(%d+):[^:]*()')
+  local shard, shard_key = '', false
+  if at <= #token then
+    local its_shard, key_at = string.match(token, '^:([%d,]*):()', at)
+    shard, shard_key = its_shard or '', q.is_fair and key_at and string.sub(token, key_at)
+  end
+  return {
+    handle = handle, place = place, id = id, ms = tonumber(ms), number = tonumber(number), deliveries = tonumber(deliveries),
+    shard = shard, shard_key = shard_key, last_error = '',
+  }
+end
+
+-- Ends leases that the caller took out of the index. Returns the messages, each with what is known of it; or false where it was
+-- cancelled while it was in flight: then nothing is left of it.
+local function end_leases(q, tokens, any_cancelled)
+  local items, shard_keys = {}, {}
+  if #tokens == 0 then return items end
+  for at, token in ipairs(tokens) do
+    local item = parse_token(q, token)
+    items[at] = item
+    if item.shard_key then shard_keys[#shard_keys + 1] = item.shard_key end
+  end
+  if q.is_fair then load_accounts(q, shard_keys) end
+  for _, shard_key in ipairs(shard_keys) do release_delivery(q, shard_key) end
+  load_attempts(q, items)
+  for at, item in ipairs(any_cancelled and items or {}) do
+    if redis.call('SREM', q.cancelled, item.handle) == 1 then
+      forget_cancelled(q, item.handle)
+      items[at] = false
+    end
+  end
+  return items
 end

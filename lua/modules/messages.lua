@@ -29,13 +29,51 @@ local function attributes_of(fields)
   return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''
 end
 
--- Forgets a message that was acked: its body, and what was known of it. `key` is the stream where the body lies.
-local function forget_message(q, key, id, handle)
-  local body = redis.call('XRANGE', key, id, id)[1]
+-- Notes an event of a message whose fields are known: they have its shard key, and if it was redriven its original id and the
+-- deliveries before. Who else writes attributes may write any number of these.
+local function note_message(q, kind, place, id, fields, deliveries, due)
+  local shard_key, origin, before = '', nil, nil
+  if place ~= 'l' and (fields[1] == 'k' or fields[1] == 'K') then
+    local attributes = attributes_of(fields)
+    shard_key, origin, before = fields[2], string.match(attributes, ' i(%S+)'), string.match(attributes, ' c(%d+)')
+  end
+  if before then deliveries = deliveries + math.min(before, 1000000000) end
+  note_event(q, kind, origin or id .. '-' .. place, shard_key, deliveries, due)
+end
+
+-- Notes that a lease is over which nobody settled. The body is read only where a redrive may have given the message another id:
+-- one that lies in a stream would be read for its shard key alone, however large it is.
+local function note_unsettled(q, kind, item)
+  local body = item.place == 'd' and redis.call('XRANGE', q.bodies, item.id, item.id)[1]
+  if body then
+    note_message(q, kind, item.place, item.id, body[2], item.deliveries)
+  else
+    note_event(q, kind, item.id .. '-' .. item.place, item.shard_key or '', item.deliveries)
+  end
+end
+
+-- Says whether a message's own deadline is over.
+local function is_expired(q, fields)
+  local ends = string.match(attributes_of(fields), ' x(%d+)')
+  return ends and tonumber(ends) <= q.now
+end
+
+-- Splits a handle, "place:id": where the body of a message lies, and its entry id.
+local function split_handle(handle)
+  return string.match(handle, '^(%w+):([%d-]+)')
+end
+
+-- Forgets a message whose body was looked up in the stream `key`, nil if it is not there: the body, and what is known of it.
+local function forget_body(q, key, id, handle, body)
   local origin = body and string.match(attributes_of(body[2]), ' i(%S+)')
   if origin then redis.call('HDEL', q.moved, origin) end
   redis.call('XDEL', key, id)
   redis.call('HDEL', q.attempts, handle)
+end
+
+-- Forgets a message that was acked.
+local function forget_message(q, key, id, handle)
+  forget_body(q, key, id, handle, redis.call('XRANGE', key, id, id)[1])
 end
 
 -- Forgets a message that was cancelled while it was in flight, now that its lease is over. If it was redriven, `cancel` noted

@@ -4,6 +4,8 @@
 -- digits the first number has, so that members sort by it. So what is held costs no other entry, and a batch of it one member.
 --- @use lists, children, accounts
 local MOST_NUMBERS = 64
+local FIRST_RUN = '(' -- the place before all runs
+local MOST_RETURNED = 32 -- numbers in a member, of messages that were given back
 
 -- Puts the letter before a list of numbers that says how many digits the first one has.
 local function mark_numbers(numbers)
@@ -112,4 +114,112 @@ local function take_held(q, account, most)
   end
   count_messages(q, account, 0, #items < most and -account.held or -math.min(account.held, #items))
   return items
+end
+
+-- Returns what the members of a shard key's run begin with.
+local function run_prefix(shard_key)
+  return #shard_key .. ':' .. shard_key .. ':'
+end
+
+-- Finds the member of a run that a number lies in, or would: the last one that begins at or before it. Returns the member, its
+-- numbers, and what else it says, "streams:place:ms".
+local function find_member(q, run, number)
+  local upto = '(' .. run .. mark_numbers(number) .. ';'
+  local member = redis.call('ZREVRANGEBYLEX', q.overflow, upto, '[' .. run, 'LIMIT', 0, 1)[1]
+  local list, rest = string.match(string.sub(member or '', #run + 2), '^([%d,]+):(.*)$')
+  local numbers = {}
+  for each in string.gmatch(list or '', '%d+') do numbers[#numbers + 1] = each end
+  return member, numbers, rest
+end
+
+-- Says whether nothing of a run lies between these two numbers.
+local function is_gap(q, run, first, last)
+  local upto = '(' .. run .. mark_numbers(last) .. ';'
+  local member = redis.call('ZREVRANGEBYLEX', q.overflow, upto, '[' .. run, 'LIMIT', 0, 1)[1]
+  return not member or tonumber(string.match(member, '(%d+):', #run + 2)) < tonumber(first)
+end
+
+-- Notes a member that is to be added to a run; `save_added` adds all of them.
+local function add_member(q, run, numbers, rest)
+  local added = q.added_members
+  added[#added + 1], added[#added + 2] = '0', run .. mark_numbers(numbers) .. ':' .. rest
+end
+
+-- Writes down the members that were noted.
+local function save_added(q)
+  local added = q.added_members
+  act_in_parts(added, function(from, upto) redis.call('ZADD', q.overflow, unpack(added, from, upto)) end)
+  q.added_members = {}
+end
+
+-- Inserts one message into a run. If a member has numbers on both sides of it, that member is cut in two.
+local function insert_held(q, run, number, rest)
+  local member, numbers, its_rest = find_member(q, run, number)
+  if member and tonumber(numbers[#numbers]) > tonumber(number) then
+    local cut = 1
+    while tonumber(numbers[cut]) < tonumber(number) do cut = cut + 1 end
+    redis.call('ZREM', q.overflow, member)
+    add_member(q, run, table.concat(numbers, ',', 1, cut - 1), its_rest)
+    add_member(q, run, table.concat(numbers, ',', cut), its_rest)
+  end
+  add_member(q, run, number, rest)
+  save_added(q)
+end
+
+-- Adds messages to a run of which one member can say all: the same but for their numbers, which have the same count of digits.
+-- If something of the run lies between them, each gets a member of its own.
+local function hold_group(q, run, numbers, rest, is_free)
+  if is_free or is_gap(q, run, numbers[1], numbers[#numbers]) then
+    add_member(q, run, table.concat(numbers, ','), rest)
+    return
+  end
+  save_added(q)
+  for _, number in ipairs(numbers) do insert_held(q, run, number, rest) end
+end
+
+-- Holds back messages of one shard key that are given back, in the order of writing: each comes before what was written after
+-- it. The caller writes down what is added, `save_added`.
+local function hold_returned(q, shard_key, items)
+  local run, numbers, group, rest = run_prefix(shard_key), {}, {}, nil
+  for at, item in ipairs(items) do numbers[at] = string.format('%.0f', item.number) end
+  local is_free = is_gap(q, run, numbers[1], numbers[#numbers])
+  for at, item in ipairs(items) do
+    local number, mark = numbers[at], item.is_known and '!:' or ':'
+    local its_rest = item.shard .. ':' .. item.place .. mark .. string.format('%.0f', item.ms)
+    if group[1] and (its_rest ~= rest or #number ~= #group[1] or #group == MOST_RETURNED) then
+      hold_group(q, run, group, rest, is_free)
+      group = {}
+    end
+    group[#group + 1], rest = number, its_rest
+  end
+  hold_group(q, run, group, rest, is_free)
+  local account = find_account(q, shard_key)
+  if q.has_parents then count_child(q, account, shard_key, #items, 0) end
+  count_messages(q, account, 0, #items)
+end
+
+-- Finds the next shard key that has something in the overflow, from a place on. Returns it and the place behind its run, or nil.
+local function next_run(q, from)
+  local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
+  if not member then return nil end
+  local size, rest = string.match(member, '^(%d+):(.*)$')
+  local shard_key = string.sub(rest, 1, size)
+  return shard_key, '(' .. size .. ':' .. shard_key .. ';'
+end
+
+-- Removes one message, wherever it stands in the overflow of its shard key. Returns whether it was there.
+local function remove_held(q, shard_key, place, number)
+  local run, left = run_prefix(shard_key), {}
+  local member, numbers, rest = find_member(q, run, number)
+  if not member or string.match(rest, ':(%w+)!?:%d+$') ~= place then return false end
+  for _, each in ipairs(numbers) do
+    if each ~= number then left[#left + 1] = each end
+  end
+  if #left == #numbers then return false end
+  redis.call('ZREM', q.overflow, member)
+  if #left > 0 then redis.call('ZADD', q.overflow, 0, run .. mark_numbers(table.concat(left, ',')) .. ':' .. rest) end
+  local account = find_account(q, shard_key)
+  count_messages(q, account, 0, account.held > 0 and -1 or 0)
+  if q.has_parents then count_child(q, account, shard_key, -1, 0) end
+  return true
 end

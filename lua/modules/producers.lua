@@ -39,10 +39,10 @@ local function check_sequence(q, field, number, keep)
 end
 
 -- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most" says that the call has the
--- messages from `first` up to before `next` of that batch, for how long to remember it, which marks tell the message before
--- them and the last of them from others, and how many such partitions there may be. A call is refused if its messages come
--- out of turn: if they were stored before, or something before them was not, or what was is another message than it should
--- be. The answer then says how far the batch is.
+-- messages from `first` up to before `next` of that batch, for how long to remember it, by which marks the message before
+-- them and the last of them are known from others, and how many such partitions there may be. A call is refused if its
+-- messages were stored before, if something before them was not stored, or if what was stored is another message than it
+-- should be. The answer then says how far the batch is.
 local function check_offset(q, field, text)
   local batch, from, upto, keep, mark_before, last_mark, most =
     string.match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)$')

@@ -1,7 +1,7 @@
 -- The redelivery queue, the sorted set `returned`: messages that wait for another delivery beside the new ones of a stream. A
 -- score is stream number * 2^40 + position. The position is the number in the message's id, so that it stands where it stood;
 -- or the next number of the queue, for one that has to stand behind all that came so far; or 0, ahead of all.
---- @use lists, notifications
+--- @use keys, lists, notifications, streams
 local POSITIONS = 1099511627776
 
 -- Returns the position behind all messages that came so far. `q.positions_from` is the queue's count of messages.
@@ -31,23 +31,23 @@ local function list_streams(q, shard)
   return numbers
 end
 
--- Returns the streams that a message may be delivered from: the one that it stays in, or those of its shard if its body lies
--- apart.
-local function streams_of(q, item)
-  if item.stream or item.place ~= 'd' then return {item.stream or item.place} end
-  return list_streams(q, item.shard)
+-- Notes that the length of a stream is needed: it is in `q.lengths`, or it is missing and has to be read.
+local function note_length(q, number, lengths, missing)
+  if lengths[number] then return end
+  lengths[number] = q.lengths[number] or 0
+  if not q.lengths[number] then missing[#missing + 1] = number end
 end
 
--- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number. `q.lengths` has
--- those of the streams that this call has loaded.
+-- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number: of each the one
+-- that it stays in, or those of its shard if its body lies apart. `q.lengths` has those of the streams that this call has loaded.
 local function read_lengths_of(q, items)
   local lengths, missing = {}, {}
   for _, item in ipairs(items) do
-    for _, number in ipairs(streams_of(q, item)) do
-      if not lengths[number] then
-        lengths[number] = q.lengths[number] or 0
-        if not q.lengths[number] then missing[#missing + 1] = number end
-      end
+    local number = item.stream or item.place
+    if number ~= 'd' then
+      note_length(q, number, lengths, missing)
+    else
+      for _, each in ipairs(list_streams(q, item.shard)) do note_length(q, each, lengths, missing) end
     end
   end
   act_in_parts(missing, function(from, upto)
@@ -85,14 +85,128 @@ local function enqueue_messages(q, items)
   if #items == 0 then return end
   local lengths, changed, scores, woken = read_lengths_of(q, items), {}, {}, {}
   for _, item in ipairs(items) do
-    local number = pick_shortest(streams_of(q, item), lengths)
+    local number = item.stream or item.place
+    if number == 'd' then number = pick_shortest(list_streams(q, item.shard), lengths) end
     if lengths[number] == 0 then woken[#woken + 1], woken[#woken + 2] = number, number end
     lengths[number], changed[number] = lengths[number] + 1, true
     scores[#scores + 1] = number * POSITIONS + (item.position or next_position(q))
     scores[#scores + 1] = item.handle
     notify_reader(q, number)
   end
-  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.returned, unpack(scores, from, upto)) end)
+  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.redelivery, unpack(scores, from, upto)) end)
   save_lengths(q, changed, lengths)
   act_in_parts(woken, function(from, upto) redis.call('ZADD', q.ready, unpack(woken, from, upto)) end)
+end
+
+-- Says whether one message was written before another.
+local function is_before(one, other)
+  if one.ms ~= other.ms then return one.ms < other.ms end
+  return one.number < other.number
+end
+
+-- Sorts messages by the numbers in their ids alone, which takes no call for each two that are compared. All numbers are given
+-- once but those of the legacy stream; with these the whole ids are compared.
+local function sort_by_number(items)
+  local numbers, by_number = {}, {}
+  for at, item in ipairs(items) do
+    local number = item.number
+    if item.place == 'l' or by_number[number] then return table.sort(items, is_before) end
+    numbers[at], by_number[number] = number, item
+  end
+  table.sort(numbers)
+  for at, number in ipairs(numbers) do items[at] = by_number[number] end
+end
+
+-- Sorts messages that are given back in the order of writing. One that counts in the admission window gets behind all that came
+-- so far, so that a shard key whose messages fail again and again has no more turns than others. Any other stands where its
+-- number puts it; the numbers of the legacy stream begin anew with each ms, so there the ms counts as well.
+local function arrange_messages(items)
+  for at = 2, #items do
+    if is_before(items[at], items[at - 1]) then
+      sort_by_number(items)
+      break
+    end
+  end
+  for _, item in ipairs(items) do
+    if item.place == 'l' then
+      item.stream, item.position = LEGACY, math.min(item.ms % 4294967296 * 256 + math.min(item.number, 255), POSITIONS - 1)
+    elseif not item.shard_key then
+      local number = item.number
+      item.position = number < POSITIONS and number or POSITIONS - 1
+    end
+  end
+end
+
+-- Reads members with scores from `from` to `upto`, at most so many, into `q.queues`: there each stream's queue stands under its
+-- least score, as {handle, score, ...}. Returns whether these were all; otherwise the last queue is left out, since it may go on.
+local function read_queues(q, from, upto, most)
+  local scored = redis.call('ZRANGEBYSCORE', q.redelivery, from, upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local queue, last
+  for at = 1, #scored, 2 do
+    local score = tonumber(scored[at + 1])
+    local first = score - score % POSITIONS
+    if first ~= last then
+      queue, last = {}, first
+      q.queues[first] = queue
+    end
+    queue[#queue + 1], queue[#queue + 2] = scored[at], score
+  end
+  local are_all = #scored < 2 * most
+  if not are_all then q.queues[last] = nil end
+  return are_all
+end
+
+-- Reads the queues of many streams at once. `take_returned` reads by itself what this has not reached.
+local function read_queues_of(q, numbers, most)
+  q.queues = {}
+  if #numbers < 2 or most < 2 then return end
+  local first = numbers[1] * POSITIONS
+  local are_all = read_queues(q, first, '+inf', most + 1)
+  if are_all and numbers[#numbers] * POSITIONS < first then are_all = read_queues(q, 0, string.format('(%.0f', first), most + 1) end
+  for _, number in ipairs(are_all and numbers or {}) do
+    q.queues[number * POSITIONS] = q.queues[number * POSITIONS] or {}
+  end
+end
+
+-- Returns how far a stream's queue goes before the next new message. What came into the queue later comes after that message.
+local function last_before_new(q, number)
+  local entry = number ~= LEGACY and redis.call('XRANGE', q.streams[number], '(' .. q.cursors[number], '+', 'COUNT', 1)[1]
+  return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or POSITIONS - 1
+end
+
+-- Takes at most so many messages out of a stream's queue into `q.taken`. They count as found until `deliver_taken` looks at
+-- all of them at once. In a fair queue they keep their order among the new messages.
+local function take_returned(q, number, most)
+  check_read_types(q, number)
+  local first, upto = number * POSITIONS, POSITIONS - 1
+  local queue = q.queues[first]
+    or redis.call('ZRANGEBYSCORE', q.redelivery, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
+  local size = math.min(#queue / 2, most)
+  if size == 0 then return end
+  local taken, from, removed = q.taken, q.taken_from, q.removed
+  local is_mixed, before = q.is_fair and q.lengths[number] > size, #taken
+  if is_mixed then upto = last_before_new(q, number) end
+  for at = 1, 2 * size, 2 do
+    if is_mixed and queue[at + 1] - first > upto then break end
+    taken[#taken + 1], from[#from + 1], removed[#removed + 1] = queue[at], number, queue[at]
+  end
+  local count = #taken - before
+  q.lengths[number], q.found = q.lengths[number] - count, q.found + count
+end
+
+-- Removes from the queue what was taken out of it.
+local function remove_taken(q)
+  if #q.removed > 0 then redis.call('ZREM', q.redelivery, unpack(q.removed)) end -- at most 1,000: a read
+  q.removed = {}
+end
+
+-- Counts the messages in a stream's queue.
+local function count_returned(q, number)
+  return redis.call('ZCOUNT', q.redelivery, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
+end
+
+-- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.
+local function dequeue_message(q, handle, score)
+  redis.call('ZREM', q.redelivery, handle)
+  return string.format('%.0f', math.floor(score / POSITIONS))
 end

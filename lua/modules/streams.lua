@@ -1,6 +1,9 @@
 -- The queue's streams and what is known of each: `lens` has its undelivered messages under its number and the cursor below
 -- the oldest of them under 'h' and its number; `ready` names the streams that have something undelivered.
 
+-- The number under which the legacy stream is ready and has its redelivery queue: after the last stream that there can be.
+local LEGACY = '4096'
+
 -- Returns how many undelivered messages each of `count` streams has, from stream number `first` on.
 local function read_lengths(q, first, count)
   local lengths = {}
@@ -40,6 +43,20 @@ local function read_undelivered(q, numbers)
   local undelivered = redis.call('HMGET', q.lens, unpack(numbers)) -- at most 4,096: all streams
   for position = 1, #numbers do undelivered[position] = tonumber(undelivered[position] or '0') end
   return undelivered
+end
+
+-- Says whether an entry lies below its stream's cursor, so it was delivered. Entries of others have numbers of their own, so the
+-- ms in the ids are compared first.
+local function is_behind_cursor(q, number, id)
+  local ms, count = string.match(id, '^(%d+)%-(%d+)$')
+  local cursor_ms, cursor_count = string.match(redis.call('HGET', q.lens, 'h' .. number) or '0-0', '^(%d+)%-(%d+)$')
+  ms, cursor_ms = tonumber(ms), tonumber(cursor_ms)
+  return ms < cursor_ms or ms == cursor_ms and tonumber(count) <= tonumber(cursor_count)
+end
+
+-- Counts one undelivered message of a stream less. A stream that has none left is not ready any more.
+local function remove_undelivered(q, number)
+  if redis.call('HINCRBY', q.lens, number, -1) <= 0 then redis.call('ZREM', q.ready, number) end
 end
 
 -- Writes down what the streams have gained in this call. `first` has by position the number of the first new message of a

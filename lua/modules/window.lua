@@ -71,8 +71,8 @@ end
 -- together get MOST_ADMITTED at most, else one each. Who had room has something in the streams then, and is looked at again
 -- when that leaves; so nobody is left behind by the bound. Returns whether any was admitted.
 local function admit_held(q)
-  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.accounts)))
-  for _, account in ipairs(q.accounts) do
+  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.loaded)))
+  for _, account in ipairs(q.loaded) do
     local room = account.held > 0 and math.min(find_room(q, account), account.held, most) or 0
     if room > 0 then
       local items = take_held(q, account, room)
@@ -88,7 +88,32 @@ end
 -- Begins a call that may admit messages: nothing is taken out of the overflow or put into the redelivery queue yet.
 local function prepare_admission(q)
   read_rules(q)
-  q.gone_members, q.left_members, q.stream_lists, q.positions_taken = {}, {}, {}, 0
+  q.gone_members, q.left_members, q.added_members, q.stream_lists, q.positions_taken = {}, {}, {}, {}, 0
+end
+
+-- Gives messages back: those whose shard keys have room come into the redelivery queue, the others into the overflow, before
+-- what was written after them.
+local function give_back_messages(q, items)
+  local shard_keys, admitted, held, held_keys = {}, {}, {}, {}
+  arrange_messages(items)
+  for _, item in ipairs(items) do shard_keys[#shard_keys + 1] = item.shard_key or nil end
+  load_accounts(q, shard_keys)
+  for _, item in ipairs(items) do
+    local shard_key = item.shard_key
+    local account = shard_key and find_account(q, shard_key)
+    if not account then
+      admitted[#admitted + 1] = item
+    elseif find_room(q, account) > 0 then
+      count_messages(q, account, 1, 0)
+      admitted[#admitted + 1] = item
+    else
+      if not held[shard_key] then held[shard_key], held_keys[#held_keys + 1] = {}, shard_key end
+      table.insert(held[shard_key], item)
+    end
+  end
+  for _, shard_key in ipairs(held_keys) do hold_returned(q, shard_key, held[shard_key]) end
+  save_added(q)
+  enqueue_messages(q, admitted)
 end
 
 -- Ends a call that changed accounts: admits what has room now, and writes down what changed.

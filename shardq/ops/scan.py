@@ -22,7 +22,7 @@ _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 _HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
 SPAN = 2**42
-"""A score in the timed indexes is bucket * SPAN + time in ms (lua/lib/span.lua)."""
+"""A score in the timed indexes is bucket * SPAN + time in ms (lua/modules/schedule.lua)."""
 
 
 @dataclass(slots=True)
@@ -70,14 +70,14 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
             found.delayed[member] = int(score % SPAN)
     for member, _ in (yield from _members(state, keys.overflow)):
         found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
-    found.returned = {member for member, _ in (yield from _members(state, keys.returned)) if _is_of(member, wanted)}
+    found.returned = {member for member, _ in (yield from _members(state, keys.redelivery)) if _is_of(member, wanted)}
     said = (*found.leases, *found.delayed, *found.returned, *found.held)
     found.touched = frozenset(handle.partition(b":")[0] for handle in said)
     return found
 
 
 def _held(member: bytes) -> list[bytes]:
-    """The handles in a member of the overflow: lib/overflow.lua says what it holds."""
+    """The handles in a member of the overflow: lua/modules/overflow.lua says what it holds."""
     size, _, rest = member.partition(b":")
     run = _HELD.fullmatch(rest, int(size)) if size.isdigit() else None
     if run is None:

@@ -58,7 +58,7 @@ class Plan:
         return 1 - self.clean[0]
 
     @property
-    def blocked(self) -> float:
+    def without_clean(self) -> float:
         """How many quiet tenants have none, on average."""
         return (self.tenants - self.noisy) * self.clean[0]
 
@@ -68,7 +68,7 @@ class Plan:
         return busy(self.streams, self.streams_per_shard, self.noisy)
 
     @property
-    def twins(self) -> float:
+    def same_shard(self) -> float:
         """How many other tenants have all streams in common with a given one, on average."""
         return (self.tenants - 1) / comb(self.streams, self.streams_per_shard)
 

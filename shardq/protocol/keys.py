@@ -31,7 +31,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "notifications": "notifications",
     "leases": "leases",
     "delayed": "delayed",
-    "returned": "returned",
+    "redelivery": "redelivery",
     "bodies": "bodies",
     "attempts": "attempts",
     "cancelled": "cancelled",
@@ -102,7 +102,7 @@ class QueueKeys(_Keys):
     notifications: str = field(init=False, compare=False, repr=False)
     leases: str = field(init=False, compare=False, repr=False)
     delayed: str = field(init=False, compare=False, repr=False)
-    returned: str = field(init=False, compare=False, repr=False)
+    redelivery: str = field(init=False, compare=False, repr=False)
     bodies: str = field(init=False, compare=False, repr=False)
     attempts: str = field(init=False, compare=False, repr=False)
     cancelled: str = field(init=False, compare=False, repr=False)

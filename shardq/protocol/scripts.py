@@ -3,7 +3,6 @@
 A verb is one file `lua/<name>.lua`. A line `--- @use leases, window` is replaced by those functions and constants of
 `lua/modules/leases.lua` and `lua/modules/window.lua` that the code below it uses, up to the end of its block. Making a
 function costs Redis as much as calling it, so no others are there, and those of a rare block are made only in it.
-A line `--- @include lib/<name>` is replaced by that whole file, once per script.
 
 A `Script` is a plain value; drivers send its SHA-1 first and its source when a server does not know it.
 """
@@ -19,7 +18,6 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-_INCLUDE = re.compile(r"^--- @include ([\w/]+)$", re.MULTILINE)
 _KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
 """A line of a header that names a key, or (`..`) the last one, which stands for any number of keys."""
 _USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
@@ -86,30 +84,14 @@ class Use:
 
 
 def join(name: str, source: Traversable) -> str:
-    """The text of script *name* under *source* with every include and every used function in place."""
-    text, joined, at = included(name, source), [], 0
+    """The text of script *name* under *source* with every used function in place."""
+    text, joined, at = _read(source, name), [], 0
     for use in uses_in(text, source):
         line_end = text.index("\n", use.start) if "\n" in text[use.start :] else len(text)
         lines = "\n".join(part.text for part in use.parts).splitlines()
         joined += [text[at : use.start], "\n".join(use.indent + line for line in lines)]
         at = line_end
     return "".join([*joined, text[at:]])
-
-
-def included(name: str, source: Traversable) -> str:
-    """The text of script *name* under *source* with every include in place, each only at its first mention."""
-    seen: set[str] = set()
-
-    def expand(path: str) -> str:
-        return _INCLUDE.sub(lambda match: include(match[1]), _read(source, path))
-
-    def include(path: str) -> str:
-        if path in seen:
-            return ""
-        seen.add(path)
-        return expand(path)
-
-    return expand(name)
 
 
 def uses_in(text: str, source: Traversable) -> list[Use]:

@@ -57,7 +57,7 @@ SLOT: Final[Table] = {
 """Of the place that its handler takes up."""
 
 BATCH: Final = 500
-"""Messages per call that settles: what one script call takes."""
+"""So many messages are settled at a time."""
 
 
 class Job:

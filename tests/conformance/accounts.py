@@ -70,7 +70,7 @@ def _flights(raw: Any, keys: QueueKeys, accounts: dict[bytes, bytes], parents: b
 
 def _undelivered(raw: Any, keys: QueueKeys) -> list[bytes]:
     """The shard keys of the messages that count and are in the shared streams, each as often as it has one there."""
-    lens, handles = raw.hgetall(keys.lens), raw.zrange(keys.returned, 0, -1)
+    lens, handles = raw.hgetall(keys.lens), raw.zrange(keys.redelivery, 0, -1)
     with raw.pipeline(transaction=False) as pipe:
         for number in range(int(raw.hget(keys.meta, "streams"))):
             cursor = lens.get(b"h%d" % number, b"0-0").decode()

@@ -160,7 +160,7 @@ def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
     with raw.pipeline(transaction=False) as pipe:
         pipe.xlen(keys.dead)
         pipe.zrange(keys.ready, 0, -1)
-        for key in (keys.returned, keys.delayed, keys.leases, keys.due):
+        for key in (keys.redelivery, keys.delayed, keys.leases, keys.due):
             pipe.zrange(key, 0, -1, withscores=True)
         for key in (keys.attempts, keys.shard_keys):
             pipe.hkeys(key)
@@ -170,9 +170,9 @@ def _read(raw: Any, keys: QueueKeys, streams: list[str]) -> _Found:
         for key in streams:
             pipe.xrange(key)
         found = pipe.execute()
-    at = len(found) - len(streams)
-    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, found[at:], strict=True)}
-    return _Found(entries, *found[:at])
+    bodies = found[len(found) - len(streams) :]
+    entries = {key: [entry.decode() for entry, _ in rows] for key, rows in zip(streams, bodies, strict=True)}
+    return _Found(entries, *found[: len(found) - len(streams)])
 
 
 def _now(raw: Any, keys: QueueKeys) -> int:

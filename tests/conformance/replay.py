@@ -16,8 +16,8 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "delivered": ({WAITING}, IN_FLIGHT),
     "acked": ({IN_FLIGHT}, GONE),
     "nacked": ({IN_FLIGHT}, WAITING),
-    "returned": ({IN_FLIGHT}, WAITING),
-    "lapsed": ({IN_FLIGHT}, WAITING),
+    "recovered": ({IN_FLIGHT}, WAITING),
+    "lease_ended": ({IN_FLIGHT}, WAITING),
     "rejected": ({IN_FLIGHT}, DEAD),
     "dead": ({IN_FLIGHT, WAITING}, DEAD),
     "parked": ({IN_FLIGHT, WAITING}, WAITING),
@@ -27,7 +27,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "cancelled": ({WAITING, CANCELLING}, GONE),
     "purged": ({WAITING}, GONE),
 }
-KEYLESS = {"lapsed", "returned", "cancelled"}
+KEYLESS = {"lease_ended", "recovered", "cancelled"}
 
 
 @dataclass
@@ -80,9 +80,9 @@ class Replay:
         if event.kind == "delivered":
             each.count += 1
             assert event.count == each.count, (event, each)
-        elif event.kind == "returned":
+        elif event.kind == "recovered":
             each.count -= 1
-        if event.kind in {"acked", "nacked", "lapsed", "rejected", "dead", "redriven", "returned"}:
+        if event.kind in {"acked", "nacked", "lease_ended", "rejected", "dead", "redriven", "recovered"}:
             assert event.count == each.count, (event, each)
 
     def problems(self, raw: Any, census: Census) -> list[str]:

@@ -89,7 +89,7 @@ def test_each_kind_of_event_has_its_name_and_its_columns(queue: Queue, world: Wo
     assert sorted(rows[4:6]) == delivered
     assert rows[:4] + rows[6:] == [
         ("written", first, "a", 0), ("written", second, b"b\n,\xff", 0), ("delivered", first, "a", 1),
-        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lapsed", first, None, 2),
+        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, None, 2),
         ("delivered", first, "a", 3), ("rejected", first, "a", 3), ("redriven", first, "a", 3),
         ("delivered", first, "a", 4), ("cancelling", first, "a", 3), ("cancelled", first, None, 0),
         ("written", third, "c", 0), ("cancelled", third, "c", 0), ("written", fourth, "d", 0),

@@ -92,7 +92,8 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert consumer.read(block=20).payload == "last"
     happened = observer.journal(10_000, after=begun)
     assert happened.lost == 0
-    assert {each.kind for each in happened.events} >= {"written", "delivered", "acked", "nacked", "rejected", "lapsed"}
+    kinds = {each.kind for each in happened.events}
+    assert kinds >= {"written", "delivered", "acked", "nacked", "rejected", "lease_ended"}
     assert {each.kind for each in happened.events} >= {"redriven", "cancelled", "purged"}
 
 

@@ -272,7 +272,7 @@ def test_13_a_cancelled_message_leaves_no_ghost(server: Server, client: Client, 
     assert (stats.backlog, stats.in_flight, stats.delayed, queue.len()) == (0, 0, 0, 0)
     keys = QueueKeys(queue_name)
     with server.client() as plain:
-        assert [plain.zcard(key) for key in (keys.leases, keys.delayed, keys.returned, keys.ready)] == [1, 1, 1, 1]
+        assert [plain.zcard(key) for key in (keys.leases, keys.delayed, keys.redelivery, keys.ready)] == [1, 1, 1, 1]
         assert (plain.hlen(keys.attempts), plain.scard(keys.cancelled)) == (1, 1)
         assert {plain.xlen(key) for key in (keys.bodies, *map(keys.stream, range(4)))} == {0}
 

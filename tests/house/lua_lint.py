@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,6 @@ from tests.house import lua_modules
 from tests.house.lua_scope import RedisCall, Scope, Walk, context_field, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_LINES = 100
 MOST_VALUES = 7900
 # no cjson (it loses digits), no cmsgpack, struct, bit (not in the fake), no os, io: Redis has none
 GLOBALS = {"KEYS", "ARGV"} | lua_modules.GIVEN
@@ -33,7 +31,6 @@ KEY_AFTER_STREAMS = frozenset({"XREAD", "XREADGROUP"})
 DOCUMENTED = re.compile(r"^-- (KEYS|ARGV)\[(\d+)(\.\.)?\d*\] (\w+): \S")
 PART = re.compile(r"unpack\(\w+, from, upto\)")
 STATED = re.compile(r" at most ([\d,]*\d)")
-INCLUDE = re.compile(r"^--- @include (lib/\w+)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -117,9 +114,7 @@ def header_is_true(source: Source) -> Iterator[str]:
             yield f"{table}[{start}..] is in the header but not used"
         if start is None:
             yield from (f"{use.line}: {table} by a computed index, without a range in the header" for use in computed)
-        if (
-            table == "KEYS" and "@include" not in source.own
-        ):  # the verbs that still include fragments have the old names
+        if table == "KEYS":
             yield from _bindings(fixed, names)
 
 
@@ -184,14 +179,12 @@ def no_wide_unpack(source: Source) -> Iterator[str]:
 
 def context_is_whole(source: Source) -> Iterator[str]:
     """The fields of `q` are those that are read."""
-    if not INCLUDE.search(source.own):
-        yield from lua_modules.check_context(source.walk, Walk(re.sub(r"\A#!", "--", source.own)))
+    yield from lua_modules.check_context(source.walk, Walk(re.sub(r"\A#!", "--", source.own)))
 
 
 def short_functions(source: Source) -> Iterator[str]:
-    """The functions of a converted verb are as short as those of modules."""
-    if not INCLUDE.search(source.own):
-        yield from lua_modules.long_functions(source.walk)
+    """The functions of a verb are as short as those of modules."""
+    yield from lua_modules.long_functions(source.walk)
 
 
 RULES = (
@@ -214,33 +207,24 @@ def check(source: Source) -> list[str]:
 
 
 def unbounded(text: str) -> Iterator[str]:
-    """Every `unpack` says of how many values at most, below what Lua's stack holds, or takes a part of `lib/parts`."""
+    """Every `unpack` says of how many values at most, below what Lua's stack holds, or `act_in_parts` bounds it."""
     for number, line in enumerate(text.splitlines(), 1):
         code, _, comment = line.partition("--")
         if "unpack(" not in code or PART.search(code):
             continue
         stated = STATED.match(comment)
         if stated is None:
-            yield f"{number}: unpack without a bound: `-- at most 500: why`, or lib/parts"
+            yield f"{number}: unpack without a bound: `-- at most 500: why`, or act_in_parts"
         elif int(stated[1].replace(",", "")) > MOST_VALUES:
             yield f"{number}: unpack of more than {MOST_VALUES:,} values"
 
 
 def check_files(folder: Path) -> list[str]:
-    """What is wrong with the files themselves: too long, without a header, or a shared function that nothing shares."""
-    texts = {path: path.read_text() for path in sorted(folder.rglob("*.lua"))}
-    included = Counter(name for text in texts.values() for name in INCLUDE.findall(text))
+    """What is wrong with the files: an `unpack` without a bound, a `@use` of nothing, and what modules break."""
     problems = []
-    for path, text in texts.items():
-        name = path.relative_to(folder).with_suffix("").as_posix()
-        long = not name.startswith("modules/") and ("--- @use" not in text or "--- @include" in text)
-        if long and (lines := len(text.splitlines())) > MAX_LINES:
-            problems.append(f"{name}: {lines} lines, more than {MAX_LINES}")
-        if name.startswith("lib/") and not text.startswith("-- "):
-            problems.append(f"{name}: does not begin with a comment that says what it is")
+    for path in sorted(folder.rglob("*.lua")):
+        name, text = path.relative_to(folder).with_suffix("").as_posix(), path.read_text()
         problems += [f"{name}: {problem}" for problem in unbounded(text)]
-        if name.startswith("lib/") and not included[name]:
-            problems.append(f"{name}: nothing includes it")
         if "/" not in name:
             problems += [f"{name}: {problem}" for problem in lua_modules.check_uses(text, folder)]
     return problems + lua_modules.check_modules(folder)
@@ -251,7 +235,7 @@ def luacheck(source: Source) -> list[str]:
     tool = shutil.which("luacheck")
     if tool is None:
         return []
-    # 43x: a shared function's parameter may have the name of a local of the verb that includes it
+    # 43x: a shared function's parameter may have the name of a local of the verb that uses it
     options = ["--no-config", "--no-color", "--no-max-line-length", "--codes", "--formatter", "plain", "--ignore", "43"]
     told = subprocess.run(
         [tool, "-", *options, "--std", "lua51", "--read-globals", "redis", "KEYS", "ARGV", "--filename", source.name],

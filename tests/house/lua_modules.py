@@ -1,8 +1,4 @@
-"""The house's rules for lua/modules/ and for the verbs that use them; `lua_lint` runs them with its own.
-
-`python -m tests.house.lua_modules` counts what is still to be converted: fragments of lua/lib/, and the names that they
-read from or assign to whoever includes them.
-"""
+"""The house's rules for lua/modules/ and for the verbs that use them; `lua_lint` runs them with its own."""
 
 from __future__ import annotations
 
@@ -106,7 +102,7 @@ def _together(names: list[str], folder: Path) -> Iterator[str]:
     counted = Counter(part.name for parts, _ in modules.values() for part in parts)
     yield from (f"{name} is defined in {count} places" for name, count in counted.items() if count > 1)
     yield from (f"{name}: uses itself through others" for name in names if name in _reached(name, modules))
-    texts = [scripts.included(path.stem, folder) for path in sorted(folder.glob("*.lua"))]
+    texts = [path.read_text() for path in sorted(folder.glob("*.lua"))]
     placed = {part.name for text in texts for use in scripts.uses_in(text, folder) for part in use.parts}
     for name, (parts, _) in modules.items():
         yield from (f"{name}: no verb uses {part.name}" for part in parts if part.name not in placed)
@@ -124,11 +120,8 @@ def _reached(name: str, modules: dict[str, tuple[Any, tuple[str, ...]]]) -> set[
 
 
 def check_uses(text: str, folder: Path) -> Iterator[str]:
-    """A verb is converted whole, and each module that it names gives it something."""
-    uses = scripts.uses_in(text, folder)
-    if uses and "--- @include " in text:
-        yield "has both `@use` and `@include`: convert a verb whole"
-    for use in uses:
+    """Each module that a verb names gives it something."""
+    for use in scripts.uses_in(text, folder):
         words = scripts.words_in(text[use.start : use.end])
         for module in use.modules:
             if not any(part.name in words for part in scripts.parts_in(module, folder)[0]):
@@ -140,18 +133,3 @@ def check_context(joined: Walk, own: Walk) -> Iterator[str]:
     sets, reads = {name for _, name in joined.context_sets}, {name for _, name in joined.context_reads}
     yield from (f"q.{name} is read and never set" for name in sorted(reads - sets))
     yield from (f"q.{name} is set and never read" for name in sorted({name for _, name in own.context_sets} - reads))
-
-
-def implicit_names(folder: Path) -> dict[str, set[str]]:
-    """Of each fragment, the names that it takes from or assigns to whoever includes it."""
-    found = {}
-    for path in sorted((folder / "lib").glob("*.lua")):
-        walk = Walk(path.read_text())
-        names = {name for _, name in walk.global_reads + walk.global_writes} | {use.table for use in walk.uses}
-        found[path.stem] = names - GIVEN
-    return found
-
-
-if __name__ == "__main__":
-    implicit = implicit_names(Path(__file__).resolve().parents[2] / "lua")
-    print(f"{len(implicit)} fragments take {sum(map(len, implicit.values()))} names from their surroundings")

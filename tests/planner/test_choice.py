@@ -61,10 +61,10 @@ def test_more_streams_always_help(n: int, m: int, noisy: int) -> None:
 
 
 def test_a_plan_counts_tenants() -> None:
-    """Averages over tenants: blocked among the quiet ones, and those with the very same shard."""
+    """Averages over tenants: quiet ones without a clean stream, and those with the very same shard."""
     chosen = Plan(16, 2, 1201, 4)
-    assert chosen.blocked == pytest.approx(1197 * Odds(16, 2).blocked(4))
-    assert chosen.twins == pytest.approx(10)
+    assert chosen.without_clean == pytest.approx(1197 * Odds(16, 2).blocked(4))
+    assert chosen.same_shard == pytest.approx(10)
     assert chosen.lost(16)[-1] == 1
 
 

@@ -32,20 +32,23 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "return ends > 0",
         {"late ack accepted"},
     ),
-    "read does not take back ended leases": ("lib/sweep", "reap(ended_by(clock, now))", "", {"lost"}),
+    "read does not take back ended leases": (
+        "read", "reap_leases(q, end_of_leases(q, clock), any_cancelled)", "{}", {"lost"},
+    ),
     "read takes leases back before their end": (
-        "lib/sweep", "reap(ended_by(clock, now))", "reap(now + 150)",
+        "read", "reap_leases(q, end_of_leases(q, clock), any_cancelled)", "reap_leases(q, q.now + 150, any_cancelled)",
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (
-        "lib/sweep", "give_back_all(due_again)\n", "", {"lost"},
+        "read", "    arrange_messages(items)\n    enqueue_messages(q, items)\n", "", {"lost"},
     ),
     "read hands out without moving the cursor": (
-        "lib/take", "cursor[turn] = entry[1]", "cursor[turn] = cursor[turn]", {"two leases at one time", "acked twice"},
+        "modules/deliveries", "q.cursors[number] = id", "q.cursors[number] = q.cursors[number]",
+        {"two leases at one time", "acked twice"},
     ),
     "read hands out the newest first": (
-        "lib/take", "for _, entry in ipairs(entries) do\n",
-        "for at = #entries, 1, -1 do\n    local entry = entries[at]\n",
+        "modules/deliveries", "  for _, entry in ipairs(entries) do\n    local id, fields",
+        "  for nth = #entries, 1, -1 do\n    local entry = entries[nth]\n    local id, fields",
         {"out of order"},
     ),
     "extend accepts any token": (

@@ -96,7 +96,7 @@ def _check_books(queue: Queue, server: Server) -> None:
     with server.client() as plain:
         assert [plain.xlen(keys.stream(number)) for number in range(4)] == [0] * 4
         sizes = {
-            "leases": plain.zcard(keys.leases), "returned": plain.zcard(keys.returned),
+            "leases": plain.zcard(keys.leases), "redelivery": plain.zcard(keys.redelivery),
             "delayed": plain.zcard(keys.delayed), "ready": plain.zcard(keys.ready),
             "attempts": plain.hlen(keys.attempts), "moved": plain.hlen(keys.moved),
             "cancelled": plain.scard(keys.cancelled),

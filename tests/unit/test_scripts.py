@@ -1,9 +1,8 @@
-"""The loader of the Lua sources: includes once each, and of modules exactly the functions that a script uses."""
+"""The loader of the Lua sources: a script gets exactly those functions of modules that it uses."""
 
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from shardq.protocol import scripts
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "lib").mkdir()
     (tmp_path / "modules").mkdir()
     return tmp_path
 
@@ -21,38 +19,6 @@ def folder(tmp_path: Path) -> Path:
 def put(folder: Path, **files: str) -> None:
     for name, text in files.items():
         (folder / f"{name.replace('__', '/')}.lua").write_text(text)
-
-
-def test_an_include_is_replaced_by_its_file(folder: Path) -> None:
-    put(folder, verb="a\n--- @include lib/part\nz\n", lib__part="part")
-    assert scripts.join("verb", folder) == "a\npart\nz\n"
-
-
-def test_a_file_that_is_included_twice_stands_once(folder: Path) -> None:
-    put(
-        folder,
-        verb="--- @include lib/one\n--- @include lib/two\n--- @include lib/one",
-        lib__one="one",
-        lib__two="two\n--- @include lib/one",
-    )
-    assert scripts.join("verb", folder).split() == ["one", "two"]
-
-
-def test_includes_in_a_circle_come_to_an_end(folder: Path) -> None:
-    put(folder, verb="--- @include lib/one", lib__one="one\n--- @include lib/two", lib__two="two\n--- @include lib/one")
-    assert scripts.join("verb", folder).split() == ["one", "two"]
-
-
-def test_a_missing_include_is_an_error_that_names_it(folder: Path) -> None:
-    put(folder, verb="--- @include lib/nowhere")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        scripts.join("verb", folder)
-
-
-def test_only_a_line_of_its_own_is_an_include(folder: Path) -> None:
-    text = "x --- @include lib/part\n-- @include lib/part\n  --- @include lib/part\n"
-    put(folder, verb=text, lib__part="part")
-    assert scripts.join("verb", folder) == text
 
 
 LEASES = """-- Leases.
@@ -125,7 +91,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         script = scripts.load(name)
         assert script.sha == hashlib.sha1(script.source.encode(), usedforsecurity=False).hexdigest()
         assert script.source.startswith("#!lua")
-        assert not re.search("--- @(include|use)", script.source)
+        assert "--- @use" not in script.source
     assert {name for name in scripts.names() if scripts.load(name).readonly} == {
         "assignment",
         "bindings",

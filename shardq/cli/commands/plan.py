@@ -98,8 +98,8 @@ def _text(chosen: Plan, others: list[Plan]) -> None:
 
 def _row(each: Plan, chosen: bool) -> tuple[str, ...]:
     return (
-        f"{each.streams:,}", str(each.streams_per_shard), f"{each.isolation:.3%}", f"{each.blocked:,.1f}",
-        f"{each.busy:,.0f}", f"{each.twins:.2g}", f"{each.cost.memory / 1000:,.0f} kB", "<-" if chosen else "",
+        f"{each.streams:,}", str(each.streams_per_shard), f"{each.isolation:.3%}", f"{each.without_clean:,.1f}",
+        f"{each.busy:,.0f}", f"{each.same_shard:.2g}", f"{each.cost.memory / 1000:,.0f} kB", "<-" if chosen else "",
     )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def _fields(chosen: Plan, others: list[Plan]) -> dict[str, Any]:
 
 
 def _plan_fields(each: Plan) -> dict[str, Any]:
-    names = ("isolation", "blocked", "busy", "twins")
+    names = ("isolation", "without_clean", "busy", "same_shard")
     return asdict(each) | {name: getattr(each, name) for name in names}
 
 

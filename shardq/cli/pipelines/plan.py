@@ -28,8 +28,8 @@ EXAMPLES = """  shardq pipeline plan --tenants 10000000 --noisy 20
   shardq pipeline plan loads.parquet --noisy 5 --service 800 --json"""
 
 COLUMNS = (
-    "streams", "per shard", "in time", "isolated", "blocked", "wait p50", "p99", "p99.9", "worst", "messages p99",
-    "hottest", "twins", "",
+    "streams", "per shard", "in time", "isolated", "no clean", "wait p50", "p99", "p99.9", "worst", "messages p99",
+    "hottest", "same shard", "",
 )  # fmt: skip
 
 
@@ -95,6 +95,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def _row(each: Verdict, chosen: bool) -> tuple[str, ...]:
     return (
         f"{each.candidate.streams:,}", str(each.candidate.width), f"{each.in_time:.3%}", f"{each.isolated:.3%}",
-        f"{each.blocked:,}", *map(duration, (*each.waits, each.worst, each.loaded_wait)), f"{each.hottest:.2f}",
-        f"{each.twins:.2g}", "<-" if chosen else "",
+        f"{each.without_clean:,}", *map(duration, (*each.waits, each.worst, each.loaded_wait)), f"{each.hottest:.2f}",
+        f"{each.same_shard:.2g}", "<-" if chosen else "",
     )  # fmt: skip

@@ -48,7 +48,7 @@ def _stored(found: Ledger, keys: QueueKeys) -> Iterator[str]:
 
 def _sentinels(found: Ledger) -> Iterator[str]:
     """Every declared key exists at all times."""
-    scores = dict.fromkeys(found.sorted, NEVER) | {"ready": -1.0, "returned": -1.0, "overflow": 0.0}
+    scores = dict.fromkeys(found.sorted, NEVER) | {"ready": -1.0, "redelivery": -1.0, "overflow": 0.0}
     for name, members in found.sorted.items():
         if members.get(b"") != scores[name]:
             yield f"sentinel: that of {name} is {members.get(b'')}"

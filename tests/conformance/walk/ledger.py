@@ -16,7 +16,7 @@ TIMES = 2**42
 """Scores of deadlines and due times are a time in ms, above which other things may be kept."""
 
 NEVER = 9e15
-SORTED = ("ready", "leases", "delayed", "returned", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
+SORTED = ("ready", "leases", "delayed", "redelivery", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
 HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned")
 STREAMS = ("notifications", "bodies", "dead", "journal")
 
@@ -127,7 +127,7 @@ def _take_apart(found: Ledger, count: int) -> None:
     found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["bodies"]}
     found.ids = {handle.decode(): origin.decode() for origin, handle in found.hashes["moved"].items() if origin}
     found.returned = {member.decode(): divmod(int(score), PLACES)
-                      for member, score in found.sorted["returned"].items() if member}  # fmt: skip
+                      for member, score in found.sorted["redelivery"].items() if member}  # fmt: skip
     found.delayed = {member.decode(): time_of(score) for member, score in found.sorted["delayed"].items() if member}
     for token, score in found.sorted["leases"].items():
         if token:

@@ -110,7 +110,7 @@ def findings(fairness: Fairness, tallies: DataFrame, shards: DataFrame, queue: s
         keys.unpersist()
 
 
-SUMMED: Final = ("arrived", "picked", "repeated", "dead", "lapsed")
+SUMMED: Final = ("arrived", "picked", "repeated", "dead", "lease_ended")
 
 
 def _in_utc(row: Any) -> Mapping[str, Any]:

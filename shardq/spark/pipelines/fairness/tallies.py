@@ -25,7 +25,7 @@ GROWTH: Final = 1.02
 """The ratio of a bucket's bounds; the bucket's value is within 1 % of all that it counts."""
 
 LEAST_WINDOW, LONGEST_WINDOW = 1, 31 * 86_400
-COUNTS: Final = ("arrived", "picked", "repeated", "left", "acked", "nacked", "lapsed", "dead")
+COUNTS: Final = ("arrived", "picked", "repeated", "left", "acked", "nacked", "lease_ended", "dead")
 """What is counted: became deliverable; delivered for the first time; again; left before any delivery; and then."""
 
 WANTED: Final = {
@@ -83,7 +83,7 @@ def _counts() -> list[Column]:
         "left": gone & (F.col("count") == 0),
         "acked": kind == "acked",
         "nacked": kind == "nacked",
-        "lapsed": kind == "lapsed",
+        "lease_ended": kind == "lease_ended",
         "dead": kind.isin("rejected", "dead"),
     }
     return [when[name].cast("long").alias(name) for name in COUNTS]

@@ -27,7 +27,7 @@ class Verdict:
     """Have a stream without a flood."""
     in_time: float
     """Wait no longer than was asked."""
-    blocked: int
+    without_clean: int
     """Tenants that have none."""
     waits: tuple[float, ...]
     """The median, 99th and 99.9th percentile of the tenants' waits."""
@@ -36,7 +36,7 @@ class Verdict:
     """The 99th percentile of the waits of messages: tenants weighed by their loads."""
     shared: tuple[float, ...]
     """The blast radius of one flood: the share of tenants that share j streams with it, for j = 0 to M."""
-    twins: float
+    same_shard: float
     """Other tenants with exactly the shard of a given one, on average."""
     hottest: float
     """The load of the busiest stream beside the mean."""
@@ -50,7 +50,9 @@ class Verdict:
 
     def fields(self) -> dict[str, Any]:
         """For programs."""
-        names = ("tenants", "isolated", "in_time", "blocked", "waits", "worst", "loaded_wait", "shared", "twins")
+        names = (
+            "tenants", "isolated", "in_time", "without_clean", "waits", "worst", "loaded_wait", "shared", "same_shard",
+        )  # fmt: skip
         numbers = {name: getattr(self, name) for name in (*names, "hottest", "turns", "memory")}
         return {"streams": self.candidate.streams, "streams_per_shard": self.candidate.width, **numbers}
 
@@ -67,12 +69,12 @@ def judged(survey: Survey, noisy: int, within: float) -> Verdict:
         tenants,
         isolated=1 - survey.clean[0, 0] / tenants,
         in_time=float(early) / tenants,
-        blocked=int(survey.clean[0, 0]),
+        without_clean=int(survey.clean[0, 0]),
         waits=tuple(_percentile(numbers, counts[:, 0], share) for share in WAITS),
         worst=bucket_end(numbers[-1]),
         loaded_wait=_percentile(numbers, counts[:, 1], 0.99),
         shared=tuple((survey.shared[:, 0] / tenants).tolist()),
-        twins=(tenants - 1) / comb(each.streams, each.width),
+        same_shard=(tenants - 1) / comb(each.streams, each.width),
         hottest=float(survey.stream.max() / mean) if mean else 1.0,
         turns=busy(each.streams, each.width, noisy),
         memory=cost(each.streams, each.width).memory,

@@ -1,2 +1,0 @@
--- Undelivered messages per stream, of those streams that this call has loaded.
-local undelivered = {}

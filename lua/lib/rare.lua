@@ -1,8 +1,0 @@
--- What a read needs now and then.
---- @include lib/forget_cancelled
---- @include lib/give_back
---- @include lib/end_leases
---- @include lib/note_all
---- @include lib/sweep
---- @include lib/take_legacy
---- @include lib/prefer

@@ -1,0 +1,131 @@
+-- Fairness of reads: a message that leaves the streams makes room for the next one of its shard key, which is admitted out of
+-- the overflow when a round ends. What a batch wants beyond the streams comes straight out of overflows.
+--- @use accounts, bodies, deliveries, journal, keys, messages, offset, overflow, redelivery, schedule, window
+
+-- Begins a read of a fair queue.
+local function begin_fair_read(q)
+  prepare_admission(q)
+  local written, walks = unpack(redis.call('HMGET', q.meta, 'n', 'walk')) -- at most 2: the fields
+  q.positions_from, q.walks_left, q.walked = tonumber(written), tonumber(walks or '0'), 0
+  q.left, q.lease_scores, q.turns = {shard_keys = {}, delivered = {}, streams = {}}, {}, {}
+  q.has_turns = q.has_weights and q.window > 0
+end
+
+-- Counts a turn of an account with a weight: a turn begins with all that the weight gives, less this message. Whose turn has
+-- begun is listed in `q.turns`, each once.
+local function count_turn(q, account)
+  local turns = q.turns
+  account.due = account.due > 0 and account.due - 1 or account.weight - 1
+  if not turns[account] then turns[#turns + 1], turns[account] = account, true end
+end
+
+-- Counts in the accounts what has left the streams, or was delivered straight out of an overflow, since the last time.
+local function count_left(q)
+  local left = q.left
+  if #left.shard_keys == 0 then return end
+  load_accounts(q, left.shard_keys)
+  for at, shard_key in ipairs(left.shard_keys) do
+    local account, is_delivered, number = find_account(q, shard_key), left.delivered[at], left.streams[at]
+    if number then
+      count_messages(q, account, -1, 0)
+      account.stream = number
+    end
+    if is_delivered and q.cap > 0 then account.flight = account.flight + 1 end
+    if is_delivered and number and q.has_turns and account.weight > 1 then count_turn(q, account) end
+  end
+  q.left = {shard_keys = {}, delivered = {}, streams = {}}
+end
+
+-- Delivers a message of which nothing is known straight out of an overflow. Those with the same shard share a group of
+-- `q.first_time`.
+local function deliver_held(q, item, groups)
+  local id = string.sub(item.handle, 3)
+  local entry = q.entries[id] or redis.call('XRANGE', q.bodies, id, id)[1]
+  local fields, shard, group, leased = entry and entry[2], item.shard, groups[item.shard], q.leased
+  q.examined = q.examined + 1
+  if not entry then
+    q.gone, q.vanished = q.gone + 1, q.vanished + 1
+    if q.events then note_event(q, 'z', id .. '-d', '', 0) end
+    return
+  elseif #fields > 4 and is_expired(q, fields) then
+    return drop_new(q, q.bodies, 'd', id, fields)
+  end
+  if not group then
+    group = {}
+    groups[shard], q.first_time[#q.first_time + 1], q.first_time[#q.first_time + 2] = group, 'd:' .. shard, group
+  end
+  group[#group + 1], q.found = entry, q.found + 1
+  leased[#leased + 1] = lease_score(q, fields[2])
+  leased[#leased + 1] = 'd:' .. id .. ':1:' .. q.holder .. ':' .. shard .. ':' .. fields[2]
+  if q.cap > 0 then note_left(q, fields[2], true, nil) end
+end
+
+-- Delivers messages straight out of overflows. One that was given back and lies in a stream goes to that stream's redelivery
+-- queue instead, since the stream may not be declared.
+local function deliver_all_held(q, items)
+  local new, known, queued, handles, groups = {}, {}, {}, {}, {}
+  save_taken(q)
+  for _, item in ipairs(items) do
+    if item.place ~= 'd' then
+      local account = find_account(q, item.shard_key)
+      count_messages(q, account, 1, 0)
+      queued[#queued + 1] = keep_stream(q, account, item)
+    elseif item.is_known then
+      known[#known + 1], handles[#handles + 1] = item, item.handle
+    else
+      new[#new + 1] = item
+    end
+  end
+  enqueue_messages(q, queued)
+  q.has_redeliveries = q.has_redeliveries or #queued > 0
+  local texts = #known > 0 and read_attempts(q, handles) or {}
+  for _, item in ipairs(new) do handles[#handles + 1] = item.handle end
+  load_bodies(q, handles)
+  for at, item in ipairs(known) do deliver_again(q, item.handle, nil, texts[at], item.shard) end
+  for _, item in ipairs(new) do deliver_held(q, item, groups) end
+end
+
+-- Takes the rest of a batch out of the overflows of the accounts that this call has loaded, each its share by weight. A share is
+-- rounded up or down by the clock: always up would favour the accounts that a read loads first.
+local function take_shares(q)
+  local waiting, weights, items, rounding = {}, 0, {}, q.now * 0.6180339887 % 1
+  for _, account in ipairs(q.loaded) do
+    if account.held > 0 and find_room(q, account) > 0 then
+      waiting[#waiting + 1], weights = account, weights + account.weight
+    end
+  end
+  for _, account in ipairs(waiting) do
+    local most = math.floor((q.count - q.found - #items) * account.weight / weights + rounding)
+    most, weights = math.min(most, room_under_cap(q, account)), weights - account.weight
+    for _, item in ipairs(most > 0 and take_held(q, account, most) or {}) do items[#items + 1] = item end
+  end
+  return items
+end
+
+-- Delivers the rest of a batch straight out of overflows, once the streams are empty. All of a batch leaves at once, so nobody
+-- waits behind it, and it need not pass through the redelivery queue. While the streams have something a turn is one message:
+-- were it more, which costs less, all who come next would wait longer. Returns whether anything was delivered.
+local function deliver_rest(q)
+  local before = q.found
+  deliver_all_held(q, take_shares(q))
+  count_left(q)
+  return q.found > before
+end
+
+-- Ends a round: counts what left the streams, and admits what has room now. Returns whether it delivered or admitted anything.
+local function end_round(q)
+  check_read_types(q, q.served)
+  count_left(q)
+  if q.found == q.count then return false end
+  local has_delivered = q.count > 1 and #list_next(q, 1) == 0 and deliver_rest(q)
+  local has_admitted = admit_held(q)
+  q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
+  return has_admitted or has_delivered
+end
+
+-- Ends a read of a fair queue: writes down the accounts, and when the buckets of its leases are due.
+local function end_fair_read(q)
+  count_left(q)
+  close_accounts(q)
+  save_due_times(q)
+end

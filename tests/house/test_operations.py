@@ -1,0 +1,48 @@
+"""The tables of docs/operations.md have what the code has: every error, setting and number, and no others."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+
+import pytest
+
+from shardq import errors
+from shardq.model import QueueConfig, QueueStats
+from tests.house.doc_blocks import ROOT
+from tests.house.test_paths import section
+
+PAGE = (ROOT / "docs/operations.md").read_text()
+ERRORS = {name for name, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__}
+
+
+def first_column(text: str) -> list[str]:
+    """The names in backticks in the first column of the tables of *text*."""
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize(
+    ("heading", "known"),
+    [
+        ("## What does an error mean?", ERRORS - {"ShardqError"}),
+        ("## Which settings do I choose?", {each.name for each in fields(QueueConfig)}),
+        ("## Which numbers do I watch?", {each.name for each in fields(QueueStats)}),
+    ],
+    ids=["errors", "settings", "numbers"],
+)
+def test_a_table_has_each_name_once(heading: str, known: set[str]) -> None:
+    assert sorted(first_column(section(PAGE, heading))) == sorted(known)
+
+
+def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
+    table = section(PAGE, "## Which settings do I choose?")
+    told = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+|none)\b", table, re.MULTILINE))
+    config = QueueConfig()
+    defaults = {each.name: getattr(config, each.name) for each in fields(QueueConfig)}
+    assert told == {name: "none" if value is None else f"{int(value):,}" for name, value in defaults.items()}
+
+
+def test_those_rules_can_fail() -> None:
+    assert first_column("| error | x |\n|---|---|\n| `A`, `B` | no `C` |\n| none | `D` |\n") == ["A", "B"]
