@@ -23,7 +23,11 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,
+    "spark.python.authenticate.socketTimeout": "120s",  # a Python that starts on a busy machine is waited for
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
+    "spark.sql.adaptive.enabled": "false",  # this and the next two: for few rows, planning and compiling take longest
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "100",
