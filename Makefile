@@ -72,7 +72,7 @@ test soak docs examples: export PYTHONDONTWRITEBYTECODE =
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
 	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
 	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
-	else $(PY) -m pytest -q -n 2 --dist loadgroup tests/spark $(PYTEST_ARGS); fi
+	else $(PY) -m pytest -q -n 2 --dist worksteal tests/spark $(PYTEST_ARGS); fi
 
 check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
 	@echo "check: all good"
