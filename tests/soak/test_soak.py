@@ -31,6 +31,7 @@ LIMIT = 120 + MESSAGES / 300  # seconds; a bound for a machine that is busy with
 Act = Callable[[], object]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT * 2)
 def test_every_message_is_acked_once_while_consumers_die_and_the_queue_is_resized(
