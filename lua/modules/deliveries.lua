@@ -4,7 +4,7 @@
 -- down at its end.
 --- @use attempts, bodies, dead_letters, journal, messages, notifications, redelivery, schedule
 
--- Returns the score of a lease of this call, all in one for each shard key that counts in the admission window.
+-- Returns the score of a lease of this call, of a message that counts in the admission window. It is made once for each shard key.
 local function lease_score(q, shard_key)
   local score = q.lease_scores[shard_key]
   if not score then
