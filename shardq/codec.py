@@ -170,14 +170,14 @@ class Codecs:
 
 def _by_tag(*codecs: Codec) -> dict[str, Codec]:
     """The built-in codecs, replaced and joined by `codecs`, by tag."""
-    given: dict[str, Codec] = {}
+    own: dict[str, Codec] = {}
     for codec in codecs:
         tag = _check_codec(codec)
-        if tag in given:
+        if tag in own:
             raise ConfigError(f"two codecs have the tag {tag!r}: give each its own letter")
-        given[tag] = codec
+        own[tag] = codec
     built_in: dict[str, Codec] = {codec.tag: codec for codec in (BytesCodec(), MsgpackCodec(), JsonCodec())}
-    return built_in | given
+    return built_in | own
 
 
 def _check_codec(codec: Codec) -> str:

@@ -115,18 +115,18 @@ class ServerFacts:
         Keys and values may be str, bytes or, as redis-py parses INFO, numbers. Whatever is missing (managed services
         forbid CONFIG) or not understood is None. Never raises.
         """
-        said, set_to = _texts(info), _texts(config)
-        server = _server(said)
+        info_texts, config_texts = _texts(info), _texts(config)
+        server = _server(info_texts)
         return cls(
             server=server,
-            version=_version(said.get(f"{server}_version")),
-            aof=_flag(said.get("aof_enabled", set_to.get("appendonly"))),
-            appendfsync=set_to.get("appendfsync"),
-            rewrite_pauses_fsync=_flag(set_to.get("no-appendfsync-on-rewrite")),
-            replicas=_whole(said.get("connected_slaves")),
-            min_replicas=_whole(set_to.get("min-replicas-to-write")),
-            maxmemory=_whole(said.get("maxmemory", set_to.get("maxmemory"))),
-            policy=said.get("maxmemory_policy", set_to.get("maxmemory-policy")),
+            version=_version(info_texts.get(f"{server}_version")),
+            aof=_flag(info_texts.get("aof_enabled", config_texts.get("appendonly"))),
+            appendfsync=config_texts.get("appendfsync"),
+            rewrite_pauses_fsync=_flag(config_texts.get("no-appendfsync-on-rewrite")),
+            replicas=_number(info_texts.get("connected_slaves")),
+            min_replicas=_number(config_texts.get("min-replicas-to-write")),
+            maxmemory=_number(info_texts.get("maxmemory", config_texts.get("maxmemory"))),
+            policy=info_texts.get("maxmemory_policy", config_texts.get("maxmemory-policy")),
         )
 
     def __str__(self) -> str:
@@ -142,14 +142,14 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _server(said: Mapping[str, str]) -> str:
+def _server(info_texts: Mapping[str, str]) -> str:
     """``valkey``, ``redis`` or another's name. Valkey also reports a redis_version, 7.2.4, for old clients."""
-    if "valkey_version" in said:
+    if "valkey_version" in info_texts:
         return "valkey"
     for other in ("dragonfly", "garnet", "keydb"):
-        if f"{other}_version" in said:
+        if f"{other}_version" in info_texts:
             return other
-    return said.get("server_name", "redis").lower()
+    return info_texts.get("server_name", "redis").lower()
 
 
 def _version(text: str | None) -> tuple[int, ...] | None:
@@ -157,7 +157,7 @@ def _version(text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, match[0].split("."))) if match else None
 
 
-def _whole(text: str | None) -> int | None:
+def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,19}", text, re.ASCII) else None
 
 

@@ -64,7 +64,7 @@ class BaseClient:
         self._name = _checked_name(settings.get("name"))
         self._settings = settings
         self._states: dict[str, QueueState] = {}
-        self._held: weakref.WeakSet[QueueState] = weakref.WeakSet()  # all that some queue object has
+        self._all_states: weakref.WeakSet[QueueState] = weakref.WeakSet()  # all that some queue object has
         self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
         self._inspected = False
@@ -133,11 +133,11 @@ class BaseClient:
                     max_payload=self.max_payload,
                     cluster=self._target.kind == "cluster",
                     client=self.name,
-                    given=frozenset(settings),
+                    explicit=frozenset(settings),
                 )
                 check_legacy(known, requested)
                 self._states[name] = known
-                self._held.add(known)
+                self._all_states.add(known)
             return known
 
     def router_state(self, name: str = "default") -> RouterState:

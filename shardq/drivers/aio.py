@@ -13,12 +13,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, outcome
+from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
-from shardq.drivers.silence import HeardParser
+from shardq.drivers.silence import NotifyingParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed
@@ -46,7 +46,7 @@ class AsyncDriver:
     ) -> None:
         self._clock = clock or SystemClock()
         self._timeout = min(timeout, COMMAND_TIMEOUT)
-        special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": HeardParser}
+        special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": NotifyingParser}
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
         self._max_connections = max_connections
         self._permits: dict[Address | None, AsyncPermits] = {}
@@ -58,7 +58,7 @@ class AsyncDriver:
     async def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
         with closing(op):
-            return await driven(op, self._perform)
+            return await drive(op, self._perform)
 
     async def aclose(self) -> None:
         """End what reads on behalf of others, and close every connection."""
@@ -72,9 +72,9 @@ class AsyncDriver:
     async def _perform(self, step: Step) -> Any:
         match step:
             case Call() if self._exchanges.topology is None:
-                return outcome(step, await self._exchanged(self._exchanges.plain(step, step.until)))
+                return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
-                return await driven(self._exchanges.of(step), self._exchanged)
+                return await drive(self._exchanges.of(step), self._carry_out)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():
@@ -87,7 +87,7 @@ class AsyncDriver:
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:
-            connection = await _connected(pool)
+            connection = await _connect(pool)
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
@@ -96,12 +96,12 @@ class AsyncDriver:
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the wait of *pending*, as `Exchanges.unblocked`."""
-        await driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
+        await drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
     def _is_closed(self) -> bool:
         return self._closed
 
-    async def _exchanged(self, exchange: Exchange) -> list[Any]:
+    async def _carry_out(self, exchange: Exchange) -> list[Any]:
         """The answers to *exchange*, and to what is to follow it under the same permit."""
         with await self._permit(exchange.address, exchange.until):
             answers = await self._answers(exchange, exchange.commands)
@@ -113,7 +113,7 @@ class AsyncDriver:
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pools[exchange.address, False]
-        connection = await _connected(pool, self._exchanges.left(exchange.until))
+        connection = await _connect(pool, self._exchanges.left(exchange.until))
         if exchange.server is not None and peer_of(connection) != exchange.server:
             await pool.release(connection)
             raise Unanswered("another server has taken its place", sent=False)
@@ -130,7 +130,7 @@ class AsyncDriver:
         return permits
 
 
-async def driven(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:
+async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:
     """Do each of *steps* with *perform*, and tell them the reply or the failure; what they return."""
     resume: Callable[[Any], S] = steps.send
     value: Any = None
@@ -145,7 +145,7 @@ async def driven(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[A
             resume, value = steps.throw, failure
 
 
-async def _connected(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
+async def _connect(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
     try:
         # A server that hangs takes connections, and never greets.
         async with asyncio.timeout(min(seconds, GREETING_TIMEOUT)):

@@ -15,16 +15,16 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.failures import Redirected
-from shardq.drivers.permits import LEAST, Crowded
+from shardq.drivers.permits import MIN_TRY, AllBusy
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
-from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, judged
+from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
 
 T = TypeVar("T")
 REDIRECTIONS: Final = 5
-BY_ITSELF: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
+RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
 """Refusals after which one call of a batch is sent again by itself: it needs its source, or another node."""
 
 
@@ -40,13 +40,13 @@ class Exchange:
     address: Address | None
     commands: tuple[Command, ...]
     until: float
-    whole: Callable[[], tuple[Command, ...]] | None = None
+    with_source: Callable[[], tuple[Command, ...]] | None = None
     server: Any = None
 
     def rest(self, answers: list[Any]) -> tuple[Command, ...]:
         """What is to be sent after *answers*, under the same permit: the script's source where the server lacks it."""
-        if self.whole is not None and isinstance(answers[0], Refused) and answers[0].code == "NOSCRIPT":
-            return self.whole()
+        if self.with_source is not None and isinstance(answers[0], Refused) and answers[0].code == "NOSCRIPT":
+            return self.with_source()
         return ()
 
 
@@ -64,7 +64,7 @@ class Exchanges:
 
     def left(self, until: float) -> float:
         """Seconds that a try has whose caller gives up at local time *until*."""
-        return max(LEAST, until - self._clock.monotonic())
+        return max(MIN_TRY, until - self._clock.monotonic())
 
     def limit(self, until: float) -> float:
         """Seconds for which a server may be silent in a try whose caller gives up at local time *until*."""
@@ -78,7 +78,7 @@ class Exchanges:
             case Batch():
                 return self._batch(step.calls, step.until)
             case Ask():
-                return self._asked(step)
+                return self._ask(step)
 
     def plain(self, call: Call, until: float) -> Exchange:
         """All that *call* takes where there is but one node: an exchange, whose answers `outcome` judges.
@@ -86,8 +86,8 @@ class Exchanges:
         Most calls are such, and a generator would cost them 2 % of the client's time.
         """
         limit = self.limit(until) if call.replicas else self.timeout
-        whole = partial(commands_of, call, by_source=True, timeout=limit)
-        return Exchange(None, commands_of(call, by_source=False, timeout=limit), until, whole)
+        with_source = partial(commands_of, call, by_source=True, timeout=limit)
+        return Exchange(None, commands_of(call, by_source=False, timeout=limit), until, with_source)
 
     def unblocked(self, number: int | None, address: Address | None, server: Any) -> Exchanging[None]:
         """End the wait of connection *number* of *server*, at that very one: on another the number is a stranger's.
@@ -115,41 +115,41 @@ class Exchanges:
         """
         if self.topology is None or address is None:
             return
-        if isinstance(failure, Unanswered) and not isinstance(failure, Crowded):
+        if isinstance(failure, Unanswered) and not isinstance(failure, AllBusy):
             self.topology.lost(slot(key), address)
 
     def _call(self, call: Call, until: float) -> Exchanging[Any]:
         exchange = self.plain(call, until)
         if self.topology is None:
-            return outcome(call, (yield exchange))
+            return reply_of(call, (yield exchange))
         try:
-            answers = yield from self._routed(call.keys[0], exchange.commands, until, exchange.whole)
+            answers = yield from self._send_to_owner(call.keys[0], exchange.commands, until, exchange.with_source)
         except Refused as refused:
-            if refused.code != "NOSCRIPT" or exchange.whole is None:
+            if refused.code != "NOSCRIPT" or exchange.with_source is None:
                 raise
-            answers = yield from self._routed(call.keys[0], exchange.whole(), until)
-        return outcome(call, answers)
+            answers = yield from self._send_to_owner(call.keys[0], exchange.with_source(), until)
+        return reply_of(call, answers)
 
-    def _asked(self, ask: Ask) -> Exchanging[Any]:
-        answers = yield from self._routed(ask.key or "", (ask.words,), ask.until)
+    def _ask(self, ask: Ask) -> Exchanging[Any]:
+        answers = yield from self._send_to_owner(ask.key or "", (ask.words,), ask.until)
         return answers[0]
 
     def _batch(self, calls: tuple[Call, ...], until: float) -> Exchanging[list[Any]]:
         """The outcome of each call. Those for one node go together; those that it did not run, by themselves."""
         outcomes: list[Any] = [None] * len(calls)
         limit = self.limit(until)
-        for address, places in by_owner(self.topology, calls).items():
-            sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in places]
+        for address, indexes in by_owner(self.topology, calls).items():
+            sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in indexes]
             try:
                 answers = iter((yield Exchange(address, tuple(chain(*sent)), until)))
-                for at, commands in zip(places, sent, strict=True):
-                    outcomes[at] = judged(calls[at], [next(answers) for _ in commands])
+                for at, commands in zip(indexes, sent, strict=True):
+                    outcomes[at] = outcome_of(calls[at], [next(answers) for _ in commands])
             except (Refused, Unanswered) as failure:
-                for at in places:
+                for at in indexes:
                     outcomes[at] = failure
                     self.lost(calls[at].keys[0], address, failure)
         for at, ended in enumerate(outcomes):
-            if isinstance(ended, Refused) and ended.code in BY_ITSELF:
+            if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
                 outcomes[at] = yield from self._outcome(calls[at], until)
         return outcomes
 
@@ -160,19 +160,19 @@ class Exchanges:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def _routed(
+    def _send_to_owner(
         self,
         key: str,
         commands: tuple[Command, ...],
         until: float,
-        whole: Callable[[], tuple[Command, ...]] | None = None,
+        with_source: Callable[[], tuple[Command, ...]] | None = None,
     ) -> Exchanging[list[Any]]:
         """Send *commands* to the node that owns *key*, following redirections. Raises a refusal of the first command.
 
         The answers to the commands after it are for the caller to judge.
         """
         if self.topology is None:
-            return _first((yield Exchange(None, commands, until, whole)))
+            return _first((yield Exchange(None, commands, until, with_source)))
         number = slot(key)
         address, asking = self.topology.owner(number), False
         for _ in range(REDIRECTIONS):
@@ -180,20 +180,20 @@ class Exchanges:
                 if asking:
                     answers = yield Exchange(address, (("ASKING",), *commands), until)
                     return _first(_first(answers)[1:])
-                return _first((yield Exchange(address, commands, until, whole)))
+                return _first((yield Exchange(address, commands, until, with_source)))
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])
-                (self.topology.seen(address) if asking else self.topology.moved(number, address))
+                (self.topology.add(address) if asking else self.topology.moved(number, address))
             except Unanswered as failure:
                 self.lost(key, address, failure)
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
 
 
-def outcome(call: Call, answers: list[Any]) -> Any:
+def reply_of(call: Call, answers: list[Any]) -> Any:
     """The reply to *call* by its *answers*; a failure is raised."""
-    ended = judged(call, answers)
+    ended = outcome_of(call, answers)
     if isinstance(ended, Exception):
         raise ended
     return ended

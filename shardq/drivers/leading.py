@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 import redis
 
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, number_of
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
@@ -51,7 +51,7 @@ class PendingRead:
         self._pool, self._connection, self._count, self._closed = pool, connection, count, closed
         self.limit, self.address, self.server = limit, address, peer_of(connection)
         self.answers: list[Any] = []
-        self.pause = SOON
+        self.pause = MIN_PAUSE
 
     @property
     def number(self) -> int | None:
@@ -127,7 +127,7 @@ class Leading:
             while not waiter.done:
                 if waiting.lead(waiter):
                     self._lead(state, waiter)
-                elif event.wait(max(SOON, waiter.until - waiting.clock.monotonic())):
+                elif event.wait(max(MIN_PAUSE, waiter.until - waiting.clock.monotonic())):
                     event.clear()
                 else:
                     waiting.expire(waiter)
@@ -209,7 +209,7 @@ class Leading:
             ready = pending.ready(min(wake_at, run.until) - now)
         elif not (ready := pending.ready(0)):
             self._driver.unblock(pending)
-            pause, pending.pause = pending.pause, min(2 * pending.pause, LATER)
+            pause, pending.pause = pending.pause, min(2 * pending.pause, MAX_PAUSE)
             ready = pending.ready(pause)
         return pending.answers if ready else None
 

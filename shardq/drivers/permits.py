@@ -9,13 +9,13 @@ from typing import Final
 
 from shardq.ops.steps import Unanswered
 
-LEAST: Final = 0.1
+MIN_TRY: Final = 0.1
 """Seconds that a try has at least: with less, a call would be given up that a healthy server was about to answer."""
-MOST: Final = 30 * 86_400.0
+MAX_WAIT: Final = 30 * 86_400.0
 """Seconds that one waits for a permit at most: what locks and loops can count."""
 
 
-class Crowded(Unanswered):
+class AllBusy(Unanswered):
     """All of a client's connections were busy until the caller's time was up: says nothing of the server."""
 
     def __init__(self, count: int, seconds: float) -> None:
@@ -54,12 +54,12 @@ class Permits:
             self._waiting.append(mine)
         taken = False
         try:
-            taken = mine.acquire(timeout=min(seconds, MOST))
+            taken = mine.acquire(timeout=min(seconds, MAX_WAIT))
         finally:
             if not taken:
                 self._leave(mine)
         if not taken:
-            raise Crowded(self.count, seconds)
+            raise AllBusy(self.count, seconds)
 
     def __enter__(self) -> None:
         """The permit was taken; it is given back at the end."""
@@ -100,10 +100,10 @@ class AsyncPermits:
     async def take(self, seconds: float) -> None:
         """Take a permit; Crowded if there is none for *seconds*. Give it back with `give`."""
         try:
-            async with asyncio.timeout(min(seconds, MOST)):
+            async with asyncio.timeout(min(seconds, MAX_WAIT)):
                 await self._semaphore.acquire()
         except TimeoutError:
-            raise Crowded(self.count, seconds) from None
+            raise AllBusy(self.count, seconds) from None
 
     def __enter__(self) -> None:
         """The permit was taken; it is given back at the end."""

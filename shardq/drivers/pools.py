@@ -9,7 +9,7 @@ from typing import Any
 from shardq.drivers.target import Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
-MANY = 2**31
+UNLIMITED = 2**31
 """Connections that a pool may have: redis-py's own limit would refuse who must wait; permits count those in use."""
 
 
@@ -35,40 +35,40 @@ class Pools(dict[tuple[Address | None, bool], Any]):
 
     def _make(self, address: Address | None, blocking: bool) -> Any:
         redis, target = self._redis, self._target
-        chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
+        options = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
         if target.kind == "sentinel":
-            return self._of_sentinels(chosen)
+            return self._of_sentinels(options)
         if address is not None:
-            chosen |= {"host": address[0], "port": address[1]}
-        if "path" in chosen:
-            chosen["connection_class"] = redis.UnixDomainSocketConnection
+            options |= {"host": address[0], "port": address[1]}
+        if "path" in options:
+            options["connection_class"] = redis.UnixDomainSocketConnection
         elif target.tls:
-            chosen["connection_class"] = redis.SSLConnection
-        return redis.ConnectionPool(max_connections=MANY, **chosen)
+            options["connection_class"] = redis.SSLConnection
+        return redis.ConnectionPool(max_connections=UNLIMITED, **options)
 
-    def _of_sentinels(self, chosen: dict[str, Any]) -> Any:
+    def _of_sentinels(self, options: dict[str, Any]) -> Any:
         target, sentinel = self._target, self._redis.sentinel
-        asked = {"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
-        sentinels = sentinel.Sentinel(list(target.addresses), sentinel_kwargs=asked)
+        sentinel_settings = {"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
+        sentinels = sentinel.Sentinel(list(target.addresses), sentinel_kwargs=sentinel_settings)
         self.sentinels += sentinels.sentinels
         kind = sentinel.SentinelManagedSSLConnection if target.tls else sentinel.SentinelManagedConnection
         return sentinel.SentinelConnectionPool(
-            target.service, sentinels, connection_class=kind, max_connections=MANY, **chosen
+            target.service, sentinels, connection_class=kind, max_connections=UNLIMITED, **options
         )
 
 
 def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
     """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
     role = "read" if block is not None else "call"
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,
         "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
         "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
     }
-    chosen |= target.settings
-    chosen |= {"protocol": 2, "decode_responses": False}
-    if "path" in chosen:
-        del chosen["socket_connect_timeout"]
+    options |= target.settings
+    options |= {"protocol": 2, "decode_responses": False}
+    if "path" in options:
+        del options["socket_connect_timeout"]
     else:
-        chosen["socket_keepalive"] = True
-    return chosen
+        options["socket_keepalive"] = True
+    return options

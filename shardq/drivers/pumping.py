@@ -12,18 +12,18 @@ from redis.exceptions import RedisError
 
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, Command, number_of, packed
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
-from shardq.ops.read_call import given_back, recovered
+from shardq.ops.read_call import give_back, recover
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Wait
-from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
+from shardq.ops.waiting import NEVER, Waiter, Waiting, do_nothing
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-FAREWELL: Final = 5.0
+CLOSE_TIMEOUT: Final = 5.0
 
 
 class Sender(Protocol):
@@ -94,7 +94,7 @@ class Pumping:
         try:
             await woken
         except asyncio.CancelledError:
-            self._left(state, waiter)
+            self._on_cancel(state, waiter)
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
@@ -103,28 +103,28 @@ class Pumping:
         begun = answered = False
 
         async def unblock() -> None:
-            pause = SOON
+            pause = MIN_PAUSE
             while not answered:
                 if pending is not None:
                     await self._driver.unblock(pending)
                 if not answered:  # it did not wait yet, or the answers are on their way
                     await asyncio.sleep(pause)
-                pause = min(2 * pause, LATER)
+                pause = min(2 * pause, MAX_PAUSE)
 
-        def rouse() -> None:
+        def end_wait() -> None:
             nonlocal begun
             if not begun:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.wake_at, rouse) if self._timer and step.wake_at < NEVER else None
-        step.waiting.rouse = rouse
+        alarm = self._timer.call_at(step.wake_at, end_wait) if self._timer and step.wake_at < NEVER else None
+        step.waiting.end_wait = end_wait
         try:
             pending = await self._driver.arm(step)
             return await pending.exchanged()
         finally:
             answered = True
-            step.waiting.rouse = nobody
+            step.waiting.end_wait = do_nothing
             if alarm is not None:
                 alarm.cancel()
 
@@ -134,10 +134,10 @@ class Pumping:
         idle = []
         for task, waiting in list(self._tasks.items()):
             if waiting is not None and waiting.release(failure=ClosedError(CLOSED_WHILE_WAITING)):
-                waiting.rouse()
+                waiting.end_wait()
             idle.append(task)
         if idle:
-            await asyncio.wait(idle, timeout=FAREWELL)
+            await asyncio.wait(idle, timeout=CLOSE_TIMEOUT)
         for task in list(self._tasks):
             task.cancel()
 
@@ -152,15 +152,15 @@ class Pumping:
             waiting.pump = None
             waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
 
-    def _left(self, state: QueueState, waiter: Waiter) -> None:
+    def _on_cancel(self, state: QueueState, waiter: Waiter) -> None:
         outstanding = waiter.outstanding
         if waiter.cancel():
             if not state.waiting.waiters():
-                state.waiting.rouse()
+                state.waiting.end_wait()
         elif waiter.rows and outstanding:
-            self._start(self._driver.run(given_back(state, waiter.rows, state.until())), None)
+            self._start(self._driver.run(give_back(state, waiter.rows, state.until())), None)
         elif outstanding:
-            self._start(self._driver.run(recovered(state, outstanding, state.until())), None)
+            self._start(self._driver.run(recover(state, outstanding, state.until())), None)
 
     def _start(self, work: Coroutine[Any, Any, Any], waiting: Waiting | None) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)

@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from redis.asyncio.connection import DefaultParser
 
-_HEARD: Final[ContextVar[Callable[[], None] | None]] = ContextVar("shardq_heard", default=None)
+_ON_RECEIVED: Final[ContextVar[Callable[[], None] | None]] = ContextVar("shardq_on_received", default=None)
 
 
-class HeardParser(DefaultParser):  # type: ignore[misc, valid-type, unused-ignore] # one of two, by what is installed
+class NotifyingParser(DefaultParser):  # type: ignore[misc, valid-type, unused-ignore] # one of two, by what is installed
     """redis-py's parser, which tells the task that reads whenever something came."""
 
     async def read_from_socket(self) -> Any:
         """As redis-py's."""
         more = await super().read_from_socket()
-        if (tell := _HEARD.get()) is not None:
-            tell()
+        if (on_received := _ON_RECEIVED.get()) is not None:
+            on_received()
         return more
 
 
@@ -33,12 +33,12 @@ def postponed(limit: asyncio.Timeout, seconds: float) -> Iterator[None]:
     """Whatever comes puts *limit* off, to so many *seconds* from then."""
     loop = asyncio.get_running_loop()
 
-    def tell() -> None:
+    def on_received() -> None:
         if not limit.expired():
             limit.reschedule(max(loop.time() + seconds, limit.when() or 0.0))
 
-    token = _HEARD.set(tell)
+    token = _ON_RECEIVED.set(on_received)
     try:
         yield
     finally:
-        _HEARD.reset(token)
+        _ON_RECEIVED.reset(token)

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, outcome
+from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
 from shardq.drivers.permits import Permits
@@ -54,7 +54,7 @@ class Driver:
     def run(self, op: Op[T]) -> T:
         """Run *op* to its end; what it returns."""
         with closing(op):
-            return driven(op, self.perform)
+            return drive(op, self.perform)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it waits, as if its time were up."""
@@ -77,17 +77,17 @@ class Driver:
     def perform(self, step: Step) -> Any:
         """Do what *step* says; its reply."""
         try:
-            return self._performed(step)
+            return self._perform(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
 
-    def _performed(self, step: Step) -> Any:
+    def _perform(self, step: Step) -> Any:
         match step:
             case Call() if self._exchanges.topology is None:
-                return outcome(step, self._exchanged(self._exchanges.plain(step, step.until)))
+                return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
-                return driven(self._exchanges.of(step), self._exchanged)
+                return drive(self._exchanges.of(step), self._carry_out)
             case Wait():
                 return self._leading.wait(step)
             case Armed():
@@ -98,16 +98,16 @@ class Driver:
     def arm(self, step: Armed) -> PendingRead:
         """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
         try:
-            return self._armed(step)
+            return self._arm(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
 
-    def _armed(self, step: Armed) -> PendingRead:
+    def _arm(self, step: Armed) -> PendingRead:
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:
-            connection = _connected(pool)
+            connection = _connect(pool)
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
@@ -123,7 +123,7 @@ class Driver:
 
     def unblock(self, pending: PendingRead) -> None:
         """End the wait of *pending*, as `Exchanges.unblocked`."""
-        driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
+        drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
     def _check_closed(self, error: Exception) -> None:
         """ClosedError where *error* is what redis-py stumbled into when another thread closed this client."""
@@ -133,7 +133,7 @@ class Driver:
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _exchanged(self, exchange: Exchange) -> list[Any]:
+    def _carry_out(self, exchange: Exchange) -> list[Any]:
         """The answers to *exchange*, and to what is to follow it under the same permit."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
@@ -149,7 +149,7 @@ class Driver:
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pools[exchange.address, False]
-        connection, limit = _connected(pool), self._exchanges.limit(exchange.until)
+        connection, limit = _connect(pool), self._exchanges.limit(exchange.until)
         clean = False
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
@@ -179,7 +179,7 @@ class Driver:
         return permits
 
 
-def driven(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
+def drive(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
     """Do each of *steps* with *perform*, and tell them the reply or the failure; what they return."""
     resume: Callable[[Any], S] = steps.send
     value: Any = None
@@ -194,7 +194,7 @@ def driven(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
             resume, value = steps.throw, failure
 
 
-def _connected(pool: Pool) -> Any:
+def _connect(pool: Pool) -> Any:
     try:
         return pool.get_connection()
     except LOST as error:

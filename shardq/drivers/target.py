@@ -17,7 +17,7 @@ Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
 
 
-_PLACE = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
+_NETLOC = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
 _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[0-9]{1,5})?)?")
 _ESCAPES = "in a user or password write / as %2F, : as %3A, @ as %40, # as %23, ? as %3F"
 
@@ -102,7 +102,7 @@ def _check_database(text: str) -> None:
 
 def _with_hosts(base: str, url: str, default_port: int) -> tuple[tuple[Address, ...], SplitResult]:
     """The hosts of *url*, and the rest of it as a URL of one plain host: urllib refuses several in brackets."""
-    netloc, rest = _PLACE.fullmatch(url.partition("://")[2]).groups()  # type: ignore[union-attr] # matches any text
+    netloc, rest = _NETLOC.fullmatch(url.partition("://")[2]).groups()  # type: ignore[union-attr] # matches any text
     credentials, at, hosts = netloc.rpartition("@")
     return _hosts(hosts, default_port), urlsplit(f"{base}://{credentials}{at}host{rest}")
 

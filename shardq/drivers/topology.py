@@ -31,10 +31,10 @@ class Topology:
 
     def moved(self, slot: int, address: Address) -> None:
         """A node said that *address* owns *slot*."""
-        self.seen(address)
+        self.add(address)
         self._owners[slot] = address
 
-    def seen(self, address: Address) -> None:
+    def add(self, address: Address) -> None:
         """*address* is a node of this cluster."""
         if address not in self._known:
             self._known.append(address)
@@ -51,7 +51,7 @@ def by_owner(topology: Topology | None, calls: Sequence[Call]) -> dict[Address |
     """The places of *calls*, by the node to ask; all under None where there is but one."""
     if topology is None:
         return {None: list(range(len(calls)))}
-    places: dict[Address | None, list[int]] = {}
+    indexes: dict[Address | None, list[int]] = {}
     for at, call in enumerate(calls):
-        places.setdefault(topology.owner(slot(call.keys[0])), []).append(at)
-    return places
+        indexes.setdefault(topology.owner(slot(call.keys[0])), []).append(at)
+    return indexes

@@ -20,8 +20,8 @@ GROUP: Final = "shardq"
 CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
 CLOSED_WHILE_WAITING: Final = "this client was closed while a read waited"
 
-SOON: Final = 0.001
-LATER: Final = 0.05
+MIN_PAUSE: Final = 0.001
+MAX_PAUSE: Final = 0.05
 """Seconds after which a wait that did not end is told once more to end: at first, and at most."""
 
 _DEMOTED: Final = TRANSIENT | {"WAIT"}
@@ -38,7 +38,7 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
 
 
-def judged(call: Call, replies: list[Any]) -> Any:
+def outcome_of(call: Call, replies: list[Any]) -> Any:
     """What a call ended with, by the answers to its commands: its reply, or what is to be raised.
 
     The script's answer comes first. Once it acted, a refused WAIT makes nothing undone: the outcome is unknown.

@@ -11,7 +11,7 @@ from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
 
-def _name(name: str, value: str) -> None:
+def _check_name(name: str, value: str) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
 
@@ -27,11 +27,11 @@ class Setting(NamedTuple):
     parsed: Callable[[str], Any]
 
 
-def _whole(low: int, high: int, why: str = "") -> Setting:
+def _whole_setting(low: int, high: int, why: str = "") -> Setting:
     return Setting(lambda name, value: whole(name, value, low, high, why), int, int)
 
 
-def _seconds(low: float, high: float) -> Setting:
+def _seconds_setting(low: float, high: float) -> Setting:
     """A time, which Redis keeps in ms."""
     return Setting(
         lambda name, value: seconds(name, value, low, high),
@@ -40,7 +40,7 @@ def _seconds(low: float, high: float) -> Setting:
     )
 
 
-_NAME: Final = Setting(_name, str, str)
+_NAME_SETTING: Final = Setting(_check_name, str, str)
 
 
 def _or_none(setting: Setting) -> Setting:
@@ -63,23 +63,23 @@ class QueueConfig:
 
     """
 
-    streams: Annotated[int, _whole(1, MAX_STREAMS)] = 64
-    streams_per_shard: Annotated[int, _whole(1, MAX_STREAMS)] = 4
-    visibility_timeout: Annotated[float, _seconds(MIN_LEASE, MAX_LEASE)] = 30.0
-    max_deliveries: Annotated[int, _whole(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
-    max_len: Annotated[int, _whole(0, 2**40)] = 0
-    max_dead: Annotated[int, _whole(1, 2**40)] = 100_000
-    dedup_window: Annotated[float, _seconds(1, 30 * 86_400)] = 600.0
-    max_dedup: Annotated[int, _whole(1, 2**40)] = 1_000_000
-    max_bulk_offsets: Annotated[int, _whole(1, 2**40)] = 1_000_000
-    window: Annotated[int, _whole(0, 1_000_000)] = 0
-    max_in_flight: Annotated[int, _whole(0, 2**40)] = 0
-    max_backlog: Annotated[int, _whole(0, 2**40)] = 0
-    parents: Annotated[int, _whole(0, 1)] = 0
-    journal: Annotated[int, _whole(0, 10_000_000)] = 0
-    ttl: Annotated[float | None, _or_none(_seconds(1, 10 * 365 * 86_400))] = None
-    legacy_stream: Annotated[str | None, _or_none(_NAME)] = None
-    legacy_group: Annotated[str | None, _or_none(_NAME)] = None
+    streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
+    streams_per_shard: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 4
+    visibility_timeout: Annotated[float, _seconds_setting(MIN_LEASE, MAX_LEASE)] = 30.0
+    max_deliveries: Annotated[int, _whole_setting(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
+    max_len: Annotated[int, _whole_setting(0, 2**40)] = 0
+    max_dead: Annotated[int, _whole_setting(1, 2**40)] = 100_000
+    dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
+    max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
+    max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
+    window: Annotated[int, _whole_setting(0, 1_000_000)] = 0
+    max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
+    max_backlog: Annotated[int, _whole_setting(0, 2**40)] = 0
+    parents: Annotated[int, _whole_setting(0, 1)] = 0
+    journal: Annotated[int, _whole_setting(0, 10_000_000)] = 0
+    ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
+    legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
+    legacy_group: Annotated[str | None, _or_none(_NAME_SETTING)] = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, before anything is sent."""

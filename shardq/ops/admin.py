@@ -9,15 +9,15 @@ from typing import Any
 from shardq.arguments import whole
 from shardq.errors import BackendTimeout, ConfigError, QueueMissing
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
-from shardq.ops.assigning import in_the_way
+from shardq.ops.assigning import shrink_refused
 from shardq.ops.opening import (
-    changed,
+    change_queue,
     check_legacy,
-    existing,
-    held,
+    check_replicas,
     new_epoch,
     remember,
     reopen,
+    require_queue,
     touch,
     upkeep,
 )
@@ -28,7 +28,7 @@ from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
 
 PURGE_CHUNK = 250
 FORGET_CHUNK = 500
-MOST_LENGTHS = 1000
+MAX_LENGTHS = 1000
 MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
@@ -50,14 +50,14 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (*map(keys.stream, range(streams)), *legacy)
-        call = Call.on(keys, "stats", (len(legacy), MOST_LENGTHS), rest=declared)
+        call = Call.on(keys, "stats", (len(legacy), MAX_LENGTHS), rest=declared)
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
-            for first in range(len(reply[6]), streams, MOST_LENGTHS):
-                more = Call.on(keys, "lengths", (first, min(MOST_LENGTHS, streams - first)))
+            for first in range(len(reply[6]), streams, MAX_LENGTHS):
+                more = Call.on(keys, "lengths", (first, min(MAX_LENGTHS, streams - first)))
                 reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
@@ -72,7 +72,7 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     removed, until, call = 0, state.until(timeout), None
     while True:
         if call is None:
-            yield from existing(state, until)
+            yield from require_queue(state, until)
             call = _purge(state)
         word, count, more = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         removed += int(count)
@@ -107,13 +107,13 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     def make(epoch: str, following: str) -> Call:
         return Call.on(state.keys, "resize", (epoch, following, streams), rest=declared)
 
-    reply, few = yield from changed(state, make, until)
+    reply, underreplicated = yield from change_queue(state, make, until)
     yield from reopen(state, until)
     if reply == b"ASSIGNED":
-        raise in_the_way(state, streams)
+        raise shrink_refused(state, streams)
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
-    return held(state, few, (state.streams, state.wanted))
+    return check_replicas(state, underreplicated, (state.streams, state.wanted))
 
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
@@ -126,7 +126,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     until = state.until(timeout)
     if not changes:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         return state.config
     before = state.config
 
@@ -135,7 +135,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         before = state.config
         return Call.on(state.keys, "configure", (epoch, following, *_settings(state, changes)))
 
-    reply, few = yield from changed(state, make, until)
+    reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"BUSY":
         raise ConfigError(
             "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
@@ -145,7 +145,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         yield from _forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
-    return held(state, few, state.config)
+    return check_replicas(state, underreplicated, state.config)
 
 
 def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
@@ -193,7 +193,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
     """Move these dead letters back into the queue, ids and headers kept; how many moved."""
     until = state.until(timeout)
-    yield from existing(state, until)
+    yield from require_queue(state, until)
     moved = 0
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

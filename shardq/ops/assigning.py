@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
-from shardq.ops.opening import existing, held, new_epoch, reopen
-from shardq.ops.retry import confirmed
+from shardq.ops.opening import check_replicas, new_epoch, reopen, require_queue
+from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView
@@ -27,8 +27,8 @@ Shards = Mapping[bytes, tuple[int, ...]]
 
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
     """The stored assignment, checked; one without shard keys when there is none."""
-    yield from existing(state, state.until(timeout))
-    return _taken_up(state.view, state.view.assigned.by_key)
+    yield from require_queue(state, state.until(timeout))
+    return _checked_assignment(state.view, state.view.assigned.by_key)
 
 
 def assign(
@@ -37,9 +37,9 @@ def assign(
     """Give shards to those of *names* that have none; the whole assignment after it."""
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         view = state.view
-        known, made = view.assigned, _taken_up(view, view.assigned.by_key, max_overlap)
+        known, made = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
         new = [name for name in wanted if name not in made]
         if len(made) + len(new) > MAX_ASSIGNED:
             raise ConfigError(
@@ -47,7 +47,7 @@ def assign(
             )
         yield from _add_all(state, made, new, until)
         same = made.max_overlap == known.max_overlap or not len(made)
-        if (same and not new) or (yield from _stored(state, view.epoch, made, (), new, until)):
+        if (same and not new) or (yield from _store(state, view.epoch, made, (), new, until)):
             return made
 
 
@@ -55,18 +55,18 @@ def unassign(
     state: QueueState, names: Iterable[str | bytes] | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
     """Take back the shards of *names*, of all shard keys if None: they are dealt again; the assignment after it."""
-    asked, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
+    chosen, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         view = state.view
         known = view.assigned.by_key
-        gone = known.keys() if asked is None else known.keys() & asked
-        left = _taken_up(view, {key: shard for key, shard in known.items() if key not in gone})
-        if not gone or (yield from _stored(state, view.epoch, left, gone, (), until)):
+        gone = known.keys() if chosen is None else known.keys() & chosen
+        left = _checked_assignment(view, {key: shard for key, shard in known.items() if key not in gone})
+        if not gone or (yield from _store(state, view.epoch, left, gone, (), until)):
             return left
 
 
-def in_the_way(state: QueueState, streams: int) -> ConfigError:
+def shrink_refused(state: QueueState, streams: int) -> ConfigError:
     """Why the queue cannot shrink to so many streams."""
     above = sorted(key for key, shard in state.assigned.by_key.items() if max(shard) >= streams)
     shown = ", ".join(repr(text_or_bytes(key)) for key in above[:3]) + (", ..." if len(above) > 3 else "")
@@ -76,7 +76,7 @@ def in_the_way(state: QueueState, streams: int) -> ConfigError:
     )
 
 
-def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
+def _checked_assignment(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
     """What is stored, as an `Assignment` to go on with; ConfigError when it breaks the rules."""
     rule, streams = view.assigned, view.wanted
     width = rule.width if known else min(streams, view.config.streams_per_shard)
@@ -97,7 +97,7 @@ def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: f
             )
 
 
-def _stored(
+def _store(
     state: QueueState, epoch: str, made: Assignment, gone: Collection[bytes], new: Iterable[bytes], until: float
 ) -> Op[bool]:
     """Store what changed; False when the queue is not any more what the shards were chosen for."""
@@ -107,9 +107,9 @@ def _stored(
     for name in new:
         args += (name, ",".join(map(str, made[name])))
     call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
-    reply, few = yield from confirmed(lambda _: call, until, state.clock)
+    reply, underreplicated = yield from retry_replicated(lambda _: call, until, state.clock)
     yield from reopen(state, until)
     if reply != b"OK":
         return False
-    held(state, few, made)
+    check_replicas(state, underreplicated, made)
     return True

@@ -72,19 +72,19 @@ class BulkOffset:
     remember: float = 7 * 86_400
     stored: int = 0
     mark: str = ""
-    unheard: float = math.inf
+    unanswered_since: float = math.inf
 
     @property
     def field(self) -> str:
         """The field of the hash `dedup` in which Redis remembers it."""
         return f"o:{self.write_id}:{self.partition}"
 
-    def heard(self, batch: int, stored: int, mark: str) -> None:
+    def update(self, batch: int, stored: int, mark: str) -> None:
         """Redis says how far it is. ConfigError if others went this far, or a later batch was begun."""
         if batch > self.batch:
             raise _overtaken(self, batch)
         if batch == self.batch and stored == self.stored and mark != self.mark:
-            raise _others(self)
+            raise _different_rows(self)
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
 
 
@@ -110,7 +110,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
     while (at := _next(offset, first, rows)) < len(rows):
-        trouble = yield from _round(state, offset, first, rows, pace, (at, size), until)
+        trouble = yield from _send_calls(state, offset, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
         if _next(offset, first, rows) > at:
             until, full_until, tries = state.until(), now + pace.patience, 0
@@ -122,36 +122,36 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
-                raise _gave_up(state, trouble, pace)
+                raise _give_up_error(state, trouble, pace)
             tries += 1
             yield Sleep(pause_after(tries))
     yield from upkeep(state, state.clock.monotonic())
 
 
-def _round(
+def _send_calls(
     state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
 ) -> Op[str]:
     """One round trip; what went wrong, if anything did."""
-    if pace.max_backlog and not (yield from _room(state, pace, until)):
+    if pace.max_backlog and not (yield from _has_room(state, pace, until)):
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
     calls = tuple(_call(state, offset, first, rows, at, to) for at, to in spans)
-    trouble, few, asked = "", None, state.clock.monotonic()
-    _check_memory(offset, asked)
+    trouble, underreplicated, sent_at = "", None, state.clock.monotonic()
+    _check_memory(offset, sent_at)
     for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, Unanswered):
-            offset.unheard = min(offset.unheard, asked) if outcome.sent else offset.unheard
+            offset.unanswered_since = min(offset.unanswered_since, sent_at) if outcome.sent else offset.unanswered_since
         before, reply = offset.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
         if isinstance(reply, list) and reply[0] == b"OK":
             offset.stored, offset.mark = first + to, rows.mark(to - 1)
         else:
             trouble = _trouble(offset, reply) or trouble
         if isinstance(reply, list):
-            offset.unheard = math.inf
+            offset.unanswered_since = math.inf
         if isinstance(outcome, Underreplicated) and offset.stored > before:
-            few = outcome
-    if few is not None:
-        raise DurabilityUnknown(f"rows were stored, but {few.of(state.durability.replicas)}", None)
+            underreplicated = outcome
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"rows were stored, but {underreplicated.explain(state.durability.replicas)}", None)
     return trouble
 
 
@@ -159,7 +159,7 @@ def _trouble(offset: BulkOffset, outcome: Any) -> str:
     """What an outcome other than OK means; '' when it only says how far the batch is. Raises what does not pass."""
     match outcome:
         case [b"COUNTED", batch, stored, mark]:
-            offset.heard(int(batch), int(stored), mark.decode())
+            offset.update(int(batch), int(stored), mark.decode())
             return ""
         case [b"FULL", bound, *_]:
             return str(bound.decode())
@@ -174,14 +174,14 @@ def _trouble(offset: BulkOffset, outcome: Any) -> str:
 
 def _check_memory(offset: BulkOffset, now: float) -> None:
     """OutcomeUnknown when rows may be stored that Redis may have forgotten: sent again they could be stored twice."""
-    if now - offset.unheard > offset.remember:
+    if now - offset.unanswered_since > offset.remember:
         raise OutcomeUnknown(
             f"rows of partition {offset.partition} of write id {offset.write_id!r} may be stored: no answer came for "
             f"longer than the {offset.remember:,g} s for which Redis remembers them"
         )
 
 
-def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
+def _give_up_error(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
     name = state.keys.name
     if trouble in BOUNDS:
         return QueueFull(
@@ -207,7 +207,7 @@ def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
 def finish(offset: BulkOffset, rows: int) -> None:
     """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
     if offset.stored > rows:
-        raise _others(offset)
+        raise _different_rows(offset)
 
 
 def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
@@ -231,7 +231,7 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
             f"{offset.stored:,}: it lost what it had, or this write paused for longer than it is remembered; begin anew"
         )
     if 0 < at <= len(rows) and offset.mark and offset.mark != rows.mark(at - 1):
-        raise _others(offset)
+        raise _different_rows(offset)
     return at
 
 
@@ -243,7 +243,7 @@ def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
     )
 
 
-def _others(offset: BulkOffset) -> ConfigError:
+def _different_rows(offset: BulkOffset) -> ConfigError:
     return ConfigError(
         f"row {offset.stored - 1:,} of partition {offset.partition} is not the one that an earlier try of this write "
         f"stored there: under one write id ({offset.write_id!r}) the same rows must come in the same order and "
@@ -251,7 +251,7 @@ def _others(offset: BulkOffset) -> ConfigError:
     )
 
 
-def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
+def _has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
     """Whether the queue has less than the most messages that it is to have."""
     if not pace.max_backlog:
         return True
@@ -291,8 +291,8 @@ def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int
         blank = [b""] * (to - at)
         columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
     args: list[Argument] = [b""] * (len(columns) * (to - at))
-    for place, column in enumerate(columns):
-        args[place :: len(columns)] = column
+    for position, column in enumerate(columns):
+        args[position :: len(columns)] = column
     before = rows.mark(at - 1) if at else offset.mark
     sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     sequence = f"{sequence}|{state.config.max_bulk_offsets}"

@@ -27,7 +27,7 @@ from shardq.protocol.keys import RouterKeys
 from shardq.routing import Router
 
 log = logging.getLogger("shardq")
-MOST_NOTED = 100_000
+MAX_NOTED = 100_000
 """Changes that a load notes before it makes them; what bounds its memory."""
 
 
@@ -48,7 +48,7 @@ class Copy:
 
     def take(self, verb: bytes, member: bytes) -> None:
         """Take over that a binding is there ("+") or is not ("-")."""
-        change = applied(self.router, verb, member)
+        change = apply_change(self.router, verb, member)
         self.bound += change or 0
         if verb == b"-":
             self.foreign.discard(member)
@@ -63,7 +63,7 @@ class Copy:
         return self.version >= int(reply[2])
 
 
-def loaded(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[Copy | None]:
+def load_bindings(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[Copy | None]:
     """All bindings, asked for in parts; None when it has to be tried again, or there are none."""
     reply = yield from follow(keys, b"", 0, 1, until, clock)
     if reply[0] == b"NONE":
@@ -74,36 +74,36 @@ def loaded(keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[Copy |
         cursor, members = yield from retry_until(lambda _, page=page: page, until, clock)  # type: ignore[misc]
         for member in members:
             copy.take(b"+", member)
-        there = yield from _caught_up(copy, keys, part, until, clock)
-        if there is None:
+        total = yield from _catch_up(copy, keys, part, until, clock)
+        if total is None:
             return None
         if cursor == b"0":
             break
-        if len(copy.noted) > MOST_NOTED and not (yield from _thinned(copy, keys, part, until, clock)):
+        if len(copy.noted) > MAX_NOTED and not (yield from _apply_noted(copy, keys, part, until, clock)):
             return None
     for member, verb in copy.noted.items():
         copy.take(verb, member)
-    return copy if copy.bound + len(copy.foreign) == there else None
+    return copy if copy.bound + len(copy.foreign) == total else None
 
 
-def _caught_up(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[int | None]:
+def _catch_up(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[int | None]:
     """Note the changes, to the newest; how many bindings there are then. None when some of them are gone."""
     while True:
         reply = yield from follow(keys, copy.stamp, copy.version, part, until, clock)
         if reply[0] != b"OK":
             return None
         if copy.note(reply):
-            there: int = reply[4]
-            return there
+            total: int = reply[4]
+            return total
 
 
-def _thinned(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[bool]:
+def _apply_noted(copy: Copy, keys: RouterKeys, part: int, until: float, clock: Clock) -> Op[bool]:
     """Make the changes that are noted now, and note new ones meanwhile; False when some of them are gone."""
     noted, copy.noted = list(copy.noted.items()), {}
     for at in range(0, len(noted), part):
         for member, verb in noted[at : at + part]:
             copy.take(verb, member)
-        if (yield from _caught_up(copy, keys, part, until, clock)) is None:
+        if (yield from _catch_up(copy, keys, part, until, clock)) is None:
             return False
     return True
 
@@ -126,7 +126,7 @@ def check_version(keys: RouterKeys, reply: list[Any]) -> None:
         )
 
 
-def applied(router: Router, verb: bytes, member: bytes) -> int | None:
+def apply_change(router: Router, verb: bytes, member: bytes) -> int | None:
     """How many bindings more there are then; None if this is no change of a binding that may be.
 
     Only others write such, and older versions, which bound any pattern.
@@ -140,7 +140,7 @@ def applied(router: Router, verb: bytes, member: bytes) -> int | None:
         return None
 
 
-def tell_ignored(keys: RouterKeys, members: Collection[bytes]) -> None:
+def warn_ignored(keys: RouterKeys, members: Collection[bytes]) -> None:
     """Log that these are left out."""
     if members:
         log.warning(

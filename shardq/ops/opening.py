@@ -20,7 +20,7 @@ from shardq.errors import (
     ServerUnfit,
 )
 from shardq.model import QueueConfig
-from shardq.ops.retry import UNKNOWN_USER, confirmed, retry_until
+from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
@@ -31,7 +31,7 @@ T = TypeVar("T")
 log = logging.getLogger("shardq")
 
 
-def opened(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
+def open_queue(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     """Make sure that *state* knows the queue; False when there is none and it was not to be created."""
     if state.epoch:
         return True
@@ -44,21 +44,21 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
-        asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
+        sent, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-        if state.seen is None:
-            state.saw(int(reply[1]), asked, asked)
+        if state.server_time is None:
+            state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
             return False
         meta, found = pairs(reply[2]), state.view.assigned
         if meta.get("assigned", "") != found.since:
-            found = yield from _loaded_assignment(state, until)
+            found = yield from _load_assignment(state, until)
         remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
         if state.epoch or state.clock.monotonic() > until:  # else others assigned between the two calls
             return True
 
 
-def _loaded_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
+def _load_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
     """The stored assignment: it changed since this client last saw it."""
     call = Call.on(state.keys, "assignment")
     found = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
@@ -89,11 +89,11 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
 
 def _warn_of_differences(state: QueueState) -> None:
     for item in fields(QueueConfig):
-        asked, has = getattr(state.requested, item.name), getattr(state.config, item.name)
-        if item.name in state.given and asked != has:
+        requested, actual = getattr(state.requested, item.name), getattr(state.config, item.name)
+        if item.name in state.explicit and requested != actual:
             log.warning(
                 "queue %r has %s=%r, not the %r asked for here: settings are the queue's; change them with %s",
-                state.keys.name, item.name, has, asked, "resize()" if item.name == "streams" else "configure()",
+                state.keys.name, item.name, actual, requested, "resize()" if item.name == "streams" else "configure()",
             )  # fmt: skip
 
 
@@ -135,7 +135,7 @@ def shrink(state: QueueState, until: float) -> Op[None]:
         yield from reopen(state, until)
 
 
-def existing(state: QueueState, until: float) -> Op[None]:
+def require_queue(state: QueueState, until: float) -> Op[None]:
     """QueueMissing when there is no such queue: for operators' calls, which must not create one by a slip.
 
     Always looks the queue up: a call that is to act on all streams must not trust what this client remembers.
@@ -149,7 +149,7 @@ def new_epoch() -> str:
     return secrets.token_urlsafe(9)
 
 
-def changed(
+def change_queue(
     state: QueueState, make: Callable[[str, str], Call], until: float
 ) -> Op[tuple[Any, Underreplicated | None]]:
     """Look the queue up and change it by the call that *make* makes of its epoch and the one that is to follow.
@@ -158,24 +158,24 @@ def changed(
     then: so nothing that others did meanwhile is undone unseen, and a copy of the call that comes late does nothing.
     """
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
-        reply, few = yield from confirmed(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if reply not in (b"EPOCH", b"NOQUEUE"):
-            return reply, few
+            return reply, underreplicated
         if state.clock.monotonic() > until:
             raise BackendTimeout(f"others kept changing queue {state.keys.name!r}: nothing was changed")
 
 
-def held(state: QueueState, few: Underreplicated | None, result: T) -> T:
+def check_replicas(state: QueueState, underreplicated: Underreplicated | None, result: T) -> T:
     """*result* of a change; DurabilityUnknown with it if too *few* replicas are known to have that."""
-    if few is not None:
-        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", result)
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", result)
     return result
 
 
-def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
+def inspect_server(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
     """Compare what the server gives with what is asked of it: warnings. ServerUnfit if it would lose messages."""
     facts = yield from server_facts(clock, timeout)
     if problem := fatal(facts):
@@ -186,12 +186,12 @@ def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[s
 def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
     """What the server says of itself."""
     until = clock.monotonic() + timeout
-    info = yield from _asked(("INFO",), until, clock)
-    config = yield from _asked(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
+    info = yield from _ask(("INFO",), until, clock)
+    config = yield from _ask(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
     return ServerFacts.from_replies(_info(info), dict(zip(config[::2], config[1::2], strict=True)) if config else {})
 
 
-def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
+def _ask(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
     try:
         return (yield from retry_until(lambda _: Ask(words), until, clock))
     except (BackendTimeout, OutcomeUnknown):

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from shardq.errors import BackendError
 from shardq.ops.opening import upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, given_back, read_call, read_reply, recovered
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, give_back, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.lease import granted_after
+from shardq.protocol.lease import earliest_grant
 
 ARMED_DECLARED: Final = 256
 """An armed read cannot know which stream will be next, so it declares all, if they are no more than this."""
@@ -46,7 +46,7 @@ def pump(state: QueueState) -> Op[None]:
     yield Sleep(PAUSE)
     lost_read = outstanding if outstanding.holder else None
     if not state.waiting.release(lost_read, failure) and lost_read:
-        yield from _tried(recovered(state, lost_read, state.until()))
+        yield from _ignore_failure(recover(state, lost_read, state.until()))
 
 
 class _Pump:
@@ -74,31 +74,31 @@ class _Pump:
             if found is None:
                 continue
             if found.rows:
-                yield from self._hand_out(request, found)
+                yield from self._deliver(request, found)
             if found.moved:
                 self.waiting.release()
                 return
 
-    def _hand_out(self, request: Request, found: ReadReply) -> Op[None]:
+    def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
-        if left := self.waiting.hand_out(request, found.rows, outstanding):
-            yield from _tried(given_back(self.state, left, self.state.until()))
+        if left := self.waiting.deliver(request, found.rows, outstanding):
+            yield from _ignore_failure(give_back(self.state, left, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
-        each = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
-        self.waiting.overdue_at = each.sent + LATENESS
-        reply = yield each.call
-        return self._noted(each, reply, None)
+        read = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
+        self.waiting.overdue_at = read.sent + LATENESS
+        reply = yield read.call
+        return self._judge(read, reply, None)
 
     def _armed(self, request: Request) -> Op[ReadReply | None]:
         state, now = self.state, self.clock.monotonic()
         until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
         block = max(0.001, min(state.wait_slice, self.wake_at - now, until - now))
-        each = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
-        self.waiting.overdue_at = each.sent + block + LATENESS
+        read = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
+        self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms = state.keys.notifications, math.ceil(block * 1000)
-        _, shown, woken, reply = yield Armed(key, request.count, block_ms, each.call, self.wake_at, self.waiting)
+        _, shown, woken, reply = yield Armed(key, request.count, block_ms, read.call, self.wake_at, self.waiting)
         if isinstance(woken, Refused):
             if woken.code not in _ENDED:
                 raise woken
@@ -109,10 +109,10 @@ class _Pump:
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
-        return self._noted(each, reply, _granted(each.sent, shown, reply, arrived))
+        return self._judge(read, reply, _granted(read.sent, shown, reply, arrived))
 
-    def _noted(self, each: ReadCall, reply: Any, granted: float | None) -> ReadReply:
-        found = read_reply(self.state, each, reply, granted)
+    def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
+        found = read_reply(self.state, read, reply, granted)
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.miss or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())
@@ -122,10 +122,10 @@ class _Pump:
 def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:
     if isinstance(shown, Refused) or len(reply) < 2:
         return sent
-    return granted_after(sent, int(shown[0]) + int(shown[1]) / 1e6, int(reply[1]) / 1000, arrived)
+    return earliest_grant(sent, int(shown[0]) + int(shown[1]) / 1e6, int(reply[1]) / 1000, arrived)
 
 
-def _tried(op: Op[Any]) -> Op[None]:
+def _ignore_failure(op: Op[Any]) -> Op[None]:
     """Run *op*; if it fails, the leases end by themselves."""
     try:
         yield from op

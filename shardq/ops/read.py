@@ -9,12 +9,12 @@ from typing import Any
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
-from shardq.ops.opening import opened, reopen, upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recovered
+from shardq.ops.opening import open_queue, reopen, upkeep
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, SWEPT, Outstanding, Request, Waiter
+from shardq.ops.waiting import MAX_PER_CALL, MAX_TAKEN_BACK, Outstanding, Request, Waiter
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -33,7 +33,7 @@ def read(
     """Up to *count* messages; waits up to *block* seconds for the first one. [] when these are over, never before."""
     clock = state.clock
     until = clock.monotonic() + block
-    yield from opened(state, state.until(timeout))
+    yield from open_queue(state, state.until(timeout))
     request = Request(
         count,
         state.config.visibility_timeout if visibility is None else visibility,
@@ -48,24 +48,24 @@ def read(
         found = yield from _attempt(state, request, min(left, state.wait_slice), call_until, outstanding)
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
-            return (yield from _all(state, request, found.rows, call_until, outstanding))
+            return (yield from _fill(state, request, found.rows, call_until, outstanding))
         waiter = Waiter(state.waiting, request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter)
         if waiter.rows is not None:
-            return (yield from _all(state, request, waiter.rows, call_until, outstanding))
+            return (yield from _fill(state, request, waiter.rows, call_until, outstanding))
         if waiter.failure is not None:
-            _fail(waiter.failure)
+            _raise_failure(waiter.failure)
         if waiter.outstanding is not None:
-            yield from recovered(state, waiter.outstanding, call_until)
+            yield from recover(state, waiter.outstanding, call_until)
 
 
-def _fail(failure: Exception) -> None:
+def _raise_failure(failure: Exception) -> None:
     if isinstance(failure, Refused):
         refuse(failure)
     raise failure
 
 
-def _all(
+def _fill(
     state: QueueState, request: Request, rows: list[Received], until: float, outstanding: Outstanding
 ) -> Op[list[Received]]:
     """*rows* and what else of the request is there; what was granted is never lost to trouble.
@@ -74,7 +74,7 @@ def _all(
     """
     outstanding.rows, size = rows, len(rows)
     try:
-        while size >= SWEPT and len(rows) < request.count and state.clock.monotonic() < until:
+        while size >= MAX_TAKEN_BACK and len(rows) < request.count and state.clock.monotonic() < until:
             rest = replace(request, count=request.count - len(rows), prefer=None)
             more = yield from _attempt(state, rest, 0.0, until, outstanding)
             rows += more.rows
@@ -88,11 +88,11 @@ def _attempt(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[ReadReply]:
     """Read until a reply counts: after a miss or a jump the next one comes at once."""
-    part = replace(request, count=min(request.count, AT_ONCE))
+    part = replace(request, count=min(request.count, MAX_PER_CALL))
     while True:
-        each, reply = yield from _replied(state, part, block, until, outstanding)
+        attempt, reply = yield from _answered_call(state, part, block, until, outstanding)
         outstanding.holder = ""
-        found = read_reply(state, each, reply)
+        found = read_reply(state, attempt, reply)
         # Else the next call looks it up: what was granted must not be lost to trouble.
         if found.moved and not found.rows:
             yield from reopen(state, until)
@@ -104,7 +104,7 @@ def _attempt(
             return replace(found, wait_ms=0)  # others are always faster, or something else writes to the queue's keys
 
 
-def _replied(
+def _answered_call(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[tuple[ReadCall, Any]]:
     """One read call and its reply. When a reply is lost, what it had granted is given back before the next read.
@@ -114,10 +114,10 @@ def _replied(
     """
     tries = 0
     while True:
-        each = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
-        each.call.until = until
+        attempt = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
+        attempt.call.until = until
         try:
-            return each, (yield each.call)
+            return attempt, (yield attempt.call)
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)
@@ -126,7 +126,7 @@ def _replied(
             sent, last = lost.sent, str(lost)
         tries += 1
         if sent:
-            yield from recovered(state, outstanding, until)
+            yield from recover(state, outstanding, until)
         if state.clock.monotonic() >= until:
             give_up(tries, False, last)
         yield Sleep(pause_after(tries))

@@ -10,10 +10,10 @@ from typing import Any
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
-from shardq.ops.state import LEGACY_TURN, QueueState
+from shardq.ops.state import LEGACY_NUMBER, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.lease import believed_until, new_holder, sent
+from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
@@ -66,7 +66,7 @@ def read_call(
     holder = new_holder()
     sent = state.clock.monotonic()
     numbers = _numbers(state, request, declare)
-    clock = state.seen
+    clock = state.server_time
     call = _call(state, request, block, numbers, holder, clock.argument(sent, sent + delay) if clock else "")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
@@ -81,28 +81,32 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         return ReadReply([], moved=True)
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.saw(now_ms, call.sent, granted)
+    state.note_server_time(now_ms, call.sent, granted)
     state.reported(call.jump)
     state.hints = _hints(reply[4])
-    rows = deliveries(reply, call.holder, believed_until(granted, call.visibility))
+    rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
     moved = reply[2].decode() != state.epoch
     if moved:
         state.forget()
     miss = reply[0] != b"OK"
     if miss:
-        state.missed(call.declared)
+        state.declare_more(call.declared)
     else:
-        state.hit()
+        state.declare_fewer()
     return ReadReply(
-        rows, int(reply[3]), miss, moved, not rows and state.seen is not None and state.seen.jump is not None
+        rows,
+        int(reply[3]),
+        miss,
+        moved,
+        not rows and state.server_time is not None and state.server_time.jump is not None,
     )
 
 
-def recovered(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
-    where, page, holder = "", RECOVER_PAGE, sent(outstanding.holder)
+    where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
     while True:
-        call = _recover(state, (holder, outstanding.since, outstanding.visibility, page, where))
+        call = _recover_call(state, (holder, outstanding.since, outstanding.visibility, page, where))
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
@@ -110,32 +114,32 @@ def recovered(state: QueueState, outstanding: Outstanding, until: float) -> Op[N
         where = reply.decode()
 
 
-def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
+def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
     """Give back, uncounted, what a read was granted for nobody; nothing of it may have been begun or settled."""
     for start in range(0, len(rows), GIVEN_BACK):
-        tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = _recover(state, ("", 0, 0, 0, ""), tokens)
+        tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
+        call = _recover_call(state, ("", 0, 0, 0, ""), tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
-def undone(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back all that a read was granted which nobody waits for any more."""
-    yield from given_back(state, outstanding.rows, until)
+    yield from give_back(state, outstanding.rows, until)
     if outstanding.holder:
-        yield from recovered(state, outstanding, until)
+        yield from recover(state, outstanding, until)
 
 
-def _recover(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
+def _recover_call(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
     return Call.on(state.keys, "recover", (*search, state.client, *tokens))
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
     """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
-    yield from given_back(state, rows, state.until(timeout))
+    yield from give_back(state, rows, state.until(timeout))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
-    return tuple(turn for turn in raw.decode().split(",") if turn and turn != LEGACY_TURN)
+    return tuple(number for number in raw.decode().split(",") if number and number != LEGACY_NUMBER)
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:

@@ -64,8 +64,8 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
     tries, last = 0, "no answer"
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
-        asked = clock.monotonic()
-        if maybe_done is not None and asked > maybe_done + remembered:  # this machine may have been suspended
+        tried_at = clock.monotonic()
+        if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
             give_up(tries, True, last)
         try:
             step = make(maybe_done is not None)
@@ -78,8 +78,8 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
         except Unanswered as lost:
             last = str(lost)
             if lost.sent and maybe_done is None:
-                maybe_done = asked
-                until = min(until, asked + remembered)
+                maybe_done = tried_at
+                until = min(until, tried_at + remembered)
         tries += 1
         pause = pause_after(tries)
         if clock.monotonic() + pause > until:
@@ -87,14 +87,14 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
         yield Sleep(pause)
 
 
-def confirmed(
+def retry_replicated(
     make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
 ) -> Op[tuple[Any, Underreplicated | None]]:
     """As `retry_until`, for a call that waits for replicas: its reply, and why too few are known to have it."""
     try:
         return (yield from retry_until(make, until, clock, remembered=remembered)), None
-    except Underreplicated as few:
-        return few.reply, few
+    except Underreplicated as underreplicated:
+        return underreplicated.reply, underreplicated
 
 
 def pause_after(tries: int) -> float:

@@ -26,10 +26,10 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
-from shardq.ops.opening import opened
+from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
+from shardq.ops.opening import open_queue
 from shardq.ops.outgoing import Outgoing
-from shardq.ops.retry import confirmed
+from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import together
@@ -41,7 +41,7 @@ from shardq.routing.topic import check_bindable, check_pattern, check_topic
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
-WHILE_LOADING = 0.02
+LOADING_PAUSE = 0.02
 """Seconds between two looks whether another thread has loaded."""
 
 
@@ -105,14 +105,14 @@ def change_many(
         for each in bindings:
             check_bindable(each.pattern)
     until, done = state.until(timeout), list[bool]()
-    seen, few = state.version, None
+    known_version, underreplicated = state.version, None
     for at in range(0, len(bindings), PART):
-        change = _Change(state, verb, bindings[at : at + PART], seen)
+        change = _Change(state, verb, bindings[at : at + PART], known_version)
         done += yield from change.made(until)
-        seen, few = change.seen, change.few or few
+        known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
     yield from current(state, until, max_age=0)
-    if few is not None:
-        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", done)
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", done)
     return done
 
 
@@ -127,29 +127,35 @@ class _Change:
     state: RouterState
     verb: str
     bindings: Sequence[Binding]
-    seen: int
-    few: Underreplicated | None = None
-    asked_again: bool = False
+    known_version: int
+    underreplicated: Underreplicated | None = None
+    repeated_before: bool = False
 
     def made(self, until: float) -> Op[list[bool]]:
         """Make it; for each binding whether that changed anything."""
         state = self.state
         while True:
-            reply, self.few = yield from confirmed(self._call, until, state.clock)
+            reply, self.underreplicated = yield from retry_replicated(self._call, until, state.clock)
             if reply[0] == b"FULL":
                 raise QueueFull(
                     f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
                 )
             check_version(state.keys, reply)
-            self.seen = int(reply[1])
+            self.known_version = int(reply[1])
             if reply[0] == b"OK":  # a repeated call finds what its first try did
-                return [bool(each) or self.asked_again for each in reply[2]]
+                return [bool(each) or self.repeated_before for each in reply[2]]
             if state.clock.monotonic() > until:
                 raise BackendTimeout(f"others kept changing these bindings of router {state.keys.name!r}")
 
     def _call(self, repeated: bool) -> Call:
-        self.asked_again = self.asked_again or repeated
-        args: tuple[Argument, ...] = (self.verb, MAX_BINDINGS, KEPT_CHANGES, self.seen, *map(" ".join, self.bindings))
+        self.repeated_before = self.repeated_before or repeated
+        args: tuple[Argument, ...] = (
+            self.verb,
+            MAX_BINDINGS,
+            KEPT_CHANGES,
+            self.known_version,
+            *map(" ".join, self.bindings),
+        )
         return Call.on(self.state.keys, "bind", args, replicas=self.state.durability.replicas)
 
 
@@ -159,21 +165,21 @@ def current(state: RouterState, until: float, *, max_age: float | None = None) -
     age = state.age
     if age is not None and age < limit:
         return state.router
-    asked = state.clock.monotonic()
+    started = state.clock.monotonic()
     tried, loads = False, state.loads
-    while not (yield from _followed(state, until)):
+    while not (yield from _follow_changes(state, until)):
         if tried and state.clock.monotonic() > until:
             raise BackendTimeout(f"the bindings of router {state.keys.name!r} could not be loaded in time")
-        yield from _loaded_by_one(state, loads, until)
-        if state.loads != loads and state.began >= asked:  # others may change more than can be followed meanwhile
+        yield from _load_once(state, loads, until)
+        if state.loads != loads and state.began >= started:  # others may change more than can be followed meanwhile
             state.checked = state.began
             return state.router
         tried, loads = True, state.loads
-    state.checked = asked
+    state.checked = started
     return state.router
 
 
-def _followed(state: RouterState, until: float) -> Op[bool]:
+def _follow_changes(state: RouterState, until: float) -> Op[bool]:
     """Take over the changes since our version, to what is the newest as this begins; False when all must be loaded.
 
     Not to the newest: others may change bindings as fast as they are followed.
@@ -202,18 +208,18 @@ def _take_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list
         if (state.stamp, state.version, state.router) != basis:
             return
         changes = reply[3]
-        none = [
+        foreign = [
             member
             for verb, member in zip(changes[::2], changes[1::2], strict=True)
-            if applied(state.router, verb, member) is None
+            if apply_change(state.router, verb, member) is None
         ]
-        state.ignored += len(none)
-        tell_ignored(state.keys, none)
+        state.ignored += len(foreign)
+        warn_ignored(state.keys, foreign)
         state.version += len(changes) // 2
         state.stamp = reply[1]
 
 
-def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
+def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
     """Load, or wait while another thread or task does; nothing if one did since there were so many *loads*."""
     with state.lock:
         if state.loads != loads:
@@ -223,29 +229,29 @@ def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
         while state.loading:
             if state.clock.monotonic() > until:
                 raise BackendTimeout(f"the bindings of router {state.keys.name!r} are still being loaded")
-            yield Sleep(WHILE_LOADING)
+            yield Sleep(LOADING_PAUSE)
         return
     try:
-        yield from _loaded(state, until)
+        yield from _load(state, until)
     finally:
         state.loading = False
 
 
-def _loaded(state: RouterState, until: float) -> Op[None]:
+def _load(state: RouterState, until: float) -> Op[None]:
     """Load all bindings into a new router, and take it when nothing is missing."""
     began = state.clock.monotonic()
-    copy = yield from loaded(state.keys, PART, until, state.clock)
+    copy = yield from load_bindings(state.keys, PART, until, state.clock)
     if copy is None:
         return
     if len(copy.foreign) != state.ignored:
-        tell_ignored(state.keys, copy.foreign)
+        warn_ignored(state.keys, copy.foreign)
     with state.lock:
         state.router, state.version, state.stamp = copy.router, copy.version, copy.stamp
         state.ignored = len(copy.foreign)
         state.began, state.loads = began, state.loads + 1
 
 
-def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
+def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
     """The names of the queues that *topic* goes to, sorted; Unrouted for none, if so chosen."""
     check_topic(topic)
     if unmatched not in ("return", "raise"):
@@ -264,7 +270,7 @@ def matched(state: RouterState, topic: str, unmatched: str, timeout: float | Non
 def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
     """Write each message to the queue beside it, all in few round trips to each node; the ids by queue."""
     unknown = [state for state in states if not state.epoch]
-    yield from together([opened(state, state.until(timeout), create=False) for state in unknown])
+    yield from together([open_queue(state, state.until(timeout), create=False) for state in unknown])
     ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
     outcomes = yield from together(ops)
     results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}

@@ -14,7 +14,7 @@ from shardq.ops.steps import Argument, Ask, Call, Op
 EntryId = tuple[int, int]
 """An id that can be compared: "9-1" as text is above "10-1"."""
 
-STORE = "d"
+BODIES = "d"
 """The place of messages that are or were delayed, held back or redriven."""
 
 _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
@@ -71,8 +71,8 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     for member, _ in (yield from _members(state, keys.overflow)):
         found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
     found.returned = {member for member, _ in (yield from _members(state, keys.redelivery)) if _is_of(member, wanted)}
-    said = (*found.leases, *found.delayed, *found.returned, *found.held)
-    found.touched = frozenset(handle.partition(b":")[0] for handle in said)
+    handles = (*found.leases, *found.delayed, *found.returned, *found.held)
+    found.touched = frozenset(handle.partition(b":")[0] for handle in handles)
     return found
 
 

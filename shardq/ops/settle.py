@@ -14,12 +14,12 @@ import msgspec
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.model import MessageId, Received
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.protocol.journal import told
-from shardq.protocol.lease import believed_until, is_owned, place_of, sent
+from shardq.protocol.journal import settled_events
+from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ LOST = frozenset({Settled.LOST, Settled.CANCELLED})
 def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
     """Forget these messages."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     leases = {delivery.token: _lease(delivery) for delivery in deliveries}
     found: dict[str, Settled] = {}
     for part in _parts(sorted(leases.values(), key=_PLACE)):
@@ -78,18 +78,18 @@ def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
     known = [f"{place}:{entry}" for place, entry, delivery in part if _is_known(place, delivery)]
     sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
     args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
-    args += [sent(delivery.token) for _, _, delivery in part]
+    args += [token_argument(delivery.token) for _, _, delivery in part]
     args += [entry for _, entry, _ in part]
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
-    args.append(_told(state, [delivery for _, _, delivery in part]))
+    args.append(_journal_argument(state, [delivery for _, _, delivery in part]))
     places.pop("d", None)
     return Call.on(state.keys, "ack", tuple(args), rest=state.declared([*places]))
 
 
 def _is_known(place: str, delivery: Received) -> bool:
     """Whether the queue keeps a note on the message. On the first delivery of one that counts it has none."""
-    if place == "d" and is_owned(delivery.token):
+    if place == "d" and is_counted(delivery.token):
         return delivery.count > 1 or delivery.last_error != ""
     return delivery.count > 1 or place in "dl"
 
@@ -104,7 +104,7 @@ def nack(
     """Give these messages back, to be delivered again after *delay* seconds; one delay (error) for all or for each."""
     bound = state.config.max_deliveries
     terms = _terms(deliveries, delay, error)
-    return (yield from _settled(state, deliveries, _giving_back(state, bound, terms), timeout))
+    return (yield from _settle_all(state, deliveries, _nack_call(state, bound, terms), timeout))
 
 
 def reject(
@@ -112,7 +112,7 @@ def reject(
 ) -> Op[list[Settled]]:
     """Move these messages to the dead letters; one reason for all or for each."""
     terms = _terms(deliveries, 0.0, reason)
-    return (yield from _settled(state, deliveries, _giving_back(state, 0, terms), timeout))
+    return (yield from _settle_all(state, deliveries, _nack_call(state, 0, terms), timeout))
 
 
 Terms: TypeAlias = Mapping[str, tuple[int, str]]
@@ -128,13 +128,13 @@ def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text:
     }
 
 
-def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
+def _nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
-            args += (sent(delivery.token), *terms[delivery.token])
-        args.append(_told(state, part))
+            args += (token_argument(delivery.token), *terms[delivery.token])
+        args.append(_journal_argument(state, part))
         return Call.on(state.keys, "nack", tuple(args), rest=streams)
 
     return call
@@ -146,28 +146,30 @@ def extend(
     """Let these leases end *duration* seconds from now."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        tokens = (sent(delivery.token) for delivery in part)
+        tokens = (token_argument(delivery.token) for delivery in part)
         return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
 
-    return (yield from _settled(state, deliveries, call, timeout))
+    return (yield from _settle_all(state, deliveries, call, timeout))
 
 
-def _told(state: QueueState, deliveries: Sequence[Received]) -> bytes:
+def _journal_argument(state: QueueState, deliveries: Sequence[Received]) -> bytes:
     """What the journal is told of messages that are settled; nothing where there is none."""
     if not state.config.journal:
         return b""
     keys = [key_bytes(delivery.shard_key) if delivery.shard_key else b"" for delivery in deliveries]
-    return told([each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client)
+    return settled_events(
+        [each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client
+    )
 
 
-def _settled(
+def _settle_all(
     state: QueueState,
     deliveries: Sequence[Received],
     make: Callable[[Sequence[Received], bool], Call],
     timeout: float | None,
 ) -> Op[list[Settled]]:
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     results: list[Settled] = []
     for part in _parts(deliveries):
         reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
@@ -200,7 +202,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     """Remove a waiting or delayed message, or mark one in flight; MessageNotFound if it is neither."""
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     body = state.declared([place]) if place != "d" else (state.keys.bodies,)
     call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
     maybe_done = False
@@ -230,4 +232,4 @@ def checked_each(name: str, value: object, count: int) -> None:
 
 def extended(received: Received, sent: float, duration: float) -> Received:
     """The delivery after an extension asked for at *sent*."""
-    return msgspec.structs.replace(received, deadline=believed_until(sent, duration))
+    return msgspec.structs.replace(received, deadline=safe_deadline(sent, duration))

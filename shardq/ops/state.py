@@ -21,8 +21,8 @@ from shardq.ops.waiting import Waiting
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
-LEGACY_TURN = "4096"
-NARROW = 4
+LEGACY_NUMBER = "4096"
+MIN_WIDTH = 4
 
 
 @dataclass(slots=True)
@@ -50,17 +50,17 @@ class QueueState:
     max_payload: int
     cluster: bool = False
     client: str = ""
-    given: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
     view: QueueView = field(default_factory=QueueView)
     legacy: str = ""
     hints: tuple[str, ...] = ()
-    width: int = NARROW
-    seen: ServerTime | None = None
+    width: int = MIN_WIDTH
+    server_time: ServerTime | None = None
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     waiting: Waiting = field(init=False)
-    _hits: int = 0
+    _reads_without_miss: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[ProducerSequence] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -134,23 +134,25 @@ class QueueState:
         self._idle = deque()
         self.waiting = Waiting(self.clock)
 
-    def saw(self, ms: int, sent: float, at: float) -> None:
+    def note_server_time(self, ms: int, sent: float, at: float) -> None:
         """The reply to what was sent at local time *sent* has come: at *at* or later the server's clock showed *ms*."""
-        arrived, seen = self.clock.monotonic(), self.seen
-        self.seen = ServerTime.first(ms, at, arrived) if seen is None else seen.then(ms, sent, at, arrived)
+        arrived, server_time = self.clock.monotonic(), self.server_time
+        self.server_time = (
+            ServerTime.first(ms, at, arrived) if server_time is None else server_time.then(ms, sent, at, arrived)
+        )
 
     def reported(self, jump: Jump | None) -> None:
         """The server knows of *jump* now."""
-        if jump is not None and self.seen is not None:
-            self.seen = self.seen.reported(jump)
+        if jump is not None and self.server_time is not None:
+            self.server_time = self.server_time.reported(jump)
 
-    def hit(self) -> None:
+    def declare_fewer(self) -> None:
         """A read found its streams declared. Now and then, declare one less: each costs both sides."""
-        self._hits += 1
-        if self._hits % 64 == 0 and self.width > NARROW:
+        self._reads_without_miss += 1
+        if self._reads_without_miss % 64 == 0 and self.width > MIN_WIDTH:
             self.width -= 1
 
-    def missed(self, declared: int) -> None:
+    def declare_more(self, declared: int) -> None:
         """The next stream was not declared: if it may be since other readers moved on, declare more."""
         if declared >= self.width:
             self.width = min(max(self.streams, 1), self.width * 2)

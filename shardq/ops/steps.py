@@ -132,7 +132,7 @@ class Underreplicated(Exception):
         self.confirmed = confirmed
         self.refused = refused
 
-    def of(self, wanted: int) -> str:
+    def explain(self, wanted: int) -> str:
         """What to tell who *wanted* so many replicas to confirm."""
         if self.refused is not None:
             return (

@@ -9,7 +9,7 @@ from shardq.errors import ShardqError
 from shardq.ops.steps import Batch, Call, Op, Sleep, Step
 
 T = TypeVar("T")
-MOST_KEYS = 2000
+MAX_KEYS = 2000
 """How many keys the calls of one round trip declare: a server runs them without a look at other clients."""
 
 
@@ -45,7 +45,7 @@ def _parts(calls: dict[int, Call]) -> list[list[int]]:
         left -= len(call.keys)
         if left < 0 or not parts:
             parts.append([])
-            left = MOST_KEYS - len(call.keys)
+            left = MAX_KEYS - len(call.keys)
         parts[-1].append(at)
     return parts
 

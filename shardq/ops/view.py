@@ -23,7 +23,7 @@ class QueueView:
     wanted: int = 0
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
-    spelled: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
+    positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """The streams assigned to *key*, else those dealt to it."""

@@ -22,13 +22,13 @@ from shardq.timing import Operation, Purgatory
 Hook: TypeAlias = Callable[[], None]
 """What the driver has to do when it is called from here."""
 
-MOST: Final = 100
+MAX_SHARED: Final = 100
 """So many messages at most are asked for on behalf of several waiters."""
 
-AT_ONCE: Final = 200
+MAX_PER_CALL: Final = 200
 """So many at most are asked for in one call: no script is to take longer than a few ms."""
 
-SWEPT: Final = 128
+MAX_TAKEN_BACK: Final = 128
 """So many ended leases, and so many due messages, a read takes back at most (lua/read.lua)."""
 
 NEVER: Final = math.inf
@@ -82,7 +82,7 @@ class Waiter(Operation):
         self.rows: list[Received] | None = None
         self.outstanding: Outstanding | None = None
         self.failure: Exception | None = None
-        self.wake: Hook = nobody
+        self.wake: Hook = do_nothing
 
     def settle(
         self, rows: list[Received] | None, *, outstanding: Outstanding | None = None, failure: Exception | None = None
@@ -98,10 +98,10 @@ class Waiter(Operation):
     def fire(self) -> None:
         """The timer's call: the time is up."""
         if not self.waiting.expire(self):
-            self.waiting.rouse()
+            self.waiting.end_wait()
 
 
-def nobody() -> None:
+def do_nothing() -> None:
     """Nobody waits, so nobody is to be woken."""
 
 
@@ -121,7 +121,7 @@ class Waiting:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.pump: Pump | None = None
-        self.rouse: Hook = nobody
+        self.end_wait: Hook = do_nothing
         self.found_at = -NEVER  # local time at which a read on behalf of all last found something
         self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
         self._leader: Waiter | None = None
@@ -194,11 +194,11 @@ class Waiting:
         for waiter in waiters:
             if waiter.request.like(first):
                 count += waiter.request.count
-                if count >= MOST:
+                if count >= MAX_SHARED:
                     break
-        return Request(min(count, max(MOST, first.count), AT_ONCE), first.visibility, first.prefer)
+        return Request(min(count, max(MAX_SHARED, first.count), MAX_PER_CALL), first.visibility, first.prefer)
 
-    def hand_out(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
+    def deliver(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
         """Give *rows* to those who want such, in order of arrival; what nobody was left to take."""
         for waiter in self.waiters():
             if not rows:
@@ -210,7 +210,7 @@ class Waiting:
 
     def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:
         """Let each read for itself; the first gives back what *lost* was granted. Whether somebody will."""
-        taken = False
+        ended = False
         for waiter in self.waiters():
-            taken = waiter.settle(None, outstanding=None if taken else lost, failure=failure) or taken
-        return taken
+            ended = waiter.settle(None, outstanding=None if ended else lost, failure=failure) or ended
+        return ended

@@ -14,9 +14,9 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
-from shardq.ops.opening import opened, reopen, upkeep
+from shardq.ops.opening import open_queue, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.retry import Same, confirmed
+from shardq.ops.retry import Same, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView
@@ -40,7 +40,7 @@ FORGOTTEN = ProducerSequence("")
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
     """Store one message; its id."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     (result,) = yield from _store(state, [message], until)
     if isinstance(result, ShardqError):
         raise result
@@ -52,10 +52,10 @@ def write(state: QueueState, message: Outgoing, timeout: float | None = None) ->
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[str]]:
     """Store many messages, in order, a chunk at a time; their ids. PartlyWritten tells which went wrong."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     results: list[Result] = []
     for chunk in chunks(messages, state.choices):
-        if results and _hopeless(results[-1]):
+        if results and _is_unreachable(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
@@ -65,7 +65,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     return [result for result in results if isinstance(result, str)]
 
 
-def _hopeless(last: Result) -> bool:
+def _is_unreachable(last: Result) -> bool:
     """Whether Redis cannot be reached, so that more calls would only take more time."""
     return isinstance(last, BackendError) and not isinstance(last, DurabilityUnknown)
 
@@ -83,10 +83,10 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
     try:
         while True:
             call, remembered = Same(_call(state, sequence, chunk, until)), REPEATED_FOR if sequence.name else 0.0
-            reply, few = yield from confirmed(call, until, state.clock, remembered=remembered)
+            reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
             match reply:
                 case [b"OK", stored]:
-                    return _stored(state, stored, few)
+                    return _results(state, stored, underreplicated)
                 case [b"EPOCH"]:
                     state.forget()
                     yield from reopen(state, until)
@@ -96,9 +96,9 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
                 case [b"FULL", b"max_producers"]:
                     sequence = FORGOTTEN
                 case [b"FULL", _, numbers]:
-                    return (yield from _without(state, chunk, numbers, until))
+                    return (yield from _store_others(state, chunk, numbers, until))
                 case [b"FULL", bound]:
-                    return [QueueFull(_full(state, bound.decode()))] * len(chunk)
+                    return [QueueFull(_full_text(state, bound.decode()))] * len(chunk)
                 case _:
                     return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
     except BackendError as error:
@@ -107,15 +107,15 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
         state.free_sequence(own)
 
 
-def _stored(state: QueueState, raw: bytes, few: Underreplicated | None) -> list[Result]:
+def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | None) -> list[Result]:
     """The ids, or for each what tells it and that too *few* replicas are known to have the message."""
-    if few is None:
+    if underreplicated is None:
         return [*stored_ids(raw)]
-    text = f"written, but {few.of(state.durability.replicas)}"
+    text = f"written, but {underreplicated.explain(state.durability.replicas)}"
     return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
 
 
-def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
+def _store_others(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
     """Refuse the messages of shard keys whose backlog is full, store the others."""
     full = {int(number) - 1 for number in raw.decode().split(",")}
     bound, name = state.config.max_backlog, state.keys.name
@@ -128,7 +128,7 @@ def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float)
     ]
 
 
-def _full(state: QueueState, bound: str) -> str:
+def _full_text(state: QueueState, bound: str) -> str:
     if bound == "max_len":
         return f"queue {state.keys.name!r} holds max_len = {state.config.max_len:,} messages: write later, or raise it"
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
@@ -189,9 +189,9 @@ def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Se
 
 def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
     """The positions of these shard keys where all streams are declared: the same in a view, so they are kept."""
-    known = view.spelled[0]
+    known = view.positions_cache[0]
     if len(known) > CACHED_SHARDS:
-        known = view.spelled[0] = {}
+        known = view.positions_cache[0] = {}
     try:
         return [known[key] for key in shard_keys]
     except KeyError:

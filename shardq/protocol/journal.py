@@ -122,7 +122,7 @@ def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until:
         getattr(columns, name).extend(part[start:end])
 
 
-def told(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
+def settled_events(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
     """The parts of an entry but the first: of messages, as the scripts that settle them are told of them."""
     lengths = ",".join([str(len(key)) for key in keys])
     head = f"{','.join(message_ids)}\n{lengths}\n{','.join(map(str, counts))}\n\n{client}\n"

@@ -13,7 +13,7 @@ def new_holder() -> str:
     return secrets.token_urlsafe(16)
 
 
-def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[str, bytes] | None = None) -> str:
+def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[str, bytes] | None = None) -> str:
     """The member that `read` puts into the index of leases.
 
     *owner*, of a message that counts in the admission window: the streams that it may go to and its shard key, so that
@@ -23,15 +23,15 @@ def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[st
     'd:1700000000000-7:1:nonce:3,17:acct-7'
     """
     token = f"{place}:{entry}:{count}:{holder}"
-    return token if owner is None else f"{token}:{owner[0]}:{owner[1].decode(errors='surrogateescape')}"
+    return token if counted is None else f"{token}:{counted[0]}:{counted[1].decode(errors='surrogateescape')}"
 
 
-def is_owned(token: str) -> bool:
+def is_counted(token: str) -> bool:
     """Whether the message counts in the admission window: then its token names streams and a shard key."""
     return token.count(":") > 3
 
 
-def sent(token: str) -> str | bytes:
+def token_argument(token: str) -> str | bytes:
     """A token as it goes to Redis: a shard key in it may be no text."""
     return token if token.isascii() else token.encode(errors="surrogateescape")
 
@@ -41,7 +41,7 @@ def place_of(token: str) -> str:
     return token.partition(":")[0]
 
 
-def believed_until(sent: float, visibility_timeout: float) -> float:
+def safe_deadline(sent: float, visibility_timeout: float) -> float:
     """The local time until which the holder may act, for a lease asked for at *sent*.
 
     The server granted it later than *sent*, so this is early by construction; 2 ms or 1 % more cover the server's
@@ -50,7 +50,7 @@ def believed_until(sent: float, visibility_timeout: float) -> float:
     return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)
 
 
-def granted_after(sent: float, shown: float, granted: float, arrived: float) -> float:
+def earliest_grant(sent: float, shown: float, granted: float, arrived: float) -> float:
     """The local time before which the server cannot have granted a lease that it was to grant later.
 
     Its clock showed *shown* at local time *sent* or later, and *granted* (both seconds) when it granted; the reply had

@@ -13,7 +13,7 @@ from shardq.codec import decode_headers
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received
 from shardq.protocol.journal import decode
-from shardq.protocol.lease import is_owned, lease_token
+from shardq.protocol.lease import is_counted, lease_token
 
 Row = Sequence[Any]
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
@@ -56,7 +56,7 @@ def stored_assignment(reply: Sequence[Any]) -> StoredAssignment:
     texts = dict(zip(flat[::2], flat[1::2], strict=True))
     max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
     found = {key: shard for key, raw in texts.items() if (shard := _shard(raw, reach))}
-    return StoredAssignment(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
+    return StoredAssignment(since, _number_or_zero(max_overlap), _number_or_zero(width), found, len(texts) - len(found))
 
 
 def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
@@ -114,20 +114,20 @@ def _in_order(rows: list[Received]) -> list[Received]:
     What lay in a stream may be older than what was handed out from the overflow beside it. A row that comes too early
     waits for those before it; nobody else's is moved behind it.
     """
-    lines: dict[str | bytes | int, list[tuple[int, int]]] = {}
+    sequences: dict[str | bytes | int, list[tuple[int, int]]] = {}
     for at, row in enumerate(rows):
         place, entry, _ = row.token.split(":", 2)
         number = int(entry.partition("-")[2])
         if place.isdigit():
-            lines.setdefault(int(place), []).append((number, at))
-        if row.count == 1 and is_owned(row.token):
-            lines.setdefault(row.shard_key, []).append((number, at))
-    if all(line == sorted(line) for line in lines.values()):
+            sequences.setdefault(int(place), []).append((number, at))
+        if row.count == 1 and is_counted(row.token):
+            sequences.setdefault(row.shard_key, []).append((number, at))
+    if all(sequence == sorted(sequence) for sequence in sequences.values()):
         return rows
     after: list[list[int]] = [[] for _ in rows]
     waits_for = [0] * len(rows)
-    for line in lines.values():
-        for (_, before), (_, at) in pairwise(sorted(line)):
+    for sequence in sequences.values():
+        for (_, before), (_, at) in pairwise(sorted(sequence)):
             after[before].append(at)
             waits_for[at] += 1
     free = [at for at, count in enumerate(waits_for) if not count]
@@ -155,8 +155,8 @@ def _received(
     since: int = 0,
 ) -> Received:
     ms = int(entry.partition("-")[0])
-    owner = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
-    token = lease_token(place, entry, count, holder, owner)
+    counted = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
+    token = lease_token(place, entry, count, holder, counted)
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
@@ -213,10 +213,10 @@ def body_of(flat: Row, *, foreign: bool) -> Body:
 
 def number_of(extra: Mapping[str, str], name: str) -> int:
     """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
-    return _whole(extra.get(name, "")) if extra else 0
+    return _number_or_zero(extra.get(name, "")) if extra else 0
 
 
-def _whole(text: str) -> int:
+def _number_or_zero(text: str) -> int:
     """A whole number of up to 18 digits; 0 for anything else."""
     return int(text) if len(text) <= 18 and text.isdecimal() else 0
 
@@ -246,9 +246,9 @@ def dead_letter(row: Row) -> DeadLetter:
         message_id=message_id,
         shard_key=body.shard_key,
         reason=flat[3].decode(errors="replace"),
-        count=_whole(flat[5].decode(errors="replace")),
+        count=_number_or_zero(flat[5].decode(errors="replace")),
         last_error=flat[7].decode(errors="replace"),
-        written_at=_whole(message_id.partition("-")[0]) / 1000,
+        written_at=_number_or_zero(message_id.partition("-")[0]) / 1000,
         died_at=int(entry_id.partition("-")[0]) / 1000,
         body=body.payload,
         tag=body.tag,

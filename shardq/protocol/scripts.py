@@ -103,14 +103,14 @@ def uses_in(text: str, source: Traversable) -> list[Use]:
     parts = _parts_of({module for *_, modules in found for module in modules}, source)
     uses: list[Use] = []
     for start, end, indent, modules in found:
-        given = {part.name for use in uses if use.end >= end for part in use.parts}
+        placed = {part.name for use in uses if use.end >= end for part in use.parts}
         needed: list[str] = []
         for module in modules:
             # What a later line inside this block asks of the same module, that line places.
             later = [(since, until) for since, until, _, others in found if start < since < end and module in others]
             words = words_in(_without(text, start, end, later))
             needed += [name for name, part in parts.items() if part.module == module and name in words]
-        uses.append(Use(start, end, indent, modules, tuple(_in_order(needed, given, parts))))
+        uses.append(Use(start, end, indent, modules, tuple(_in_order(needed, placed, parts))))
     return uses
 
 
@@ -133,13 +133,13 @@ def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
     return parts
 
 
-def _in_order(needed: Iterable[str], given: set[str], parts: dict[str, Part]) -> Iterator[Part]:
+def _in_order(needed: Iterable[str], placed: set[str], parts: dict[str, Part]) -> Iterator[Part]:
     """These parts and those that they use, each after what it uses, without what is *given* already."""
     for name in needed:
-        if name in given:
+        if name in placed:
             continue
-        given.add(name)
-        yield from _in_order((word for word in parts[name].uses if word in parts), given, parts)
+        placed.add(name)
+        yield from _in_order((word for word in parts[name].uses if word in parts), placed, parts)
         yield parts[name]
 
 

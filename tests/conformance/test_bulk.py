@@ -13,7 +13,7 @@ from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
 from shardq.ops.bulk import BulkOffset, Pace, Rows, complete, finish, store_rows
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -31,7 +31,7 @@ def queue(client: Client, queue_name: str) -> Queue:
 
 def made(client: Client, name: str, **settings: int) -> Queue:
     queue = client.queue(name, **{"streams": 16, "streams_per_shard": 3, **settings})  # type: ignore[arg-type]
-    client.run(opened(queue.state, queue.state.until()))
+    client.run(open_queue(queue.state, queue.state.until()))
     return queue
 
 
