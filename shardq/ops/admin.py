@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask for: len, stats, purge, resize, configure, dead letters, the journal."""
+"""Operations for operators and autoscalers: len, stats, purge, resize, configure, dead letters, the journal."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
+    """Return how many messages still need work: backlog + in flight; 0 if there is no such queue."""
     call = Call.on(state.keys, "len")
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     return max(0, int(reply))
 
 
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """The queue's numbers at one instant; all zero when there is no such queue. Only reads: little access will do.
+    """Return the queue's numbers at one instant; all zero if there is no such queue. It only reads.
 
-    The lengths of more than a thousand streams are told a moment later.
+    One call returns the lengths of at most 1,000 streams. The lengths of the other streams are from a moment later.
     """
     until = state.until(timeout)
     while True:
@@ -61,13 +61,14 @@ def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats
                 reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
-        state.forget()  # the next call that changes something looks it up
+        state.forget()  # the next call that changes the queue looks it up again
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Remove all undelivered and delayed messages; how many. What is in flight stays.
+    """Remove all undelivered and delayed messages and return how many. Messages in flight stay.
 
-    Part by part; a copy of a part that comes late removes nothing, since by then the last one has moved the epoch.
+    Each call removes a part, so that no script runs long. A repeated call that arrives after the end of the purge
+    removes nothing, because the last part has changed the epoch.
     """
     removed, until, call = 0, state.until(timeout), None
     while True:
@@ -76,11 +77,11 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
             call = _purge(state)
         word, count, more = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         removed += int(count)
-        if word != b"OK":  # the queue was changed, or purged by somebody else
+        if word != b"OK":  # another client changed or purged the queue meanwhile
             call = None
             if state.clock.monotonic() > until:
                 raise BackendTimeout(
-                    f"others kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
+                    f"other clients kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
                 )
         elif not more:
             yield from reopen(state, until)
@@ -96,9 +97,9 @@ def _purge(state: QueueState) -> Call:
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
-    """Write to *streams* streams from now on; (streams read, streams written) after it.
+    """Write to *streams* streams from now on. Return how many streams are read and how many are written to.
 
-    ConfigError, and nothing changes, when a stored shard holds a stream that would go.
+    ConfigError if a stored shard contains a stream that would be removed; then nothing is changed.
     """
     QueueConfig(streams=streams)
     until = state.until(timeout)
@@ -117,7 +118,7 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
 
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
-    """Change settings of the queue; its settings after that. ConfigError for a bad one, with nothing changed."""
+    """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     known = {item.name for item in fields(QueueConfig)} - {"streams"}
     unknown = sorted(set(changes) - known)
     if "streams" in changes:
@@ -138,7 +139,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"BUSY":
         raise ConfigError(
-            "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
+            "parents can change only while no message that was written with fairness settings waits or is delayed: "
+            "let readers drain the queue"
         )
     yield from reopen(state, until)
     if bool(before.max_in_flight) != bool(state.config.max_in_flight) or before.parents != state.config.parents:
@@ -149,19 +151,20 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
 
 
 def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
-    """Names and values of what is to be changed, as they are stored; ConfigError for a bad one."""
+    """Return the names and values of the settings to change, as Redis stores them. ConfigError for a bad one."""
     target = replace(state.config, **changes)
     check_legacy(state, target)
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
-    for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
+    # The field "fair" is set and never removed: messages that were counted must still be discounted when they leave.
+    for name in (*changes, "fair") if "fair" in kept else changes:
         args += (name, kept.get(name, ""))
     return args
 
 
 def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
-    """Drop what was counted in flight under an earlier cap, a field for each shard key, piece by piece."""
+    """Delete, in parts, the in-flight counts of all shard keys that were kept for an earlier `max_in_flight`."""
     cursor: Argument = 0
     while True:
         call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))
@@ -171,7 +174,7 @@ def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
-    """Up to *count* dead letters, oldest first, after the entry id *after*."""
+    """Return up to *count* dead letters, oldest first, that come after the entry id *after*."""
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
@@ -180,7 +183,7 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
 
 
 def journal(state: QueueState, count: int, after: int = 0, timeout: float | None = None) -> Op[JournalPage]:
-    """Up to *count* events after position *after*. QueueMissing if there is no such queue. Only reads."""
+    """Return up to *count* events after position *after*. It only reads. QueueMissing if there is no such queue."""
     whole("count", count, 1, MAX_PAGE)
     whole("after", after, 0, 2**53, "the position of another page, or 0")
     call = Call.on(state.keys, "journal", (after, count))
@@ -191,7 +194,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
 
 
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
-    """Move these dead letters back into the queue, ids and headers kept; how many moved."""
+    """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
     until = state.until(timeout)
     yield from require_queue(state, until)
     moved = 0

@@ -1,7 +1,8 @@
-"""assign, unassign, assignment: shards of named shard keys, stored with the queue, of which any two share few streams.
+"""Store shards for named shard keys with the queue, so that any two of these shards share few streams.
 
-Hands are chosen here (`shardq.planner.Assignment`) and stored by one script for the epoch that they were chosen for:
-if the queue was resized or assigned by somebody else meanwhile, nothing is stored, and it is all done again.
+`shardq.planner.Assignment` chooses the shards in this process. One script then stores them, if the queue still has the
+epoch that they were chosen for. If another client resized the queue or assigned shards meanwhile, nothing is stored,
+and the shards are chosen again.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
-"""The most shard keys that a queue stores shards of: each client holds all of them."""
+"""A queue stores the shards of at most so many shard keys, since each client keeps all of them in memory."""
 
 Shards = Mapping[bytes, tuple[int, ...]]
 
 
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
-    """The stored assignment, checked; one without shard keys when there is none."""
+    """Return the stored assignment; without shard keys if none is stored. ConfigError if it is damaged."""
     yield from require_queue(state, state.until(timeout))
     return _checked_assignment(state.view, state.view.assigned.by_key)
 
@@ -34,7 +35,7 @@ def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment
 def assign(
     state: QueueState, names: Iterable[str | bytes], max_overlap: int | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Give shards to those of *names* that have none; the whole assignment after it."""
+    """Store a shard for each of *names* that has none, and return the whole assignment."""
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from require_queue(state, until)
@@ -54,7 +55,7 @@ def assign(
 def unassign(
     state: QueueState, names: Iterable[str | bytes] | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Take back the shards of *names*, of all shard keys if None: they are dealt again; the assignment after it."""
+    """Remove the stored shards of *names*, or of all shard keys if None. Return the assignment that remains."""
     chosen, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
         yield from require_queue(state, until)
@@ -67,7 +68,7 @@ def unassign(
 
 
 def shrink_refused(state: QueueState, streams: int) -> ConfigError:
-    """Why the queue cannot shrink to so many streams."""
+    """Return the error that says which stored shards keep the queue from shrinking to *streams* streams."""
     above = sorted(key for key, shard in state.assigned.by_key.items() if max(shard) >= streams)
     shown = ", ".join(repr(text_or_bytes(key)) for key in above[:3]) + (", ..." if len(above) > 3 else "")
     return ConfigError(
@@ -77,7 +78,7 @@ def shrink_refused(state: QueueState, streams: int) -> ConfigError:
 
 
 def _checked_assignment(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
-    """What is stored, as an `Assignment` to go on with; ConfigError when it breaks the rules."""
+    """Return the stored shards *known* as an `Assignment` to extend. ConfigError if they break its rules."""
     rule, streams = view.assigned, view.wanted
     width = rule.width if known else min(streams, view.config.streams_per_shard)
     if max_overlap is None:
@@ -87,20 +88,20 @@ def _checked_assignment(view: QueueView, known: Shards, max_overlap: int | None 
 
 
 def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
-    """Choose shards; it can take milliseconds each when few are left, so others may run in between."""
+    """Choose a shard for each of *new*. One may take milliseconds, so other tasks may run between two of them."""
     for name in new:
         made.add(name)
         yield Sleep(0)
         if state.clock.monotonic() > until:
             raise BackendTimeout(
-                f"no shards were found in time for all names ({len(made):,} were); nothing was changed"
+                f"the time was not enough to find shards for all names ({len(made):,} have one); nothing was changed"
             )
 
 
 def _store(
     state: QueueState, epoch: str, made: Assignment, gone: Collection[bytes], new: Iterable[bytes], until: float
 ) -> Op[bool]:
-    """Store what changed; False when the queue is not any more what the shards were chosen for."""
+    """Store the changed shards. Return False if the queue has another epoch than the shards were chosen for."""
     rule = f"{made.max_overlap}|{made.width}" if len(made) else ""
     reach = max((max(shard) + 1 for _, shard in made.items()), default=0)
     args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]

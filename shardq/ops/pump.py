@@ -1,9 +1,9 @@
-"""The pump: reads on behalf of all that wait on one queue, over one blocking connection.
+"""The pump: it reads on behalf of all waiters of one queue, over one blocking connection.
 
-It sends a wait for notifications and, in the same pipeline, the read that is to follow (`Armed`). The server runs that
-read the moment the wait ends, so the message comes with the wake-up. A read that finds nothing makes the next wait
-safe: it clears the notifications and lets writers know that somebody waits. After one that found something, messages
-may lie there unannounced, so an ordinary read comes first.
+It sends a blocking wait for a notification and, in the same pipeline, the read script (`Armed`). The server runs the
+script the moment the wait ends, so the message arrives together with the wake-up. A read that finds nothing clears the
+notifications and tells writers that a reader waits. Only then may the pump block: after a read that found something,
+more messages may be there for which no notification comes, so the pump reads once more without blocking.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from shardq.ops.waiting import Outstanding, Request
 from shardq.protocol.lease import earliest_grant
 
 ARMED_DECLARED: Final = 256
-"""An armed read cannot know which stream will be next, so it declares all, if they are no more than this."""
+"""An armed read cannot know which stream will be next, so it declares all streams, if there are at most so many."""
 
 LATENESS: Final = 0.5
-"""Seconds after which an answer is overdue: the server ends a wait up to 100 ms late."""
+"""Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
 
 PAUSE: Final = 0.01
 _ENDED: Final = frozenset({"NOGROUP", "NOSCRIPT"}) | TRANSIENT
 
 
 def pump(state: QueueState) -> Op[None]:
-    """Read for those who wait until nobody does. On trouble each reads for itself: its own read knows how to go on."""
+    """Read on behalf of all waiters until none is left.
+
+    When a read of the pump fails, each waiter makes a read of its own, which knows how to try again.
+    """
     outstanding = Outstanding()
     try:
         yield from _Pump(state, outstanding).run()
@@ -50,9 +53,10 @@ def pump(state: QueueState) -> Op[None]:
 
 
 class _Pump:
-    """The pump of one queue. `quiet`: its last read found nothing, so whatever came since then is announced.
+    """The pump of one queue.
 
-    `wake_at`: the local time at which there is a reason to read again, whether anything is announced or not.
+    `quiet` is true if its last read found nothing: then a notification comes for every later message. At local time
+    `wake_at` there is a reason to read again without a notification, such as a message that comes due.
     """
 
     def __init__(self, state: QueueState, outstanding: Outstanding) -> None:
@@ -62,7 +66,7 @@ class _Pump:
         self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
 
     def run(self) -> Op[None]:
-        """Read after read, until nobody waits."""
+        """Make one read after the other, until there are no waiters."""
         while True:
             yield from upkeep(self.state, self.clock.monotonic())
             if self.quiet:
@@ -126,7 +130,7 @@ def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:
 
 
 def _ignore_failure(op: Op[Any]) -> Op[None]:
-    """Run *op*; if it fails, the leases end by themselves."""
+    """Run *op*, which gives messages back. Ignore its failure, since the leases end by themselves."""
     try:
         yield from op
     except BackendError:

@@ -1,4 +1,4 @@
-"""read: hand out messages, waiting for them without losing a wake-up and without giving up early."""
+"""read: deliver messages, and wait for them without losing a wake-up and without giving up early."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def read(
     timeout: float | None = None,
     outstanding: Outstanding | None = None,
 ) -> Op[list[Received]]:
-    """Up to *count* messages; waits up to *block* seconds for the first one. [] when these are over, never before."""
+    """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
+
+    *outstanding* always says what a caller that cancels the read must give back.
+    """
     clock = state.clock
     until = clock.monotonic() + block
     yield from open_queue(state, state.until(timeout))
@@ -44,7 +47,7 @@ def read(
         now = clock.monotonic()
         yield from upkeep(state, now)
         left = max(0.0, until - now)
-        call_until = max(until, state.until(timeout))  # a failed call is tried again, however short the wait
+        call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
         found = yield from _attempt(state, request, min(left, state.wait_slice), call_until, outstanding)
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
@@ -68,9 +71,10 @@ def _raise_failure(failure: Exception) -> None:
 def _fill(
     state: QueueState, request: Request, rows: list[Received], until: float, outstanding: Outstanding
 ) -> Op[list[Received]]:
-    """*rows* and what else of the request is there; what was granted is never lost to trouble.
+    """Return *rows* and more, up to the number requested. A failure does not lose the rows read so far.
 
-    A large read takes several calls: the next one when the last brought all that it could have taken back.
+    One call takes back at most `MAX_TAKEN_BACK` ended leases and due messages. If a call returned that many or more,
+    there may be more of them, so a large read makes another call.
     """
     outstanding.rows, size = rows, len(rows)
     try:
@@ -87,13 +91,13 @@ def _fill(
 def _attempt(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[ReadReply]:
-    """Read until a reply counts: after a miss or a jump the next one comes at once."""
+    """Read until a reply is final. After a miss or a jump of the server's clock the next call comes at once."""
     part = replace(request, count=min(request.count, MAX_PER_CALL))
     while True:
         attempt, reply = yield from _answered_call(state, part, block, until, outstanding)
         outstanding.holder = ""
         found = read_reply(state, attempt, reply)
-        # Else the next call looks it up: what was granted must not be lost to trouble.
+        # With rows in hand the queue is looked up by the next call: a failure here would lose them.
         if found.moved and not found.rows:
             yield from reopen(state, until)
         if found.jumped:
@@ -101,16 +105,16 @@ def _attempt(
         if reply[0] == b"OK":
             return found
         if found.miss and state.clock.monotonic() >= until:
-            return replace(found, wait_ms=0)  # others are always faster, or something else writes to the queue's keys
+            return replace(found, wait_ms=0)  # other readers are always faster, or another program writes to the keys
 
 
 def _answered_call(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[tuple[ReadCall, Any]]:
-    """One read call and its reply. When a reply is lost, what it had granted is given back before the next read.
+    """Return a read call and its reply. If a reply is lost, its leases are given back before the next try.
 
-    Each try is a call of its own: it says what the server's clock should show now, and its leases are its own, so a
-    giving back that comes late takes nothing of what the next try was granted.
+    Each try is a new call with a new holder and a new reading of the clock. So if giving back the leases of one try
+    happens late, it does not end the leases of the next try.
     """
     tries = 0
     while True:
@@ -133,17 +137,17 @@ def _answered_call(
 
 
 def checked_count(count: int) -> int:
-    """*count* if it can be asked for in one read; else ConfigError."""
+    """Return *count* if one read may return so many messages; else ConfigError."""
     return whole("count", count, 1, MAX_COUNT)
 
 
 def checked_stream(number: int | None) -> int | None:
-    """*number* if it can be a stream's; else ConfigError."""
+    """Return *number* if it can be the number of a stream; else ConfigError."""
     return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")
 
 
 def checked_block(block: float, visibility: float | None) -> None:
-    """ConfigError for a bad time to wait or to lease for."""
+    """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
     seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)

@@ -1,4 +1,4 @@
-"""One call of read.lua, what its reply says, and giving back what nobody could take."""
+"""Make a call of read.lua, read its reply, and give back messages that no reader could take."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
 RECOVER_PAGE = 1000
-"""So many leases are looked at in one call."""
+"""One call of recover.lua looks at so many leases."""
 
 GIVEN_BACK = 250
-"""So many messages are given back in one call."""
+"""One call of recover.lua gives back at most so many messages by their lease tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """A call of read.lua to be sent at local time `sent`, which reports `jump` to the server."""
+    """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server."""
 
     call: Call
     holder: str
@@ -38,10 +38,11 @@ class ReadCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """What a read found: rows, and ms until there is a reason to read again (-1: none).
+    """What a read found: rows, and in how many ms there is a reason to read again (-1: no known reason).
 
-    After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date. If the server's
-    clock `jumped`, nothing was found, and the server does not know of the jump yet: the next read reports it.
+    After a `miss` the call had not declared the streams it needed, so there may be more messages. If the queue `moved`,
+    its epoch is not the one that this client knows. If the server's clock `jumped`, the read returned nothing, and the
+    next read reports the jump to the server.
     """
 
     rows: list[Received]
@@ -51,17 +52,17 @@ class ReadReply:
     jumped: bool = False
 
     def wake_at(self, now: float) -> float:
-        """The local time at which there is a reason to read again, where the reply came at local time *now*."""
+        """Return the local time at which there is a reason to read again, for a reply that came at local time *now*."""
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
 def read_call(
     state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
 ) -> ReadCall:
-    """The call that reads for *request*, noted in *outstanding*.
+    """Make the call that reads for *request*, and note it in *outstanding*.
 
-    *block*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
-    *delay*: the seconds for which the server may put it off.
+    *block* is for how many seconds the reader will wait afterwards. A queue of up to *declare* streams has all of them
+    declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
@@ -75,7 +76,7 @@ def read_call(
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
-    """What *reply* says, remembered in *state*. The server ran the call at local time *granted* or later."""
+    """Read *reply* and note in *state* what it says. The server ran the call at local time *granted* or later."""
     if reply[0] == b"NOQUEUE":
         state.forget()
         return ReadReply([], moved=True)
@@ -115,7 +116,10 @@ def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[Non
 
 
 def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
-    """Give back, uncounted, what a read was granted for nobody; nothing of it may have been begun or settled."""
+    """Give back messages that no reader took, without counting their delivery.
+
+    No handler may have started on them, and none may have been settled.
+    """
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
         call = _recover_call(state, ("", 0, 0, 0, ""), tokens)
@@ -123,7 +127,7 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
 
 
 def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
-    """Give back all that a read was granted which nobody waits for any more."""
+    """Give back everything that a cancelled read was granted: the rows that came, and those of a lost reply."""
     yield from give_back(state, outstanding.rows, until)
     if outstanding.holder:
         yield from recover(state, outstanding, until)
@@ -134,7 +138,7 @@ def _recover_call(state: QueueState, search: tuple[Argument, ...], tokens: Seque
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
-    """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
+    """Do as `give_back`, within *timeout* seconds. For a worker that has read more than it can start."""
     yield from give_back(state, rows, state.until(timeout))
 
 
@@ -143,9 +147,11 @@ def _hints(raw: bytes) -> tuple[str, ...]:
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
-    """Which streams to declare: all when they are few, else those that are likely to be next."""
+    """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
     if state.streams <= declare:
-        numbers = list(dict.fromkeys([*map(str, range(state.streams)), *state.hints]))  # a hint may be news of a resize
+        numbers = list(
+            dict.fromkeys([*map(str, range(state.streams)), *state.hints])
+        )  # a hint may name a stream of a later resize
     else:
         numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
         if request.prefer is not None and str(request.prefer) not in numbers:

@@ -19,7 +19,7 @@ MAX_WEIGHTED = 1000
 
 
 def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
-    """The shard keys whose weight is not 1."""
+    """Return the shard keys whose weight is not 1, with their weights."""
     until = state.until(timeout)
     yield from require_queue(state, until)
     return (yield from _known(state, until))
@@ -31,7 +31,7 @@ def _known(state: QueueState, until: float) -> Op[Weights]:
 
 
 def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
-    """Give these shard keys these weights; all weights after that. ConfigError for a bad one, with nothing changed."""
+    """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
     if len(changes) > MAX_WEIGHTED:

@@ -37,14 +37,14 @@ class StoredAssignment(NamedTuple):
     """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
     `since` is the epoch of its last change, '' if there was none; any two shards share at most `max_overlap` of their
-    `width` streams, both 0 without shards. `spoilt` counts what is no shard: something else wrote it.
+    `width` streams, both 0 without shards. `damaged` counts entries that are not shards: another program wrote them.
     """
 
     since: str = ""
     max_overlap: int = 0
     width: int = 0
     by_key: Mapping[bytes, tuple[int, ...]] = MappingProxyType({})
-    spoilt: int = 0
+    damaged: int = 0
 
 
 NOTHING_ASSIGNED = StoredAssignment()
