@@ -43,7 +43,7 @@ def length(state: QueueState, timeout: float | None = None) -> Op[int]:
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
     """Return the queue's numbers at one instant; all zero if there is no such queue. It only reads.
 
-    One call returns the lengths of at most 1,000 streams. The lengths of the other streams are from a moment later.
+    If the queue has more than 1,000 streams, their lengths come from later calls and are from a moment later.
     """
     until = state.until(timeout)
     while True:
