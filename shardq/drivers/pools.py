@@ -1,4 +1,4 @@
-"""A client's pools of connections, and the settings of these."""
+"""A client's pools of connections, and the settings of these connections."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
 UNLIMITED = 2**31
-"""Connections that a pool may have: redis-py's own limit would refuse who must wait; permits count those in use."""
+"""The limit of a pool. redis-py would raise an error at a lower one; callers must wait instead, for permits."""
 
 
 class Pools(dict[tuple[Address | None, bool], Any]):
-    """The pools by node, and by whether reads wait on their connections. Each is made when it is first asked for.
+    """The pools, by node and by whether their connections are for blocking reads. A pool is made on its first use.
 
-    *redis* is the module whose classes are used, `redis` or `redis.asyncio`; *special* are settings that go with it.
-    Commands are answered within *timeout* seconds, and reads wait for up to *block* seconds.
+    *redis* is the module whose classes are used, `redis` or `redis.asyncio`, and *special* are settings for its
+    connections. Commands must be answered within *timeout* seconds; blocking reads wait up to *block* seconds.
     """
 
     def __init__(self, redis: Any, target: Target, *, block: float, timeout: float, **special: Any) -> None:
@@ -26,10 +26,10 @@ class Pools(dict[tuple[Address | None, bool], Any]):
         self.sentinels: list[Any] = []
 
     def __missing__(self, which: tuple[Address | None, bool]) -> Any:
-        return self.setdefault(which, self._make(*which))  # of two threads that ask at once, both get the same
+        return self.setdefault(which, self._make(*which))  # two threads that come at once get the same pool
 
     def forget(self) -> None:
-        """Let go of all, and leave them open: in a forked child they are the parent's."""
+        """Forget all pools without closing them: in a forked child the connections belong to the parent."""
         self.clear()
         self.sentinels = []
 
@@ -58,7 +58,7 @@ class Pools(dict[tuple[Address | None, bool], Any]):
 
 
 def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
-    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
+    """Return the settings of a pool's connections: for blocking reads of *block* seconds, or if None for commands."""
     role = "read" if block is not None else "call"
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,

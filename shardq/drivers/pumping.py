@@ -1,4 +1,4 @@
-"""How coroutines wait together: a task per queue reads for all who wait, as long as anybody does."""
+"""How coroutines wait on a queue: one task per queue runs the pump, as long as there are waiters."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ CLOSE_TIMEOUT: Final = 5.0
 
 
 class Sender(Protocol):
-    """What is needed of the driver."""
+    """The part of the driver that is used here."""
 
     async def run(self, op: Op[T]) -> T:
-        """Run an operation."""
+        """Run an operation, and return its result."""
 
     async def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read; what is then pending."""
+        """Get a connection for an armed read."""
 
     async def unblock(self, pending: PendingRead) -> None:
-        """End the wait of a pending read."""
+        """End the blocking wait of a pending read."""
 
 
 class PendingRead:
-    """A blocking connection for *commands*, which go to *address*, and whose answers come within *limit* seconds.
+    """A blocking connection to *address* for *commands*, whose answers must come within *limit* seconds.
 
-    `server` is as `leading.PendingRead.server`.
+    `server` is the address of the other end of its socket.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class PendingRead:
 
     @property
     def number(self) -> int | None:
-        """What its server calls the connection, once it has said so."""
+        """The id that the server gave the connection; None until that answer has come."""
         return number_of(self.answers)
 
     async def exchanged(self) -> list[Any]:
-        """Send, and wait for all answers."""
+        """Send the commands, and wait for all answers."""
         sent, limit = self._commands, self._limit
         return await round_trip(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
-    """Lets coroutines wait, and a task per queue read for them."""
+    """Lets coroutines wait, and runs the pump of each queue in a task."""
 
     def __init__(self, driver: Sender) -> None:
         self._driver = driver
@@ -79,7 +79,7 @@ class Pumping:
         self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
 
     async def wait(self, step: Wait) -> None:
-        """Return when the waiter of *step* is done. What it was given, if it is cancelled just then, is given back."""
+        """Wait until the waiter of *step* is done. If it is cancelled then, its messages are given back."""
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
@@ -98,7 +98,7 @@ class Pumping:
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
-        """The answers to an armed read, whose wait is ended when something is due or nobody waits any more."""
+        """Return the answers to an armed read. End its blocking wait at `wake_at`, or when no waiter is left."""
         pending: PendingRead | None = None
         begun = answered = False
 
@@ -107,7 +107,7 @@ class Pumping:
             while not answered:
                 if pending is not None:
                     await self._driver.unblock(pending)
-                if not answered:  # it did not wait yet, or the answers are on their way
+                if not answered:  # the wait had not begun, or its answers are on their way
                     await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE)
 
@@ -129,7 +129,7 @@ class Pumping:
                 alarm.cancel()
 
     async def aclose(self) -> None:
-        """Who waits gets ClosedError; what is out is answered, and what it brings is given back."""
+        """End all waits with ClosedError. Wait a while for pending reads, whose messages are given back."""
         self._closed = True
         idle = []
         for task, waiting in list(self._tasks.items()):
@@ -150,7 +150,7 @@ class Pumping:
             waiting.release(failure=error)
         finally:
             waiting.pump = None
-            waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
+            waiting.release()  # after a cancellation no waiter may wait in vain
 
     def _on_cancel(self, state: QueueState, waiter: Waiter) -> None:
         outstanding = waiter.outstanding
@@ -171,7 +171,7 @@ class Pumping:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
         if not task.cancelled():
-            task.exception()  # its failure only costs time
+            task.exception()  # a failure is ignored: leases end by themselves
 
 
 def _resolve(woken: asyncio.Future[None]) -> None:
@@ -188,12 +188,12 @@ async def round_trip(
     closed: Callable[[], bool],
     silence: float,
 ) -> list[Any]:
-    """Send *commands* on *connection* of *pool*, fill *answers*, and give the connection back.
+    """Send *commands* on *connection* of *pool*, fill *answers*, and return the connection to its pool.
 
-    The server may be silent for *limit* seconds, and once it has begun to answer, for *silence*.
+    The server may be silent for *limit* seconds, and after it has begun to answer, for *silence* seconds.
 
-    One that failed is never used again, nor one of a client that was *closed*; after word of a demotion none of the
-    pool is. Raises `Unanswered`.
+    A connection that failed is closed, and so is one of a client that was *closed*. If the node is no longer a master,
+    all connections of the pool are closed. Raises `Unanswered` or `Refused`.
     """
     clean = cancelled = False
     try:
@@ -219,13 +219,13 @@ async def round_trip(
 
 
 def peer_of(connection: Any) -> Any:
-    """Where the socket of *connection* leads to; None if it has none."""
+    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
     writer = connection._writer
     return None if writer is None else writer.get_extra_info("peername")
 
 
 async def _answer(connection: Any) -> Any:
-    """One reply; a refusal as a value, so that the answers after it are read too."""
+    """Read one answer. A refusal is returned, not raised, so that the answers after it are read too."""
     try:
         return await connection.read_response()
     except RedisError as error:

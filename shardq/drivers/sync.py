@@ -30,7 +30,7 @@ Pool = redis.ConnectionPool
 
 
 class Driver:
-    """Runs operations, each on the calling thread. Safe across threads, usable after a fork."""
+    """Runs operations, each on the thread that calls. Safe across threads, and usable after a fork."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class Driver:
         self._closed = False
 
     def run(self, op: Op[T]) -> T:
-        """Run *op* to its end; what it returns."""
+        """Run *op* to its end, and return its result."""
         with closing(op):
             return drive(op, self.perform)
 
     def recall(self, thread: int) -> None:
-        """End the blocked read of another *thread*, if it waits, as if its time were up."""
+        """End the blocked read of another *thread*, if it has one, as if its time were up."""
         self._leading.recall(thread)
 
     def forked(self) -> None:
-        """Start afresh in a forked child: the connections are the parent's."""
+        """Start with new connections in a forked child: the old ones belong to the parent."""
         self._pools.forget()
         self._permits = {}
         self._leading = Leading(self)
@@ -75,7 +75,7 @@ class Driver:
             sentinel.close()
 
     def perform(self, step: Step) -> Any:
-        """Do what *step* says; its reply."""
+        """Do what *step* says, and return its reply."""
         try:
             return self._perform(step)
         except CLOSED as error:
@@ -91,12 +91,12 @@ class Driver:
             case Wait():
                 return self._leading.wait(step)
             case Armed():
-                raise TypeError("a leading thread sends an armed read, and waits for it in pieces")
+                raise TypeError("only the leader sends an armed read, by arm()")
             case Sleep():
                 return time.sleep(step.seconds)
 
     def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
+        """Send an armed read to the node that owns its queue. Return the connection on which its answers will come."""
         try:
             return self._arm(step)
         except CLOSED as error:
@@ -122,11 +122,11 @@ class Driver:
         return pending
 
     def unblock(self, pending: PendingRead) -> None:
-        """End the wait of *pending*, as `Exchanges.unblocked`."""
+        """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
         drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
     def _check_closed(self, error: Exception) -> None:
-        """ClosedError where *error* is what redis-py stumbled into when another thread closed this client."""
+        """ClosedError if another thread has closed this client, which explains *error* of redis-py."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE) from error
 
@@ -134,17 +134,17 @@ class Driver:
         return self._closed
 
     def _carry_out(self, exchange: Exchange) -> list[Any]:
-        """The answers to *exchange*, and to what is to follow it under the same permit."""
+        """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
             rest = exchange.rest(answers)
             return self._answers(exchange, rest) if rest else answers
 
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection. One that failed is never used again.
+        """Make one round trip on one connection, and return the answers. A connection that failed is closed.
 
-        No connection of a closed client stays open: `close` ends those that are in a pool, and a call that used one
-        meanwhile sees that the client was closed.
+        No connection of a closed client stays open: `close` closes those in the pools, and a call that is using one
+        closes it here.
         """
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
@@ -153,7 +153,7 @@ class Driver:
         clean = False
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
-                raise Unanswered("another server has taken its place", sent=False)
+                raise Unanswered("another server is at this address now", sent=False)
             connection.send_packed_command(packed(commands))
             if limit < self._timeout:
                 _await(connection, limit)
@@ -170,7 +170,7 @@ class Driver:
         return answers
 
     def _permit(self, address: Address | None, until: float) -> Permits:
-        """Wait for one of the connections to *address*."""
+        """Wait for the right to use one of the connections to *address*."""
         permits = self._permits.get(address)
         if permits is None:
             permits = self._permits.setdefault(address, Permits(self._max_connections))
@@ -180,7 +180,10 @@ class Driver:
 
 
 def drive(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
-    """Do each of *steps* with *perform*, and tell them the reply or the failure; what they return."""
+    """Run a generator: *perform* each step that it yields, and send it the reply or throw the failure in.
+
+    Return what the generator returns.
+    """
     resume: Callable[[Any], S] = steps.send
     value: Any = None
     while True:
@@ -204,7 +207,7 @@ def _connect(pool: Pool) -> Any:
 
 
 def _await(connection: Any, seconds: float) -> None:
-    """Wait for an answer; redis-py's errors if there is none in time, or another thread closes the connection."""
+    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
     try:
         if connection.can_read(seconds):
             return

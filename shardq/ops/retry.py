@@ -116,7 +116,7 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
         raise OutOfMemory("Redis is at maxmemory: nothing was written; let readers drain it or add memory") from refused
     if refused.code == "WRONGTYPE":
         raise BackendError(
-            "a key of this queue has the wrong type, so another program wrote to it; nothing was changed. "
+            "a key of this queue holds another type, so another program wrote to it; nothing was changed. "
             "Delete or rename that key (see `TYPE` of the queue's keys)"
         ) from refused
     if refused.code in UNKNOWN_USER:

@@ -32,7 +32,7 @@ def is_counted(token: str) -> bool:
 
 
 def token_argument(token: str) -> str | bytes:
-    """Return the token as an argument for Redis: as bytes if its shard key is not ASCII, since that may be any bytes."""
+    """Return the token as an argument for Redis. With a shard key that is not ASCII it is bytes, which may be any."""
     return token if token.isascii() else token.encode(errors="surrogateescape")
 
 

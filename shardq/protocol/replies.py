@@ -37,8 +37,8 @@ class StoredAssignment(NamedTuple):
     """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
     `since` is the epoch of its last change, '' if it never changed. Any two shards share at most `max_overlap` of their
-    `width` streams; both are 0 without shards. `damaged` counts entries that are not shards,
-    because another program wrote them.
+    `width` streams; both are 0 without shards. `damaged` counts entries that are not
+    shards, because another program wrote them.
     """
 
     since: str = ""
