@@ -142,7 +142,7 @@ class AsyncClient(BaseClient):
         self._stop_server()
 
     async def run(self, op: Op[T]) -> T:
-        """Run one operation; for the parts of shardq that build on a client."""
+        """Run one operation and return its result. For the parts of shardq that use a client."""
         self._check_loop()
         if not self._inspected:
             warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
@@ -161,7 +161,7 @@ class AsyncClient(BaseClient):
             )
 
     def _run_in_background(self, op: Op[Any]) -> None:
-        """Run *op* without anybody waiting for it; its failure only costs time."""
+        """Start *op* in the background. Its failure is ignored."""
         task = asyncio.get_running_loop().create_task(self._driver.run(op))
         self._tasks.add(task)
         task.add_done_callback(self._forget)

@@ -146,7 +146,7 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
-            # A reply is lost: what it may have granted is given back, and what came before it.
+            # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
                 self._client._run_in_background(give_back_all(self.state, outstanding, self.state.until()))
             raise

@@ -148,7 +148,7 @@ class Client(BaseClient):
         self._driver.recall(thread)
 
     def run(self, op: Op[T]) -> T:
-        """Run one operation; for the parts of shardq that build on a client."""
+        """Run one operation and return its result. For the parts of shardq that use a client."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
         if not self._inspected:

@@ -3,8 +3,8 @@
 `exchanges` decides which round trips a step takes and what the answers mean, for both drivers. `wire` turns steps
 into commands, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive and sleep. `target`
 parses a URL. `failures` turns redis-py's exceptions into `Refused` and `Unanswered`. Connections come from redis-py's
-pools. `pools` sets every setting that matters, because with the defaults redis-py repeats writes blindly, breaks long blocking
-calls and swallows cancellations.
+pools. `pools` sets every setting that matters, because with the defaults redis-py repeats writes blindly, breaks long
+blocking calls and swallows cancellations.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _warn_of_differences(state: QueueState) -> None:
         requested, actual = getattr(state.requested, item.name), getattr(state.config, item.name)
         if item.name in state.explicit and requested != actual:
             log.warning(
-                "queue %r has %s=%r, not the requested %r: settings belong to the queue; change them with %s",
+                "queue %r has %s=%r, not the %r requested here: settings belong to the queue; change them with %s",
                 state.keys.name, item.name, actual, requested, "resize()" if item.name == "streams" else "configure()",
             )  # fmt: skip
 
