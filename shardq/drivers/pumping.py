@@ -146,7 +146,7 @@ class Pumping:
         try:
             await self._driver.run(pump(state))
         except Exception as error:
-            log.exception("reading for those who wait on %r failed", state.keys.name)
+            log.exception("the pump of queue %r failed", state.keys.name)
             waiting.release(failure=error)
         finally:
             waiting.pump = None

@@ -49,7 +49,7 @@ def outcome_of(call: Call, replies: list[Any]) -> Any:
     if not isinstance(confirmed[0], Refused):
         return reply if confirmed[0] >= call.replicas else Underreplicated(reply, confirmed[0])
     if confirmed[0].code in _DEMOTED:  # the next master may lack what the call wrote, so the call is repeated there
-        return Unanswered(f"{confirmed[0].code} instead of replicas that confirm", sent=True)
+        return Unanswered(f"the node answered WAIT with {confirmed[0].code}, so no replica confirmed", sent=True)
     return Underreplicated(reply, 0, confirmed[0])
 
 

@@ -73,7 +73,7 @@ def shrink_refused(state: QueueState, streams: int) -> ConfigError:
     shown = ", ".join(repr(text_or_bytes(key)) for key in above[:3]) + (", ..." if len(above) > 3 else "")
     return ConfigError(
         f"queue {state.keys.name!r} cannot shrink to {streams:,} streams: {len(above):,} assigned shard keys have "
-        f"shards beyond ({shown}). unassign() them, resize(), then assign() them again"
+        f"streams beyond that ({shown}). unassign() them, resize(), then assign() them again"
     )
 
 

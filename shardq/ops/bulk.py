@@ -27,7 +27,7 @@ from shardq.ops.write import call_of, positions_of
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Bounds of a queue that are reached for a while only: the writer waits until workers have drained messages."""
 
-AFTERMATH = 2 * 3600
+REMEMBER_COMPLETE = 2 * 3600
 """Redis remembers a complete write for so many seconds: at least as long as a producer sequence."""
 
 
@@ -192,11 +192,11 @@ def _give_up_error(state: QueueState, trouble: str, pace: Pace) -> QueueFull | B
     if trouble in BOUNDS:
         return QueueFull(
             f"queue {name!r} took no more rows for {pace.patience:g} s, since it is full ({trouble}): let workers "
-            "drain it, or raise the bound; the same write id goes on where this stopped"
+            "drain it, or raise the bound; the same write id then stores what is missing"
         )
     return BackendTimeout(
-        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id goes on where "
-        "this stopped"
+        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id then "
+        "stores what is missing"
     )
 
 
@@ -204,9 +204,9 @@ def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
     """Return QueueFull at once: waiting would not help, since workers drain messages but not bulk offsets."""
     return QueueFull(
         f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk "
-        f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not begun: give the batches of a "
-        "stream one write id and each its number (batchId), write fewer partitions, remember them for less time, or "
-        "raise the bound; the same write id then stores what is missing"
+        f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not started: give all batches of "
+        "a stream one write id and each its number (batchId), write fewer partitions, let Redis remember them for less "
+        "time, or raise the bound; the same write id then stores what is missing"
     )
 
 
@@ -217,7 +217,7 @@ def finish(offset: BulkOffset, rows: int) -> None:
 
 
 def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
-    """Let Redis forget the *offsets* of a write whose rows are all stored, `AFTERMATH` seconds from now.
+    """Let Redis forget the *offsets* of a write whose rows are all stored, `REMEMBER_COMPLETE` seconds from now.
 
     Until then they stop copies of its writers that may still run. Do not call this for a write that may be started
     again or go on with another batch. After BackendTimeout or BackendError the offsets may be remembered for their full
@@ -225,7 +225,7 @@ def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
     """
     for at in range(0, len(offsets), 1000):
         fields = [offset.field for offset in offsets[at : at + 1000]]
-        call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *fields))
+        call = Call.on(state.keys, "complete", (REMEMBER_COMPLETE * 1000, *fields))
         yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
@@ -235,8 +235,8 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
     if at < 0:
         raise BackendTimeout(
             f"rows up to {first:,} of partition {offset.partition} were stored, but Redis knows only of "
-            f"{offset.stored:,}: Redis lost data, or this write paused for longer than Redis remembers it; start it "
-            "again with a new write id"
+            f"{offset.stored:,}: Redis lost data, or this write paused for longer than Redis remembers it; start the "
+            "write again from its first row"
         )
     if 0 < at <= len(rows) and offset.mark and offset.mark != rows.mark(at - 1):
         raise _different_rows(offset)
@@ -246,8 +246,8 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
 def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
     return ConfigError(
         f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it "
-        "was stored now: either another run went on with this write, and this one is to stop; or its batches are "
-        "counted from the beginning again, as after a deleted checkpoint: then it needs a new write id"
+        "was stored now: if another run continues this write, stop this one; if its batches are counted from 0 again, "
+        "as after a deleted checkpoint, use a new write id"
     )
 
 

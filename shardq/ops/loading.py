@@ -121,7 +121,7 @@ def check_version(keys: RouterKeys, reply: list[Any]) -> None:
     """BackendError if a script reported that the stored version is not a number."""
     if reply[0] == b"DAMAGED":
         raise BackendError(
-            f"something else wrote to the bindings of router {keys.name!r}: their version is {reply[1][:40]!r}, "
+            f"another program wrote to the bindings of router {keys.name!r}: their version is {reply[1][:40]!r}, "
             f"not a number. Write to the field '' of the hash {keys.bindings!r} a number above that of any "
             "`router_state().version`, or delete that hash and bind again"
         )

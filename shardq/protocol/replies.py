@@ -277,7 +277,7 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     position = latest
     if more or len(events) < len(columns.number):
         position = events[-1].number if events else columns.position
-    # Events of an earlier queue of this name, or events that a failover has undone, cannot be counted. Report one lost.
+    # Events of an earlier queue of this name, or that a failover has undone, cannot be counted: they count as one.
     uncounted = 0 < after < born or after > latest
     return JournalPage(events, position, latest, position - start - len(events) + uncounted)
 

@@ -142,7 +142,7 @@ def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client
     """What was begun goes on; the refused one stores each row once when there is room."""
     queue = made(client, queue_name, max_bulk_offsets=1)
     store(queue, BulkOffset("first", "0"), 0, 100)
-    with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not begun: .*batchId.*raise the bound"):
+    with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not started: .*batchId.*raise the bound"):
         store(queue, BulkOffset("second", "0"), 0, 2000, chunk=50)
     store(queue, BulkOffset("first", "0"), 0, 200)
     assert held(queue) == list(range(200))
