@@ -101,13 +101,13 @@ def key_bytes(key: str | bytes) -> bytes:
     return key
 
 
-def check_names(names: Iterable[str | bytes], most: int) -> list[bytes]:
-    """Return up to *most* shard keys as bytes, in order, without duplicates. ConfigError for anything else."""
+def check_names(names: Iterable[str | bytes], limit: int) -> list[bytes]:
+    """Return up to *limit* shard keys as bytes, in order, without duplicates. ConfigError for anything else."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise ConfigError(f"names must be a list of shard keys; this is of type {type(names).__name__}")
-    found = list(dict.fromkeys(map(key_bytes, islice(names, most + 1))))
-    if len(found) > most:
-        raise ConfigError(f"at most {most:,} shard keys can be named")
+    found = list(dict.fromkeys(map(key_bytes, islice(names, limit + 1))))
+    if len(found) > limit:
+        raise ConfigError(f"at most {limit:,} shard keys can be named")
     return found
 
 

@@ -105,9 +105,9 @@ class BaseClient:
         settings["clock"] = other.clock
         if timeout is not None:
             settings["timeout"] = timeout
-        mine = cls(other._target, **settings)
-        mine.codecs = other.codecs
-        return mine
+        client = cls(other._target, **settings)
+        client.codecs = other.codecs
+        return client
 
     @property
     def name(self) -> str:

@@ -49,15 +49,15 @@ class Permits:
             if self._free:
                 self._free -= 1
                 return
-            mine = Lock()
-            mine.acquire()
-            self._waiting.append(mine)
+            ticket = Lock()
+            ticket.acquire()
+            self._waiting.append(ticket)
         taken = False
         try:
-            taken = mine.acquire(timeout=min(seconds, MAX_WAIT))
+            taken = ticket.acquire(timeout=min(seconds, MAX_WAIT))
         finally:
             if not taken:
-                self._leave(mine)
+                self._leave(ticket)
         if not taken:
             raise AllBusy(self.count, seconds)
 
@@ -75,11 +75,11 @@ class Permits:
             else:
                 self._free += 1
 
-    def _leave(self, mine: Lock) -> None:
+    def _leave(self, ticket: Lock) -> None:
         """Stop waiting. If the permit came at the same moment, pass it on."""
         with self._lock:
             try:
-                self._waiting.remove(mine)
+                self._waiting.remove(ticket)
                 return
             except ValueError:
                 pass

@@ -86,13 +86,13 @@ class Pumping:
         if self._timer is None:
             self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
             self._purgatory = Purgatory(self._timer)
-        woken = asyncio.get_running_loop().create_future()
-        waiter.wake = partial(_resolve, woken)
+        wake_up = asyncio.get_running_loop().create_future()
+        waiter.wake = partial(_resolve, wake_up)
         waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
         if waiting.pump is None:
             waiting.pump = self._start(self._pump(state), waiting)
         try:
-            await woken
+            await wake_up
         except asyncio.CancelledError:
             self._on_cancel(state, waiter)
             raise
@@ -174,9 +174,9 @@ class Pumping:
             task.exception()  # a failure is ignored: leases end by themselves
 
 
-def _resolve(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+def _resolve(wake_up: asyncio.Future[None]) -> None:
+    if not wake_up.done():
+        wake_up.set_result(None)
 
 
 async def round_trip(

@@ -40,16 +40,16 @@ def assign(
     while True:
         yield from require_queue(state, until)
         view = state.view
-        known, made = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
-        new = [name for name in wanted if name not in made]
-        if len(made) + len(new) > MAX_ASSIGNED:
+        known, planned = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
+        new = [name for name in wanted if name not in planned]
+        if len(planned) + len(new) > MAX_ASSIGNED:
             raise ConfigError(
                 f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them"
             )
-        yield from _add_all(state, made, new, until)
-        same = made.max_overlap == known.max_overlap or not len(made)
-        if (same and not new) or (yield from _store(state, view.epoch, made, (), new, until)):
-            return made
+        yield from _add_all(state, planned, new, until)
+        same = planned.max_overlap == known.max_overlap or not len(planned)
+        if (same and not new) or (yield from _store(state, view.epoch, planned, (), new, until)):
+            return planned
 
 
 def unassign(
@@ -61,10 +61,10 @@ def unassign(
         yield from require_queue(state, until)
         view = state.view
         known = view.assigned.by_key
-        gone = known.keys() if chosen is None else known.keys() & chosen
-        left = _checked_assignment(view, {key: shard for key, shard in known.items() if key not in gone})
-        if not gone or (yield from _store(state, view.epoch, left, gone, (), until)):
-            return left
+        removed = known.keys() if chosen is None else known.keys() & chosen
+        remaining = _checked_assignment(view, {key: shard for key, shard in known.items() if key not in removed})
+        if not removed or (yield from _store(state, view.epoch, remaining, removed, (), until)):
+            return remaining
 
 
 def shrink_refused(state: QueueState, streams: int) -> ConfigError:
@@ -87,30 +87,30 @@ def _checked_assignment(view: QueueView, known: Shards, max_overlap: int | None 
     return Assignment.of(shards, streams, width, max_overlap=max_overlap)
 
 
-def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
+def _add_all(state: QueueState, planned: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
     """Choose a shard for each of *new*. One may take milliseconds, so other tasks may run between two of them."""
     for name in new:
-        made.add(name)
+        planned.add(name)
         yield Sleep(0)
         if state.clock.monotonic() > until:
             raise BackendTimeout(
-                f"the time was not enough to find shards for all names ({len(made):,} have one); nothing was changed"
+                f"the time was not enough to find shards for all names ({len(planned):,} have one); nothing was changed"
             )
 
 
 def _store(
-    state: QueueState, epoch: str, made: Assignment, gone: Collection[bytes], new: Iterable[bytes], until: float
+    state: QueueState, epoch: str, planned: Assignment, removed: Collection[bytes], new: Iterable[bytes], until: float
 ) -> Op[bool]:
     """Store the changed shards. Return False if the queue has another epoch than the shards were chosen for."""
-    rule = f"{made.max_overlap}|{made.width}" if len(made) else ""
-    reach = max((max(shard) + 1 for _, shard in made.items()), default=0)
-    args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]
+    rule = f"{planned.max_overlap}|{planned.width}" if len(planned) else ""
+    reach = max((max(shard) + 1 for _, shard in planned.items()), default=0)
+    args: list[Argument] = [epoch, new_epoch(), rule, reach, len(removed), *removed]
     for name in new:
-        args += (name, ",".join(map(str, made[name])))
+        args += (name, ",".join(map(str, planned[name])))
     call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
     reply, underreplicated = yield from retry_replicated(lambda _: call, until, state.clock)
     yield from reopen(state, until)
     if reply != b"OK":
         return False
-    check_replicas(state, underreplicated, made)
+    check_replicas(state, underreplicated, planned)
     return True

@@ -270,9 +270,9 @@ def _has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
 def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
     """Return the next chunks from row *at* on, each as its first row and the row after its last."""
     found: list[tuple[int, int]] = []
-    most = max(1, min(size, CHUNK_CHOICES // state.choices))
+    max_rows = max(1, min(size, CHUNK_CHOICES // state.choices))
     while at < len(rows) and len(found) < calls:
-        to = _end(rows, at, min(len(rows), at + most))
+        to = _end(rows, at, min(len(rows), at + max_rows))
         found.append((at, to))
         at = to
     return found

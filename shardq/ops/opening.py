@@ -132,8 +132,8 @@ def shrink(state: QueueState, until: float) -> Op[None]:
     view = state.view  # read once, since another thread may replace it meanwhile
     surplus = tuple(map(state.keys.stream, range(view.wanted, view.streams)))
     call = Call.on(state.keys, "shrink", (view.epoch, new_epoch()), rest=surplus)
-    left = yield from retry_until(lambda _: call, until, state.clock)
-    if int(left) != view.streams:
+    streams_left = yield from retry_until(lambda _: call, until, state.clock)
+    if int(streams_left) != view.streams:
         yield from reopen(state, until)
 
 

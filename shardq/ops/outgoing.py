@@ -95,12 +95,12 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing
 
     Each message may go to one of *choices* streams; more choices make a script slower, so its chunk is smaller.
     """
-    most = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    max_messages = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
         weight = len(message.body) + len(message.headers) + 64
-        if not parts or len(parts[-1]) >= most or size + weight > CHUNK_BYTES:
+        if not parts or len(parts[-1]) >= max_messages or size + weight > CHUNK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(message)

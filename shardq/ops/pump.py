@@ -86,8 +86,8 @@ class _Pump:
     def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
-        if left := self.waiting.deliver(request, found.rows, outstanding):
-            yield from _ignore_failure(give_back(self.state, left, self.state.until()))
+        if unclaimed := self.waiting.deliver(request, found.rows, outstanding):
+            yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
         read = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
@@ -102,10 +102,12 @@ class _Pump:
         read = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
         self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms = state.keys.notifications, math.ceil(block * 1000)
-        _, shown, woken, reply = yield Armed(key, request.count, block_ms, read.call, self.wake_at, self.waiting)
-        if isinstance(woken, Refused):
-            if woken.code not in _ENDED:
-                raise woken
+        _, time_before, notified, reply = yield Armed(
+            key, request.count, block_ms, read.call, self.wake_at, self.waiting
+        )
+        if isinstance(notified, Refused):
+            if notified.code not in _ENDED:
+                raise notified
             yield Sleep(PAUSE)
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
@@ -113,7 +115,7 @@ class _Pump:
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
-        return self._judge(read, reply, _granted(read.sent, shown, reply, arrived))
+        return self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
 
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
@@ -123,10 +125,10 @@ class _Pump:
         return found
 
 
-def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:
-    if isinstance(shown, Refused) or len(reply) < 2:
+def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
+    if isinstance(time_before, Refused) or len(reply) < 2:
         return sent
-    return earliest_grant(sent, int(shown[0]) + int(shown[1]) / 1e6, int(reply[1]) / 1000, arrived)
+    return earliest_grant(sent, int(time_before[0]) + int(time_before[1]) / 1e6, int(reply[1]) / 1000, arrived)
 
 
 def _ignore_failure(op: Op[Any]) -> Op[None]:

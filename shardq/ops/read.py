@@ -46,9 +46,9 @@ def read(
     while True:
         now = clock.monotonic()
         yield from upkeep(state, now)
-        left = max(0.0, until - now)
+        remaining = max(0.0, until - now)
         call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
-        found = yield from _attempt(state, request, min(left, state.wait_slice), call_until, outstanding)
+        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding)
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
             return (yield from _fill(state, request, found.rows, call_until, outstanding))

@@ -32,7 +32,7 @@ from shardq.ops.outgoing import Outgoing
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
-from shardq.ops.together import together
+from shardq.ops.together import run_together
 from shardq.ops.write import write
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
@@ -272,9 +272,9 @@ def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float 
 def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
     """Write each message to the queue at the same index, in few round trips to each node. Return the ids by queue."""
     unknown = [state for state in states if not state.epoch]
-    yield from together([open_queue(state, state.until(timeout), create=False) for state in unknown])
+    yield from run_together([open_queue(state, state.until(timeout), create=False) for state in unknown])
     ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
-    outcomes = yield from together(ops)
+    outcomes = yield from run_together(ops)
     results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
     first = next((outcome for outcome in outcomes if isinstance(outcome, ShardqError)), None)
     if first is not None:

@@ -57,16 +57,16 @@ class ServerTime:
 
     def then(self, ms: int, sent: float, at: float, arrived: float) -> ServerTime:
         """Return the view after the reply to a call sent at *sent*: *ms* was shown between *at* and *arrived*."""
-        went, most, least = ms - self.ms, (arrived - self.at) * 1000, max(0.0, (sent - self.arrived) * 1000)
-        if went > most * (1 + DRIFT) + SPARE_MS:
-            return ServerTime(ms, sent, arrived, ms, Jump(self.ms, ms, round(went - least * (1 - DRIFT))))
+        elapsed, longest, shortest = ms - self.ms, (arrived - self.at) * 1000, max(0.0, (sent - self.arrived) * 1000)
+        if elapsed > longest * (1 + DRIFT) + SPARE_MS:
+            return ServerTime(ms, sent, arrived, ms, Jump(self.ms, ms, round(elapsed - shortest * (1 - DRIFT))))
         if (
-            went < least * (1 - DRIFT) - SPARE_MS
+            elapsed < shortest * (1 - DRIFT) - SPARE_MS
         ):  # the clock went back, which also ends a jump ahead that was not reported yet
             return ServerTime(ms, sent, arrived, steady=ms)
-        if went < 0:  # another thread has noted a later reply already
+        if elapsed < 0:  # another thread has noted a later reply already
             return self
-        vouched = most * DRIFT <= SPARE_MS  # after a longer silence a jump could go unnoticed
+        vouched = longest * DRIFT <= SPARE_MS  # after a longer silence a jump could go unnoticed
         return ServerTime(ms, at, arrived, self.steady if vouched else ms, self.jump)
 
     def reported(self, jump: Jump | None) -> ServerTime:

@@ -13,7 +13,7 @@ MAX_KEYS = 2000
 """The calls of one round trip declare at most so many keys, since the server serves no other client meanwhile."""
 
 
-def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
+def run_together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
     """Run *ops* side by side, in few round trips. Return for each operation its result or the error it raised.
 
     Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make.
@@ -40,12 +40,12 @@ def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
 def _parts(calls: dict[int, Call]) -> list[list[int]]:
     """Return the indexes of *calls*, in parts of at most MAX_KEYS keys; each part takes one round trip."""
     parts: list[list[int]] = []
-    left = 0
+    room = 0
     for at, call in calls.items():
-        left -= len(call.keys)
-        if left < 0 or not parts:
+        room -= len(call.keys)
+        if room < 0 or not parts:
             parts.append([])
-            left = MAX_KEYS - len(call.keys)
+            room = MAX_KEYS - len(call.keys)
         parts[-1].append(at)
     return parts
 

@@ -156,8 +156,8 @@ class Waiting:
                 self._leader = None
             if self._leader is not None:
                 return
-            if left := self.waiters():
-                left[0].wake()
+            if remaining := self.waiters():
+                remaining[0].wake()
                 return
             orphan, self.pump = self.pump, None
         if orphan is not None:

@@ -50,13 +50,15 @@ def safe_deadline(sent: float, visibility_timeout: float) -> float:
     return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)
 
 
-def earliest_grant(sent: float, shown: float, granted: float, arrived: float) -> float:
+def earliest_grant(sent: float, server_before: float, server_granted: float, arrived: float) -> float:
     """Return the earliest local time at which the server can have granted the lease of an armed read.
 
-    The server's clock showed *shown* at local time *sent* or later, and *granted* when it granted the lease (both in
-    seconds). So the lease was granted *granted - shown* seconds after *sent*, or later. The result is earlier than the
-    truth by the time that the request travelled, and by 0.1 % for a drift of the clocks; the server rounds milliseconds
-    down. If its clock jumped meanwhile, the lease was still granted between *sent* and *arrived*. An early result is
-    safe: the holder stops relying on the lease too soon rather than too late. Only the server decides about the lease.
+    The server's clock showed *server_before* at local time *sent* or later, and *server_granted* when it granted the
+    lease (both in seconds). So the lease was granted *server_granted - server_before* seconds after *sent*, or later.
+    The result is too early by the time that the request travelled, and by 0.1 % for a drift of the clocks; the server
+    rounds milliseconds down. If its clock jumped meanwhile, the lease was still granted between *sent* and *arrived*.
+
+    An early result is safe: the holder stops relying on the lease too soon rather than too late. Only the server
+    decides about the lease.
     """
-    return min(max(sent, sent + (granted - shown) * 0.999), arrived)
+    return min(max(sent, sent + (server_granted - server_before) * 0.999), arrived)

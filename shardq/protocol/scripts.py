@@ -125,12 +125,12 @@ def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, .
 def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
     """Return, by name, all parts of these modules and of the modules that they use."""
     parts: dict[str, Part] = {}
-    waiting, seen = sorted(modules), set(modules)
-    while waiting:
-        found, others = parts_in(waiting.pop(), source)
+    unread, visited = sorted(modules), set(modules)
+    while unread:
+        found, others = parts_in(unread.pop(), source)
         parts |= {part.name: part for part in found}
-        waiting += [other for other in others if other not in seen]
-        seen.update(others)
+        unread += [other for other in others if other not in visited]
+        visited.update(others)
     return parts
 
 
