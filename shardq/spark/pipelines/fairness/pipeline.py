@@ -20,7 +20,7 @@ MAX_QUEUES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """What is wanted: windows of so many seconds, and the queue's streams and streams per shard where known.
 
     `out`: the folder for tables, pictures and pages; None for none. `queue`: only this one.
@@ -32,22 +32,24 @@ class Asked:
     out: Path | None = None
 
 
-def run(events: DataFrame, asked: Asked, progress: Progress) -> list[Findings]:
-    """Findings for each queue in *events*, journal events as of `tallies`; its tables and pages go to `asked.out`.
+def run(events: DataFrame, request: Request, progress: Progress) -> list[Findings]:
+    """Findings for each queue in *events*, journal events as of `tallies`; its tables and pages go to `request.out`.
 
     ConfigError when there are none, or the DataFrame is no journal.
     """
-    if asked.queue is not None and "queue" in events.columns:
-        events = events.where(F.col("queue") == asked.queue)
+    if request.queue is not None and "queue" in events.columns:
+        events = events.where(F.col("queue") == request.queue)
     with progress.step("counting events by window and shard key"):
         tallies = (
-            tallied(events, asked.window).repartition("queue", "shard_key").persist()
+            tallied(events, request.window).repartition("queue", "shard_key").persist()
         )  # all that follows is by these
         names = [row.queue for row in tallies.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
     if len(names) > MAX_QUEUES:
         raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
     try:
-        return judge(tallies, sorted(names), lambda found, name: _shards(events, found, name, asked), asked, progress)
+        return judge(
+            tallies, sorted(names), lambda found, name: _shards(events, found, name, request), request, progress
+        )
     finally:
         tallies.unpersist()
 
@@ -56,29 +58,29 @@ def judge(
     tallies: DataFrame,
     queues: Sequence[str],
     shards_of: Callable[[Fairness, str], DataFrame],
-    asked: Asked,
+    request: Request,
     progress: Progress,
 ) -> list[Findings]:
     """Findings for each of the *queues* from *tallies*; `shards_of` says which streams its shard keys have."""
     with progress.step("fair shares"):
-        found = fairness(tallies, asked.window)
+        found = fairness(tallies, request.window)
         found.by_key.count()
     told = []
     for name in queues:
         with progress.step(f"findings on {name}"):
-            told.append(findings(found, tallies, shards_of(found, name), name, asked.window))
-    if asked.out is not None:
-        with progress.step(f"writing to {asked.out}"):
-            _write(found, told, asked.out)
+            told.append(findings(found, tallies, shards_of(found, name), name, request.window))
+    if request.out is not None:
+        with progress.step(f"writing to {request.out}"):
+            _write(found, told, request.out)
     progress.report.figures["queues"] = [each.figures() for each in told]
     progress.report.remarks += [f"{each.queue}: {remark}" for each in told for remark in each.remarks()]
     found.by_key.unpersist()
     return told
 
 
-def _shards(events: DataFrame, found: Fairness, queue: str, asked: Asked) -> DataFrame:
+def _shards(events: DataFrame, found: Fairness, queue: str, request: Request) -> DataFrame:
     """Dealt where N and M are known, else what the journal shows."""
-    return shards.seen(events) if asked.dealt is None else dealt(found, queue, *asked.dealt)
+    return shards.seen(events) if request.dealt is None else dealt(found, queue, *request.dealt)
 
 
 def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFrame:
