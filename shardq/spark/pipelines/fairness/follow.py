@@ -13,7 +13,7 @@ from shardq.spark.pipelines.fairness.tallies import tallied
 from shardq.spark.pipelines.report import Progress, Report
 
 NEWEST: Final = 1000
-"""Folders of tallies that a report tells of, each with one window at least."""
+"""How many folders of tallies a report covers; each has at least one window."""
 
 
 def follow(
@@ -30,12 +30,12 @@ def follow(
     """
     if request.queue is None or request.dealt is None or request.out is None:
         raise ConfigError("to follow a queue, its name, its streams and a folder must be given")
-    kept, late = _Kept(events.sparkSession, request.out, request), _Late()
+    stored, late = _StoredTallies(events.sparkSession, request.out, request), _Late()
 
     def store(batch: DataFrame, number: int) -> None:
         late.note(query)
-        if kept.add(batch, number):
-            kept.report(progress)
+        if stored.add(batch, number):
+            stored.report(progress)
             progress.say(f"batch {number}: the report is new; {late.count:,} tallies came too late so far")
 
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
@@ -51,14 +51,14 @@ def follow(
     return late.count
 
 
-class _Kept:
-    """The tallies of closed windows, a folder for each micro-batch that closed any."""
+class _StoredTallies:
+    """The stored tallies of closed windows, in a folder for each micro-batch that closed any."""
 
     def __init__(self, spark: SparkSession, out: Path, request: Request) -> None:
         self._spark, self._out, self._request = spark, out, request
 
     def add(self, batch: DataFrame, number: int) -> bool:
-        """Write what a micro-batch closed, over what an earlier try left; whether that was anything."""
+        """Write the windows that a micro-batch closed over those of an earlier try; False if it closed none."""
         batch.persist()
         try:
             if batch.isEmpty():
@@ -69,7 +69,7 @@ class _Kept:
         return True
 
     def report(self, progress: Progress) -> None:
-        """Judge the newest tallies; the report says nothing of earlier ones."""
+        """Make the report from the newest tallies; earlier ones are not in it."""
         folders = sorted((self._out / "tallies").glob("batch=*"))[-NEWEST:]
         tallies = self._spark.read.parquet(*map(str, folders)).repartition("queue", "shard_key").persist()
         progress.report.remarks.clear()
@@ -88,13 +88,13 @@ class _Kept:
 
 
 class _Late:
-    """What Spark dropped because it came after its window was closed."""
+    """Counts the tallies that Spark dropped because they came after their window was closed."""
 
     def __init__(self) -> None:
         self._dropped: dict[tuple[str, int], int] = {}
 
     def note(self, query: Any) -> None:
-        """Look at what Spark remembers of its last micro-batches."""
+        """Add what Spark says of the last micro-batches."""
         for each in query.recentProgress:
             dropped = sum(int(state["numRowsDroppedByWatermark"]) for state in each["stateOperators"])
             self._dropped[each["runId"], each["batchId"]] = dropped

@@ -1,4 +1,4 @@
-"""The pipeline "fairness": journal events in; tables, a picture, a page and a report out."""
+"""The pipeline "fairness", which makes tables, a picture, a page and a report from journal events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ MAX_QUEUES = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted: windows of so many seconds, and the queue's streams and streams per shard where known.
+    """What to report on.
 
-    `out`: the folder for tables, pictures and pages; None for none. `queue`: only this one.
+    `window`: the length of a window in seconds. `dealt`: the queue's numbers of streams and of streams per shard, if
+    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages; None writes none.
     """
 
     window: int = 60
@@ -33,9 +34,9 @@ class Request:
 
 
 def run(events: DataFrame, request: Request, progress: Progress) -> list[Findings]:
-    """Findings for each queue in *events*, journal events as of `tallies`; its tables and pages go to `request.out`.
+    """The findings on each queue in *events*, which are journal events; tables and pages are written to `request.out`.
 
-    ConfigError when there are none, or the DataFrame is no journal.
+    ConfigError when there are no events, or the DataFrame has not the columns of a journal.
     """
     if request.queue is not None and "queue" in events.columns:
         events = events.where(F.col("queue") == request.queue)
@@ -61,25 +62,25 @@ def judge(
     request: Request,
     progress: Progress,
 ) -> list[Findings]:
-    """Findings for each of the *queues* from *tallies*; `shards_of` says which streams its shard keys have."""
+    """The findings on each of *queues* from *tallies*; `shards_of` returns the streams of its shard keys."""
     with progress.step("fair shares"):
         found = fairness(tallies, request.window)
         found.by_key.count()
-    told = []
+    every = []
     for name in queues:
         with progress.step(f"findings on {name}"):
-            told.append(findings(found, tallies, shards_of(found, name), name, request.window))
+            every.append(findings(found, tallies, shards_of(found, name), name, request.window))
     if request.out is not None:
         with progress.step(f"writing to {request.out}"):
-            _write(found, told, request.out)
-    progress.report.figures["queues"] = [each.figures() for each in told]
-    progress.report.remarks += [f"{each.queue}: {remark}" for each in told for remark in each.remarks()]
+            _write(found, every, request.out)
+    progress.report.figures["queues"] = [each.figures() for each in every]
+    progress.report.remarks += [f"{each.queue}: {remark}" for each in every for remark in each.remarks()]
     found.by_key.unpersist()
-    return told
+    return every
 
 
 def _shards(events: DataFrame, found: Fairness, queue: str, request: Request) -> DataFrame:
-    """Dealt where N and M are known, else what the journal shows."""
+    """The shards as they are dealt, if N and M are known; else as the journal shows them."""
     return shards.seen(events) if request.dealt is None else dealt(found, queue, *request.dealt)
 
 
@@ -89,8 +90,8 @@ def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFram
     return shards.dealt(keys, streams, per_shard)
 
 
-def _write(found: Fairness, told: list[Findings], out: Path) -> None:
-    """The tables as Parquet; a picture and a page for each queue."""
+def _write(found: Fairness, every: list[Findings], out: Path) -> None:
+    """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
         table.write.mode("overwrite").parquet(str(out / name))
     try:
@@ -99,7 +100,7 @@ def _write(found: Fairness, told: list[Findings], out: Path) -> None:
         raise ConfigError("pictures need matplotlib: pip install 'shardq[plan]'") from None
     from shardq.spark.pipelines.fairness.page import page
 
-    for each in told:
+    for each in every:
         picture = png(each)
         stem = each.queue.replace("/", "_").replace(":", "_")
         (out / f"{stem}.png").write_bytes(picture)
