@@ -90,15 +90,15 @@ class Ground:
 
     def fairness(self) -> Run:
         """The whole report, with tables, picture and page."""
-        from shardq.spark.pipelines.fairness.pipeline import Asked
+        from shardq.spark.pipelines.fairness.pipeline import Request
         from shardq.spark.pipelines.fairness.pipeline import run as judged
         from shardq.spark.pipelines.report import Progress, Report
 
         progress = Progress(Report("fairness"))
         with tempfile.TemporaryDirectory() as out:
-            asked = Asked(WINDOW, (64, 4), None, Path(out))
+            request = Request(WINDOW, (64, 4), None, Path(out))
             events = self.spark.read.parquet(self.journal)
-            run = self.timed(events.count(), lambda: judged(events, asked, progress))
+            run = self.timed(events.count(), lambda: judged(events, request, progress))
         steps = {name.replace(out, "files"): seconds for name, seconds in progress.report.seconds.items()}
         return Run(run.count, run.seconds, run.python, run.jvm, run.memory, steps)
 

@@ -21,7 +21,7 @@ from benchmarks.processes import below, cpu_of
 from benchmarks.report import Table, Target
 from benchmarks.settings import Place
 from shardq import Client
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 
 PER_MESSAGE = 200  # rows, for each of `--messages`: a million by default
 NAIVE = 20  # one row in so many is enough to know the naive writer
@@ -121,7 +121,7 @@ class Field:
         name, chosen = uuid.uuid4().hex, self.place.settings
         with Client.from_url(self.place.url) as client:
             queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard)
-            client.run(opened(queue.state, queue.state.until()))
+            client.run(open_queue(queue.state, queue.state.until()))
         return name
 
     def write(self, rows: int) -> Run:

@@ -236,7 +236,7 @@ def test_what_something_else_wrote_there_is_left_out_and_told(
     queue.configure(max_len=0)
     with caplog.at_level(logging.WARNING, "shardq"):
         assert all(streams_of(other, name) == set(shard(name, 16, 4)) for name in rubbish)
-    assert "7 entries of its assignment are no shards" in caplog.text
+    assert "7 entries of its assignment are not shards" in caplog.text
     assert dict(other.assignment().items()) == {NAMES[1].encode(): made[NAMES[1]]}
     assert len(other.assign([*rubbish])) == 8
     assert len(queue.assignment()) == 8

@@ -127,7 +127,7 @@ def test_events_that_are_gone_before_they_were_read_fail_the_query(
     journaled.configure(journal=100)
     for _ in range(3):
         worked(journaled, 2000)
-    with pytest.raises(Exception, match=r"events after position \d+ of the journal of queue .* are not there any more"):
+    with pytest.raises(Exception, match=r"events after position \d+ of the journal of queue .* are lost"):
         archive(spark, journaled, url, tmp_path)
     archive(spark, journaled, url, tmp_path, failOnDataLoss="false")
     kept = {each.number for each in journaled.journal(10_000).events}

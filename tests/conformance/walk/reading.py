@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 from shardq import Delivery, Queue
-from shardq.ops.read_call import ALL_DECLARED, recovered
+from shardq.ops.read_call import ALL_DECLARED, recover
 from shardq.ops.waiting import Outstanding
 from tests.conformance.walk.audit import UNIT, model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
@@ -42,7 +42,7 @@ class Reading(Base):
         holders = dict.fromkeys(each.received.token.split(":", 4)[3] for each in lost)
         for holder in holders:  # one for each call that the read made
             asked = Outstanding(holder=holder, since=0, visibility=lease * UNIT)
-            queue._client.run(recovered(queue.state, asked, queue.state.until()))
+            queue._client.run(recover(queue.state, asked, queue.state.until()))
         self.held = [each for each in self.held if all(each is not gone for gone in lost)]
         for delivery in lost:
             known = self.model.messages[delivery.message_id]
