@@ -25,7 +25,7 @@ class Contender:
     finish: Callable[[Any], Any] = lambda _: None
 
 
-class Turn(NamedTuple):
+class Run(NamedTuple):
     """One contender in one round, µs per message: by the clock, CPU of this process, of the server, its commands'."""
 
     wall: float
@@ -34,19 +34,19 @@ class Turn(NamedTuple):
     commands: float
 
 
-def take_turns(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Turn]]:
+def take_runs(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Run]]:
     """Run all of them *rounds* times in changing order, after one round that does not count."""
     dice = random.Random(seed)
-    turns: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
     for number in range(rounds + 1):
         for contender in dice.sample(contenders, len(contenders)):
-            turn = _turn(server, contender)
+            run = _run(server, contender)
             if number:
-                turns[contender.name].append(turn)
-    return turns
+                runs[contender.name].append(run)
+    return runs
 
 
-def _turn(server: Any, contender: Contender) -> Turn:
+def _run(server: Any, contender: Contender) -> Run:
     contender.prepare()
     commands, busy = _server_us(server, contender.commands), _server_cpu(server)
     cpu, started = time.process_time(), time.perf_counter()
@@ -55,7 +55,7 @@ def _turn(server: Any, contender: Contender) -> Turn:
     commands, busy = _server_us(server, contender.commands) - commands, _server_cpu(server) - busy
     contender.finish(result)
     share = 1e6 / contender.messages
-    return Turn(wall * share, cpu * share, busy * share, commands / contender.messages)
+    return Run(wall * share, cpu * share, busy * share, commands / contender.messages)
 
 
 def _server_us(server: Any, commands: Sequence[str]) -> float:
@@ -68,12 +68,12 @@ def _server_cpu(server: Any) -> float:
     return float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def ratio(turns: Sequence[Turn], reference: Sequence[Turn], field: str) -> float:
+def ratio(runs: Sequence[Run], reference: Sequence[Run], field: str) -> float:
     """How many times more (of time) *turns* took than *reference*: the median over the rounds, each by itself."""
-    pairs = zip(turns, reference, strict=True)
-    return float(median(getattr(turn, field) / max(getattr(other, field), 1e-9) for turn, other in pairs))
+    pairs = zip(runs, reference, strict=True)
+    return float(median(getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs))
 
 
-def middle(turns: Sequence[Turn], field: str) -> float:
+def middle(runs: Sequence[Run], field: str) -> float:
     """The median of *field*."""
-    return float(median(getattr(turn, field) for turn in turns))
+    return float(median(getattr(run, field) for run in runs))

@@ -1,4 +1,4 @@
-"""Batches: many messages in few round trips, in fair turns over the streams of all tenants."""
+"""Batches: many messages in few round trips. A batch takes messages from all streams, so no tenant is left out."""
 
 from collections import Counter
 
@@ -12,12 +12,12 @@ with Client.from_url("shardq://embedded") as client:
     jobs.write_many(Message({"n": 0}, f"tenant-{n}", deadline=3600) for n in range(20))
     print("length", jobs.len())
 
-    # 100 reads of 1, or one of 100, go round all streams: the quiet tenants do not wait behind the 1,000.
+    # One read of 100 messages, like 100 reads of 1, goes round all streams: quiet tenants do not wait behind the 1,000.
     deliveries = jobs.read_many(100)
     tenants = Counter(delivery.shard_key for delivery in deliveries)
     print("quiet tenants among the first 100:", len(tenants) - 1)
 
-    lost = jobs.ack_many(deliveries)  # those whose lease had ended meanwhile, and that somebody else has now
+    lost = jobs.ack_many(deliveries)  # the deliveries whose lease had ended meanwhile
     print("acked", len(deliveries) - len(lost), "left", jobs.len())
 
 # Output:

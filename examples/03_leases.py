@@ -1,4 +1,4 @@
-"""Leases: a delivery is yours until its deadline. What is not settled by then is delivered again, to somebody else."""
+"""Leases: a delivery is yours until its deadline. If it is not settled by then, the message is delivered again."""
 
 from shardq import Client, LeaseLost
 

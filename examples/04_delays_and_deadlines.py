@@ -1,4 +1,4 @@
-"""Not before, and not later than: delay, deadline, and writing once under a dedup key."""
+"""Delays, deadlines and dedup keys: deliver not before a time, not after a time, and store a message once."""
 
 import time
 

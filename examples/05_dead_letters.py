@@ -1,4 +1,4 @@
-"""Failures: nack to try again, reject to give up at once, and dead letters for what failed too often."""
+"""Failures: nack to try again, reject to give up at once, and dead letters for messages that failed too often."""
 
 from shardq import Client
 

@@ -1,4 +1,4 @@
-"""The same with await: a producer and ten consumers in one event loop."""
+"""asyncio: a producer and ten consumers in one event loop."""
 
 import asyncio
 

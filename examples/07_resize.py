@@ -1,4 +1,4 @@
-"""More streams, and fewer again, while messages are written and read: nothing is stranded."""
+"""Resizing: more streams, and fewer again, while messages are written and read. No message is lost."""
 
 from shardq import Client
 

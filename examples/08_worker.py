@@ -1,6 +1,6 @@
-"""A worker that runs handlers: threads, leases that are kept, failures that are tried again, and a drain at the end.
+"""A worker runs handlers in threads, extends their leases, tries failures again, and drains at the end.
 
-Here it stops itself; in real life SIGTERM does it (`shardq worker` is the same from a shell).
+Here a handler stops it; in production SIGTERM does. `shardq worker` runs the same worker from a shell.
 """
 
 from shardq import Client, Delivery, Reject, Worker

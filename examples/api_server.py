@@ -1,8 +1,8 @@
-"""An API server: POST /jobs with a header X-Tenant and a JSON body writes a job, GET /healthz says whether that works.
+"""An API server: POST /jobs with a header X-Tenant and a JSON body writes a job; GET /healthz checks the queue.
 
     python examples/api_server.py 8080 redis://localhost:6379
     curl -i localhost:8080/jobs -H 'X-Tenant: acme' -d '{"prompt": "a cat"}'
-With a header Idempotency-Key it is safe to post again when no answer came: the same job is meant, the same id returned.
+With a header Idempotency-Key a client may post again if no answer came: the job is stored once, with the same id.
 """
 
 import json
@@ -21,12 +21,12 @@ jobs = client.queue("jobs", visibility_timeout=10, max_deliveries=5, max_len=100
 
 
 class Api(BaseHTTPRequestHandler):
-    """Turns requests into calls of the queue, and what they raise into a status."""
+    """Turns requests into calls of the queue, and errors into an HTTP status."""
 
     timeout = 10  # seconds that a client may take to send its request
 
     def do_GET(self) -> None:
-        """Do what is asked, and send what came of it."""
+        """Handle the request, and send the answer."""
         try:
             status, body = self.perform()
         except QueueFull as error:

@@ -1,9 +1,9 @@
-"""An autoscaler: looks at the queue each second and says how many workers there should be.
+"""An autoscaler: reads the queue's stats each second and prints how many workers there should be.
 
     python examples/autoscaler.py redis://localhost:6379
 
-It asks for one worker per `JOBS_PER_WORKER` jobs, for more when the oldest has waited longer than `PATIENCE`, and for
-none only when nothing is waiting or in flight: a worker that is at work must not be taken away.
+It wants one worker per `JOBS_PER_WORKER` jobs, and more when the oldest job has waited longer than `PATIENCE` seconds.
+It wants none only when nothing is waiting or in flight, because a busy worker must not be taken away.
 """
 
 import json

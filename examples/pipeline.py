@@ -1,4 +1,4 @@
-"""A pipeline under spark-submit, which chooses the cluster: the arguments are those of `shardq pipeline`.
+"""Runs a pipeline under spark-submit, which chooses the cluster. The arguments are those of `shardq pipeline`.
 
     spark-submit --master spark://host:7077 examples/pipeline.py plan --tenants 10000000 --noisy 20
     spark-submit --master yarn examples/pipeline.py fairness hdfs:///archive/journal --json

@@ -1,9 +1,9 @@
-"""A worker: reads jobs and does them until SIGTERM, then finishes the one at hand.
+"""A worker without `shardq.worker`: it reads jobs and does them until SIGTERM, then finishes the current one.
 
     python examples/worker.py redis://localhost:6379
 
-Run as many as you like, anywhere. What fails is given back to be tried again later; what fails too often goes to the
-dead letters; what a worker that was killed had at hand is delivered again when its lease ends.
+Run as many as you like, on any machines. A job that fails is given back and delivered again later. A job that fails too
+often goes to the dead letters. The job of a worker that was killed is delivered again when its lease ends.
 """
 
 import os

@@ -1,9 +1,9 @@
-"""`make demo`: the whole of it in under a minute, on real input.
+"""`make demo`: producers, workers and an autoscaler on real input, in under a minute.
 
-Every Python package that is installed is a tenant, every one of its source files a job. An API server enqueues them,
-one tenant floods with 100 times as many, several workers parse the files, one of them is killed half-way, an autoscaler
-prints length and oldest age. It ends with a table per tenant, checked against the files on disk: exit code 0 if each
-job was done exactly once, else 1.
+Every installed Python package is a tenant, and each of its source files is a job. An API server enqueues the jobs; one
+tenant floods with 100 times as many. Several workers parse the files, and one of them is killed half-way. An autoscaler
+prints the length of the queue and its oldest age. At the end there is a table per tenant, which is checked against the
+files on disk. The exit code is 0 if each job was done exactly once, else 1.
 """
 
 import argparse

@@ -17,7 +17,7 @@ _FOREIGN = {"site-packages", "dist-packages", "__pycache__"}  # in the standard 
 
 @dataclass(frozen=True)
 class Source:
-    """One source file, and whose it is."""
+    """One source file, and the tenant that it belongs to."""
 
     tenant: str
     path: str

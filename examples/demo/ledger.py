@@ -1,4 +1,4 @@
-"""The books of the demo: what each process wrote down, set against each other, the server and the disk."""
+"""The ledger of the demo: compares what each process recorded with the other processes, the server and the disk."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from shardq import QueueStats
 
 @dataclass
 class Job:
-    """What is known of one message."""
+    """What the processes recorded about one message."""
 
     tenant: str = ""
     file: tuple[str, int] | None = None  # the path, and which copy of the job
@@ -44,15 +44,15 @@ class Ledger:
                 self.acked += 1
 
     def held_by(self, worker: str) -> list[str]:
-        """What *worker* took last and is certain not to have acked: its leases."""
+        """The messages that *worker* took last and has certainly not acked: its leases."""
         return [
             message_id
             for message_id, job in self.jobs.items()
             if job.takes and job.takes[-1][0] == worker and not job.acked and worker not in job.parsed
         ]
 
-    def last_breath(self, killed: str) -> list[str]:
-        """What only *killed* can have acked: it was about to, nobody else did, and it could not write it down."""
+    def acked_unrecorded(self, killed: str) -> list[str]:
+        """The messages that only *killed* can have acked: it was about to, and died before it could record the ack."""
         return [
             message_id
             for message_id, job in self.jobs.items()
@@ -62,11 +62,11 @@ class Ledger:
     def problems(
         self, before: list[Source], after: list[Source], noisy: str, killed: str, now: QueueStats
     ) -> list[str]:
-        """Whatever is not as it must be; empty when each file's jobs were all done, each exactly once."""
+        """What is wrong, in sentences; empty if all jobs of each file were done exactly once."""
         due = {(file.path, copy) for file in before for copy in range(COPIES if file.tenant == noisy else 1)}
         wrote = Counter(job.file for job in self.jobs.values())
         done = Counter(job.file for job in self.jobs.values() if job.acked)
-        done.update(self.jobs[message_id].file for message_id in self.last_breath(killed))
+        done.update(self.jobs[message_id].file for message_id in self.acked_unrecorded(killed))
         twice = [message_id for message_id, job in self.jobs.items() if len(job.acked) > 1]
         left = {name: getattr(now, name) for name in ("backlog", "in_flight", "delayed", "dead", "expired", "vanished")}
         checks = {
@@ -76,7 +76,7 @@ class Ledger:
             "a job was written twice": set(wrote.values()) <= {1},
             f"the server counted {now.acked} acks of {now.written} messages": now.acked == now.written == len(due),
             f"something is left in the queue: {left}": not any(left.values()),
-            f"more than one ack is in doubt: {self.last_breath(killed)}": len(self.last_breath(killed)) <= 1,
+            f"more than one ack is in doubt: {self.acked_unrecorded(killed)}": len(self.acked_unrecorded(killed)) <= 1,
             "the files on disk changed while it ran": [file.path for file in before] == [file.path for file in after],
         }
         return [problem for problem, fine in checks.items() if not fine]

@@ -1,4 +1,4 @@
-"""The processes of the demo: started, watched through what they write down, stopped, one of them killed."""
+"""The processes of the demo. They are started, watched through the events that they record, and stopped or killed."""
 
 import os
 import signal
@@ -47,21 +47,21 @@ class Process:
         return self.process.poll() is not None
 
     def pause(self) -> None:
-        """SIGSTOP, and wait until it holds still (or has ended)."""
+        """Send SIGSTOP, and wait until the process is stopped (or has ended)."""
         os.kill(self.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> str | None:
-        """SIGTERM, and wait; what was wrong with how it ended."""
+        """Send SIGTERM, and wait; returns what was wrong with the end, or None."""
         self.process.terminate()
         try:
             code = self.process.wait(PATIENCE)
@@ -77,7 +77,7 @@ class Process:
         return (self._errors.read_text(errors="replace").strip().splitlines() or ["(it said nothing)"])[-1]
 
     def close(self) -> None:
-        """Whatever happened: leave nothing running and nothing open."""
+        """Kill the process if it still runs, and close its files."""
         if not self.ended():
             self.kill()
         self._reader.join()

@@ -1,7 +1,7 @@
-"""The API server of the demo: enqueues a job per source file, in small batches in which the tenants are mixed.
+"""The API server of the demo: enqueues a job for each source file, in small batches in which the tenants are mixed.
 
-One tenant floods: all its jobs come at once, before anybody else's. The others' come at a steady pace, at about half of
-what the workers can do on this machine as it is just now.
+One tenant floods: all its jobs come at once, before those of the others. The jobs of the others come at a steady rate,
+which is about half of what the workers can do on this machine at the moment.
 """
 
 import ast
@@ -21,12 +21,12 @@ SAMPLE = 0.02  # of all bytes: so much is parsed to learn how fast it goes here
 
 
 def message(source: Source, copy: int) -> Message:
-    """The job: parse this file."""
+    """The message of a job, which is to parse this file."""
     return Message({"path": source.path, "copy": copy}, source.tenant, headers={"source": "demo"})
 
 
 def batches(messages: Iterator[Message], size: int) -> Iterator[list[Message]]:
-    """Lists of at most *size*."""
+    """The items in lists of at most *size*."""
     while batch := list(islice(messages, size)):
         yield batch
 

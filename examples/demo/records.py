@@ -1,6 +1,6 @@
-"""What the processes tell the demo: one append-only file per process, one JSON object per line.
+"""The events that the processes record for the demo: one append-only file per process, one JSON object per line.
 
-Each line is one `write`, so whatever a process did before it was killed is in its file, whole.
+Each line is one `write`, so everything that a process did before it was killed is in its file, in whole lines.
 """
 
 import json
@@ -31,7 +31,7 @@ class Tail:
         self._rest = b""
 
     def news(self) -> list[dict[str, Any]]:
-        """New events; an incomplete line waits for its end."""
+        """The new events; an incomplete line is returned once it is complete."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         return [json.loads(line) for line in lines]
 

@@ -1,4 +1,4 @@
-"""The run itself: start everything, watch, kill a worker half-way, and set the books against each other."""
+"""One run of the demo: start the processes, watch them, kill a worker half-way, and check the ledger."""
 
 import time
 from contextlib import ExitStack
@@ -46,7 +46,7 @@ class Demo:
             self._watch(jobs)
             self._stop()
             self._show.end()
-            self._close_books(jobs)
+            self._check_ledger(jobs)
         took = f"{time.monotonic() - started:.0f} s"
         text = f"{len(self._files):,} files, {self._total:,} jobs, none lost, none done twice, in {took}"
         self._show.verdict(self._problems, f"see above; after {took}" if self._problems else text)
@@ -78,7 +78,7 @@ class Demo:
         self._processes = [self._scaler, self._producer, *self._workers]
 
     def _watch(self, jobs: Queue) -> None:
-        """Until all is done, or nothing happens any more."""
+        """Watch until all jobs are done, or there is no progress any more."""
         last, progressed = -1, time.monotonic()
         while not (self._producer.ended() and jobs.len() == 0):
             self._read_on()
@@ -102,7 +102,7 @@ class Demo:
         self._show.progress(self._ledger.acked, self._total)
 
     def _kill_one(self) -> None:
-        """Kill the first worker that is seen to hold a lease; hold it still meanwhile, to be sure that it does."""
+        """Kill the first worker that holds a lease. It is paused before, to be sure that it still holds one."""
         for worker in self._workers:
             if not self._ledger.held_by(worker.name):
                 continue
@@ -119,12 +119,12 @@ class Demo:
             return
 
     def _stop(self) -> None:
-        """Let everybody go; whoever does not end well is a problem."""
+        """Stop all processes; one that does not end with exit code 0 is a problem."""
         ends = [each.stop() for each in self._processes if each is not self._killed]
         self._problems += [problem for problem in ends if problem]
         self._read_on()
 
-    def _close_books(self, jobs: Queue) -> None:
+    def _check_ledger(self, jobs: Queue) -> None:
         killed = self._killed.name if self._killed else ""
         again = [job.takes[-1] for job in map(self._ledger.jobs.__getitem__, self._held) if job.takes[-1][0] != killed]
         if not self._killed:

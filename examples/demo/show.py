@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a progress bar on a terminal, plain lines elsewhere."""
+"""The output of the demo: a progress bar on a terminal, else plain lines."""
 
 import json
 
@@ -33,7 +33,7 @@ class Show:
         self._console.print(grid)
 
     def begin(self, total: int) -> None:
-        """From here on there is progress."""
+        """Begin to show progress."""
         self._console.print()
         if self._console.is_terminal:
             columns = (BarColumn(None), TaskProgressColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -42,7 +42,7 @@ class Show:
             self._bar.start()
 
     def progress(self, done: int, total: int) -> None:
-        """So many jobs are done."""
+        """Show how many jobs are done."""
         if self._bar:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif done * 10 // total > self._tenth:
@@ -56,7 +56,7 @@ class Show:
         self.say("autoscaler", f"length {seen['length']:>6,}   {oldest:<13}  wants {plural(seen['workers'], 'worker')}")
 
     def end(self) -> None:
-        """No more progress."""
+        """Stop showing progress."""
         if self._bar:
             self._bar.stop()
             self._bar = None

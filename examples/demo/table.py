@@ -41,7 +41,7 @@ def draw(ledger: Ledger, noisy: str, killed: str) -> Table:
     for job in ledger.jobs.values():
         tenants.setdefault(job.tenant, []).append(job)
     order = sorted(tenants, key=lambda name: (name != noisy, -len(tenants[name]), name))
-    breath = [ledger.jobs[message_id] for message_id in ledger.last_breath(killed)]
+    breath = [ledger.jobs[message_id] for message_id in ledger.acked_unrecorded(killed)]
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=False)
     table.add_column("package (tenant)", no_wrap=True)

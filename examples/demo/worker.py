@@ -1,4 +1,4 @@
-"""A worker of the demo: blocks on reads, parses the file that a job names, acks. SIGTERM lets it finish its batch."""
+"""A worker of the demo: it reads, parses the file that a job names, and acks. On SIGTERM it finishes its batch."""
 
 import gc
 import signal
@@ -12,7 +12,7 @@ BATCH = 4
 
 
 def work_on(delivery: Delivery, records: Records, visibility: float) -> None:
-    """Do one job, and write down each step before the next."""
+    """Do one job, and record each step before the next one."""
     try:
         if delivery.remaining < visibility / 2:  # those before it in the batch took long
             delivery.extend(visibility)

@@ -1,9 +1,9 @@
-"""`make demo-spark`: two queues filled by Spark, worked off, archived by a streaming query, and judged.
+"""`make demo-spark`: Spark fills two queues, workers empty them, Spark archives the journals and reports on fairness.
 
-Every Python package that is installed is a tenant, each of its source files a row. One tenant floods: it has 100 times
-as many, all at once, while those of the others become due little by little. Both queues get the same; one has an
-admission window. After each step the counts are compared; exit code 0 if all agree, else 1. The fairness reports stay
-in --out.
+Every installed Python package is a tenant, and each of its source files is a row. One tenant floods: it has 100 times
+as many rows, all due at once, while those of the others become due little by little. Both queues get the same rows; one
+has an admission window. After each step the counts are compared; the exit code is 0 if all agree, else 1. The fairness
+reports stay in --out.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from shardq.cli.text import printable
 from shardq.embedded import EmbeddedServer
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.fairness.findings import Findings
-from shardq.spark.pipelines.fairness.pipeline import Asked, run
+from shardq.spark.pipelines.fairness.pipeline import Request, run
 from shardq.spark.pipelines.load import Columns, identity, load, messages
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.session import explained, session
@@ -34,7 +34,7 @@ STREAMS, PER_SHARD, SPAN = 16, 2, 10.0
 
 
 class Disagreement(Exception):
-    """Two counts that should be the same are not."""
+    """Raised when two counts differ that should be equal."""
 
 
 def agree(step: str, **counts: int) -> None:
@@ -61,7 +61,7 @@ def rows_of(spark: Any, folder: Path, limit: int | None) -> Any:
 
 @contextmanager
 def workers(url: str, queue: str, count: int) -> Iterator[None]:
-    """So many worker processes."""
+    """Run *count* worker processes."""
     command = [sys.executable, "-m", "examples.demo_spark.worker", url, queue]
     started = [subprocess.Popen(command) for _ in range(count)]
     try:
@@ -94,7 +94,7 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
     kinds = {row.kind: row["count"] for row in events.groupBy("kind").count().collect()}
     agree("archived", rows=count * len(queues), **kinds)
     agree("events", told=archived, stored=events.count())
-    for found in run(events, Asked(1, (STREAMS, PER_SHARD), None, out), progress):
+    for found in run(events, Request(1, (STREAMS, PER_SHARD), None, out), progress):
         totals = found.totals
         agree(f"{found.queue}: judged", rows=count, arrived=totals["arrived"], served=totals["picked"])
         for remark in found.remarks():
@@ -104,7 +104,7 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
 
 
 def waited(found: Findings) -> str:
-    """How long the quiet tenants that were worst off waited."""
+    """How long the quiet tenants waited that had the worst delays."""
     worst = max((each.p95 for each in found.around.clean if each.p95 is not None), default=0.0)
     window = f"admission window {QUEUES[found.queue]}" if QUEUES[found.queue] else "no admission window"
     return f"{window}: of the quiet tenants that were worst off 95% of the messages waited at most {worst:,.0f} ms"

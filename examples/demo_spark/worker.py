@@ -1,4 +1,4 @@
-"""A worker of the demo on Spark: compresses each file that a job names, acks. SIGTERM ends it after a batch."""
+"""A worker of the demo on Spark: it compresses the file that a job names, and acks. SIGTERM ends it after a batch."""
 
 import signal
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 from shardq import Client
 
 ELSEWHERE = 0.002
-"""Seconds that a job waits for somebody else, as most do; so the flood lasts for a while on a fast machine, too."""
+"""Seconds that a job sleeps, as if it waited for another service; so the flood lasts for a while on a fast machine."""
 
 
 def main(url: str, queue: str) -> None:

@@ -1,8 +1,8 @@
-"""The command `shardq`: parse, call the client, print. No logic of its own.
+"""The command `shardq`: it parses the arguments, calls the client and prints. It has no logic of its own.
 
-`program` is the entry, `parsing` what the parsers of all commands share, `shell` what a command works with, `text` and
-`table` how things look; each module of `commands` is one command. Nothing beyond the core is needed; rich, if it is
-installed, draws tables on a terminal.
+`program` is the entry point. `parsing` has what the parsers of all commands share. `shell` gives a command its client
+and its output. `text` and `table` format values. Each module of `commands` is one command. No extra is needed; if rich
+is installed, it draws the tables on a terminal.
 """
 
 from __future__ import annotations

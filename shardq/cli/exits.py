@@ -1,4 +1,4 @@
-"""How the command ends: exit codes, and the two endings that are not errors of shardq."""
+"""How the command ends: its exit codes, and two exceptions that are not errors of the library."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ OK = 0
 FAILED = 1
 USAGE = 2
 NOTHING = 3
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
 
 MEANING = """exit codes:
   0  done
-  1  it failed, or you declined; one line on stderr says why
+  1  it failed, or you answered no; one line on stderr says why
   2  the command line is wrong
-  3  there was nothing: an empty queue, no such queue, no such message
-  130, 143: ended by Ctrl-C or SIGTERM; 141: whoever read the output went away"""
+  3  there is nothing to do: no such queue, no such message, or an empty queue
+  130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
 
 
 class UsageError(Exception):
@@ -23,4 +23,4 @@ class UsageError(Exception):
 
 
 class Nothing(Exception):
-    """What was asked for is not there."""
+    """There is no such queue, message or other thing; the exit code is `NOTHING`."""

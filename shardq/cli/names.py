@@ -20,7 +20,7 @@ def read_names(path: Path) -> list[str]:
             with path.open(encoding="utf-8", newline=None) as file:
                 text = file.read(MAX_BYTES + 1)
     except UnicodeDecodeError as error:
-        raise UsageError(f"--names wants UTF-8: {error.reason} at byte {error.start:,}") from None
+        raise UsageError(f"the file of --names must be UTF-8: {error.reason} at byte {error.start:,}") from None
     if len(text) > MAX_BYTES:
-        raise UsageError(f"--names takes at most {MAX_BYTES:,} characters")
+        raise UsageError(f"the file of --names may have at most {MAX_BYTES:,} characters")
     return [line for line in text.split("\n") if line]

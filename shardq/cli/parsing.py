@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT = 5.0
 
 
 class Help(argparse.HelpFormatter):
-    """Fills paragraphs to the width of the terminal, and leaves lines that are indented as they are."""
+    """Fills paragraphs to the width of the terminal, and leaves indented lines as they are."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         blocks: list[str] = []
@@ -34,7 +34,7 @@ class Help(argparse.HelpFormatter):
 def command(
     commands: Commands, name: str, run: Run, summary: str, *, about: str = "", examples: str = ""
 ) -> argparse.ArgumentParser:
-    """A new command with what all have; *run* gets the arguments and a shell, and returns the exit code."""
+    """A new command with the common options; *run* gets the arguments and a shell, and returns the exit code."""
     parser = commands.add_parser(
         name,
         help=summary,
@@ -49,38 +49,38 @@ def command(
 
 
 def add_common(parser: argparse.ArgumentParser, *, default: Any = None) -> None:
-    """The options that may stand before and after the command's name."""
-    common = parser.add_argument_group("everywhere")
+    """Add the options that may stand before or after the command's name."""
+    common = parser.add_argument_group("options of every command")
     common.add_argument(
         "--url",
         metavar="URL",
         default=default,
-        help=f"where Redis is; else $SHARDQ_URL, else {DEFAULT_URL}",
+        help=f"the server's URL ($SHARDQ_URL, or {DEFAULT_URL})",
     )
     common.add_argument(
         "--timeout",
         type=time,
         metavar="S",
         default=default,
-        help=f"how long to keep trying, in seconds ({DEFAULT_TIMEOUT:g})",
+        help=f"seconds to keep trying while Redis does not answer ({DEFAULT_TIMEOUT:g})",
     )
-    common.add_argument(
-        "--json", action="store_true", default=default, help="print JSON, one object per line, for programs"
-    )
+    common.add_argument("--json", action="store_true", default=default, help="print JSON, one object per line")
 
 
 def add_queue(parser: argparse.ArgumentParser) -> None:
-    """The name of the queue."""
+    """Add the argument for the queue's name."""
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
 
 
 def add_router(parser: argparse.ArgumentParser) -> None:
-    """The name of the router."""
-    parser.add_argument("--router", metavar="NAME", default="default", help="a set of bindings by itself (default)")
+    """Add the option for the router's name."""
+    parser.add_argument(
+        "--router", metavar="NAME", default="default", help="the router, a named set of bindings (default)"
+    )
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """For commands that change much at once."""
+    """Add --yes, for commands that ask before they change much."""
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask; needed where there is no terminal")
 
 

@@ -1,4 +1,4 @@
-"""The entry of the command `shardq`: parse, run one command, turn what went wrong into one line and an exit code."""
+"""The entry point of the command `shardq`: parse, run one command, report an error as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser, with every command."""
     top = argparse.ArgumentParser(
         prog="shardq",
-        description="Look into shardq's queues and work on them.",
+        description="Write, read, inspect and change shardq's queues in Redis.",
         epilog=f"{EXAMPLES}\n\n{MEANING}",
         formatter_class=Help,
         allow_abbrev=False,
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line *argv*; the exit code."""
+    """Run the command line *argv*; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ShardqError, UsageError, Nothing, OSError) as error:
         code = _explained(error, url)
         if isinstance(error, OSError):
-            _forget_stdout()  # it may be what failed; Python would flush it once more and end with 120
+            _forget_stdout()  # stdout may be what failed; Python would flush it once more and exit with code 120
     finally:
         shell.close()
         if before is not None:
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception, url: str) -> int:
-    """Say what went wrong; the exit code that it has."""
+    """Print what went wrong; returns the exit code for it."""
     text = " ".join(str(error).split())
     if isinstance(error, BackendTimeout):
         text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
@@ -94,7 +94,7 @@ def _explained(error: Exception, url: str) -> int:
 
 
 class _Remarks(logging.Handler):
-    """What the library warns of, in the command's own way."""
+    """Prints the library's warnings as remarks."""
 
     def emit(self, record: logging.LogRecord) -> None:
         remark(f"{record.levelname.lower()}: {record.getMessage()}")
@@ -110,12 +110,12 @@ def _show_warnings() -> None:
 
 
 def _end_on_sigterm() -> Any:
-    """End as after Ctrl-C: what was read is given back, connections are closed. What the signal did before."""
+    """Let SIGTERM end the command as Ctrl-C does: messages are given back, connections closed. The handler before."""
     if threading.current_thread() is threading.main_thread():
         return signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     return None
 
 
 def _forget_stdout() -> None:
-    """Whoever read stdout is gone, or does not read on: let the interpreter's last flush go nowhere, nor wait."""
+    """Send stdout to /dev/null: its reader has ended or hangs, and the interpreter's last flush would fail or wait."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What a command works with: the client, and where its output goes."""
+"""What each command uses: the client, the output, and questions to the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardq.model import QueueStats
 
 
 class Shell:
-    """One run of one command. Data goes to stdout, remarks to stderr."""
+    """One run of one command. Data goes to stdout, remarks go to stderr."""
 
     def __init__(self, url: str, timeout: float, *, json: bool) -> None:
         self.url = url
@@ -35,23 +35,23 @@ class Shell:
         return self.client.queue(name)
 
     def existing(self, name: str) -> tuple[Queue, QueueStats]:
-        """The queue and its numbers; Nothing if there is none, so that a slip of the finger creates no queue."""
+        """The queue and its stats; raises Nothing if there is no such queue, so that a typo creates none."""
         queue = self.queue(name)
         numbers = queue.stats()
         if not numbers.streams:
             raise Nothing(f"there is no queue {name!r}; its first write creates it")
         return queue, numbers
 
-    def tell(self, text: str, value: Mapping[str, Any]) -> None:
-        """Print *text* for people or *value* for programs."""
+    def show(self, text: str, value: Mapping[str, Any]) -> None:
+        """Print *text*, or with --json *value* as one line of JSON."""
         print(json_line(value) if self.json else text)
 
     def confirm(self, question: str, *, yes: bool) -> bool:
-        """Whether to go on: yes was said, or is said now."""
+        """Whether to go on: --yes was given, or the user answers yes."""
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError(f"{question} There is no terminal to ask on: say --yes")
+            raise UsageError(f"{question} There is no terminal to ask on: use --yes")
         print(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
@@ -64,5 +64,5 @@ class Shell:
 
 
 def remark(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"shardq: {printable(text)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Several worker processes under one parent, which forwards signals and replaces, audibly, what dies."""
+"""Several worker processes under one parent, which forwards signals and replaces processes that die."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from shardq.worker.signals import MAX_WAIT, stop_signals
 
 RESTART = Exponential(base=0.5, cap=30.0)
 LONG_LIFE = 60.0
-"""Seconds after which a process that dies is taken for a new misfortune, not for one more of a row."""
+"""The pause before a restart begins anew with a process that lived longer than so many seconds."""
 
 
 class Supervisor:
-    """Runs `shardq worker` *count* times, with the *words* of each, numbered from 1."""
+    """Runs `shardq worker` in *count* processes; *arguments* returns those of each process, numbered from 1."""
 
-    def __init__(self, url: str, timeout: float, words: Callable[[int], list[str]], count: int) -> None:
-        self._words = words
+    def __init__(self, url: str, timeout: float, arguments: Callable[[int], list[str]], count: int) -> None:
+        self._arguments = arguments
         self._command = [sys.executable, "-m", "shardq.cli", "worker", "--timeout", str(timeout)]
         self._clock = SystemClock()
-        self._environment = os.environ | {"SHARDQ_URL": url}  # not a word of the command: it may hold a password
+        self._environment = os.environ | {"SHARDQ_URL": url}  # not an argument: it may hold a password
         self._count = count
         self._members: dict[subprocess.Popen[bytes], int] = {}
         self._ended: queue.SimpleQueue[tuple[subprocess.Popen[bytes], float]] = queue.SimpleQueue()
-        self._due: list[tuple[float, int]] = []  # when to start another one, of which number
+        self._due: list[tuple[float, int]] = []  # when to start which number again
         self._deaths = 0
         self._code = OK
         self._signals = 0
 
     def run(self) -> int:
-        """Until a signal came and all have ended; the exit code."""
+        """Run until a signal came and all processes have ended; returns the exit code."""
         before = {number: signal.signal(number, self._forward) for number in stop_signals()}
         try:
             for number in range(1, self._count + 1):
@@ -54,24 +54,27 @@ class Supervisor:
         return self._code
 
     def _wait(self) -> None:
-        """Wait for the next end of a process, or until it is time to start one."""
+        """Wait until a process ends, or until it is time to start one."""
         left = MAX_WAIT
         if self._due and not self._signals:
             left = min(MAX_WAIT, max(0.0, min(self._due)[0] - self._clock.monotonic()))
         with contextlib.suppress(queue.Empty):
-            self._buried(*self._ended.get(timeout=left))
+            self._handle_end(*self._ended.get(timeout=left))
         if self._due and not self._signals and min(self._due)[0] <= self._clock.monotonic():
             self._due.remove(due := min(self._due))
             self._start(due[1])
 
     def _start(self, number: int) -> None:
-        # In a session of its own: Ctrl-C in the terminal comes once, from here. It ends when its stdin does.
+        # The process has a session of its own, so that Ctrl-C reaches it once, from here. It stops when stdin ends.
         process = subprocess.Popen(  # noqa: S603 (this program itself)
-            [*self._command, *self._words(number)], env=self._environment, stdin=subprocess.PIPE, start_new_session=True
+            [*self._command, *self._arguments(number)],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
         self._members[process] = number
         began = self._clock.monotonic()
-        if self._signals:  # the signal came in between
+        if self._signals:  # a signal came while the process was started
             process.send_signal(signal.SIGTERM)
 
         def watch() -> None:
@@ -80,19 +83,19 @@ class Supervisor:
 
         threading.Thread(target=watch, name=f"shardq-supervisor-{process.pid}", daemon=True).start()
 
-    def _buried(self, process: subprocess.Popen[bytes], age: float) -> None:
+    def _handle_end(self, process: subprocess.Popen[bytes], age: float) -> None:
         number = self._members.pop(process)
         if process.stdin:
             process.stdin.close()
         code = process.returncode
         if code == OK or (self._signals == 1 and code in (-signal.SIGTERM, -signal.SIGINT)):
-            return  # killed by the signal itself: it was only starting, and held nothing
+            return  # the signal killed it while it was starting, when it had no messages
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         if self._signals:
             self._code = max(self._code, code if code > 0 else FAILED)
             remark(f"worker process {process.pid} {how}")
         elif code == USAGE:
-            remark(f"worker process {process.pid} {how}: ending the others")
+            remark(f"worker process {process.pid} {how}; the other processes are stopped")
             self._code = USAGE
             self._stop(signal.SIGTERM)
         else:

@@ -1,4 +1,4 @@
-"""Tables: drawn by rich on a terminal where it is installed, else aligned plain text."""
+"""Tables: drawn by rich on a terminal if it is installed, else aligned plain text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-FOLDED = 12  # the least width that a folded column is readable in
+FOLDED = 12  # the smallest width at which a folded column is readable
 
 
 def draw(
@@ -19,8 +19,8 @@ def draw(
 ) -> None:
     """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already.
 
-    Only *folded* columns are broken into lines, since an id that is broken cannot be copied. On a terminal that is too
-    narrow for that, a block of lines for each row.
+    Only *folded* columns are broken into lines, because an id that is broken cannot be copied. On a terminal that is
+    too narrow for the others, each row is printed as a block of lines.
     """
     listed = [list(row) for row in rows]
     console = _console()
@@ -43,7 +43,7 @@ def draw(
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and values, the values aligned."""
+    """Lines of names and values, with the values aligned."""
     width = max(len(name) for name, _ in pairs)
     return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in pairs)
 
@@ -68,7 +68,7 @@ def _cells(line: Sequence[str], widths: Sequence[int], headers: Sequence[str], r
 
 
 def _console() -> Any:
-    """Rich's console, None where there is no terminal or no rich."""
+    """Rich's console; None if stdout is no terminal or rich is not installed."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
     try:

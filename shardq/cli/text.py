@@ -1,7 +1,7 @@
-"""How values look to people and to programs.
+"""Formatting of values as text for people and as JSON for programs.
 
-Whatever came out of a queue may hold terminal escapes or characters that reverse the line, put there by a tenant. So
-everything that is shown to people passes `printable`; JSON passes `json_line`, which escapes the same characters.
+A tenant may put terminal escapes, or characters that reverse a line, into a message. So all text for people goes
+through `printable`, and all JSON through `json_line`, which escapes the same characters.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PASSWORD = re.compile(r"(://[^:/@]*):.*@")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""*text* with each character that a terminal would obey rather than show as an escape, such as ``\x1b``."""
+    r"""*text* with each character escaped that would control a terminal, such as ``\x1b``; those of *keep* stay."""
     if text.isprintable():
         return text
-    return "".join(char if char in keep or not _obeyed(char) else _escape(char) for char in text)
+    return "".join(char if char in keep or not _is_control(char) else _escape(char) for char in text)
 
 
-def _obeyed(char: str) -> bool:
+def _is_control(char: str) -> bool:
     return char not in _JOINERS and unicodedata.category(char) in _UNSEEN
 
 
@@ -46,11 +46,11 @@ def _escape(char: str) -> str:
 
 
 def json_line(value: Mapping[str, Any]) -> str:
-    """One JSON object on one line, safe to show: what a terminal would obey is escaped as JSON escapes it."""
+    r"""One JSON object on one line; characters that would control a terminal are escaped as ``\u001b``."""
     text = msgspec.json.encode(value, enc_hook=str).decode()
     if text.isprintable():
         return text
-    return "".join(_json_escape(char) if _obeyed(char) else char for char in text)
+    return "".join(_json_escape(char) if _is_control(char) else char for char in text)
 
 
 def _json_escape(char: str) -> str:
@@ -71,7 +71,7 @@ def payload_text(codecs: Codecs, tag: str, body: bytes, legacy: Mapping[str, byt
 
 
 def payload_fields(codecs: Codecs, tag: str, body: bytes, legacy: Mapping[str, bytes] | None = None) -> dict[str, Any]:
-    """For programs: `payload` for a value, `payload_text` or `payload_base64` for bytes, `fields` for legacy."""
+    """A payload as JSON fields: `payload` (a value), `payload_text` or `payload_base64` (bytes), `fields` (legacy)."""
     if legacy is not None:
         return {"fields": _legacy(legacy)}
     if tag == "b":
@@ -92,7 +92,7 @@ def _legacy(fields: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def bytes_fields(name: str, value: str | bytes) -> dict[str, Any]:
-    """Text under `name_text`, or `name` for what is text anyway; `name_base64` for bytes that are not UTF-8."""
+    """*value* as a JSON field: a str under `name`, UTF-8 bytes under `name_text`, others under `name_base64`."""
     if isinstance(value, str):
         return {name: value}
     try:
@@ -106,17 +106,17 @@ def _base64(value: bytes) -> str:
 
 
 def shown_key(shard_key: str | bytes) -> str:
-    """A shard key for people."""
+    """A shard key as text for people."""
     return printable(shard_key if isinstance(shard_key, str) else shard_key.decode(errors="surrogateescape"))
 
 
 def shown_url(url: str) -> str:
-    """*url* without its password, even one with an `@` or `/` that should have been quoted."""
+    """*url* without its password, even if that has an `@` or `/` that should have been quoted."""
     return _PASSWORD.sub(r"\1:***@", printable(url))
 
 
 def duration(seconds: float | None) -> str:
-    """Such as `340 ms`, `4.2 s`, `12 min`, `3.5 h`; `-` for None."""
+    """A time as `340 ms`, `4.2 s`, `12 min` or `3.5 h`; `-` for None."""
     if seconds is None:
         return "-"
     for limit, factor, unit in ((1, 1000, "ms"), (120, 1, "s"), (7200, 1 / 60, "min"), (172_800, 1 / 3600, "h")):

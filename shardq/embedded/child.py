@@ -1,8 +1,9 @@
 """A child process that cannot outlive this one, however this one ends.
 
-On Linux the kernel kills it (PR_SET_PDEATHSIG). The child arms that itself, in a few lines of Python that then become
-the server: `preexec_fn` would fork a process with threads, and run everybody's fork hooks. Elsewhere, and where
-`sys.executable` is not a Python, a watchdog waits for the end of a pipe that only this process holds.
+On Linux the kernel kills it (PR_SET_PDEATHSIG). The child requests this itself, in a few lines of Python that then
+execute the server: `preexec_fn` is unsafe in a process with threads, and would run the fork hooks of all libraries. On
+other systems, and if `sys.executable` is not a Python, a watchdog process waits for the end of a pipe that only this
+process holds open.
 """
 
 from __future__ import annotations
@@ -21,26 +22,27 @@ from pathlib import Path
 
 _Process = subprocess.Popen[bytes]
 
-# A parent that died before prctl was armed has already handed us to another one, hence the comparison.
+# If the parent died before the call of prctl, the child has another parent already, hence the comparison.
 _TIED = """
 import ctypes, os, sys
 if ctypes.CDLL(None).prctl(1, ctypes.c_ulong(9)): sys.exit("prctl(PR_SET_PDEATHSIG) was refused")
 if os.getppid() != int(sys.argv[1]): sys.exit("the parent died first")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-# A line on stdin means that the server was stopped, the end of the pipe that the parent died.
+# A line on stdin means that the server was stopped; the end of the pipe means that the parent died.
 _WATCHDOG = 'read -r _ || kill -9 "$0"'
 
 
 class ChildProcess:
-    """A process started with `command`; `log` takes its output, and it inherits the open files `keep`."""
+    """A process started with `command`; its output goes to the file `log`, and it inherits the open files `keep`."""
 
     def __init__(self, command: Sequence[str], *, directory: Path, log: int, keep: Sequence[int] = ()) -> None:
         by_kernel = _kernel_can()
         tied = [sys.executable, "-I", "-S", "-c", _TIED, str(os.getpid())] if by_kernel else []
 
         def spawn() -> _Process:
-            # In a session of its own: Ctrl-C in the terminal is for the workers, which need the server to drain.
+            # It has a session of its own, because Ctrl-C in the terminal must only stop the workers, which need the
+            # server to drain.
             return subprocess.Popen(  # noqa: S603 (the program was found and probed)
                 [*tied, *command],
                 cwd=directory,
@@ -66,10 +68,10 @@ class ChildProcess:
         return self._process.poll() is None
 
     def end(self, grace: float = 0) -> None:
-        """Kill the process and reap it; with a `grace` (seconds), ask first and give it that long."""
+        """Kill the process and wait for its end; with a `grace` (seconds), send SIGTERM and wait that long before."""
         if grace:
             self._process.send_signal(signal.SIGTERM)
-            self._process.send_signal(signal.SIGCONT)  # a suspended one would not see the other signal
+            self._process.send_signal(signal.SIGCONT)  # a suspended process would not get SIGTERM
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(grace)
         self._process.kill()
@@ -93,7 +95,7 @@ def _watch(pid: int) -> _Process:
 
 
 class _Keeper(threading.Thread):
-    """Starts the processes: PDEATHSIG comes when the spawning *thread* ends, and this one never does."""
+    """Starts the processes: the kernel sends PDEATHSIG when the *thread* ends that did, and this one never ends."""
 
     def __init__(self) -> None:
         super().__init__(name="shardq-keeper", daemon=True)
@@ -108,7 +110,7 @@ class _Keeper(threading.Thread):
 def _fulfil(spawn: Callable[[], _Process], result: Future[_Process]) -> None:
     try:
         result.set_result(spawn())
-    except BaseException as error:  # noqa: BLE001 (raised again in the thread that asked)
+    except BaseException as error:  # noqa: BLE001 (raised again in the calling thread)
         result.set_exception(error)
 
 
@@ -127,7 +129,7 @@ def _on_keeper(spawn: Callable[[], _Process]) -> _Process:
 
 
 def _after_fork() -> None:
-    """In a fork the keeper does not run, and the pipes to the watchdogs must not stay open."""
+    """In a forked child the keeper thread does not run, and the pipes to the watchdogs must not stay open."""
     global _keeper, _lock
     _keeper, _lock = None, threading.Lock()
     for watchdog in _WATCHED:

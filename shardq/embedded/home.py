@@ -1,4 +1,4 @@
-"""The directory in which an embedded server lives: its data, socket, log and lock.
+"""The directory in which an embedded server runs: its data, socket, log and lock.
 
 A process that is killed cannot remove its temporary directory; the next one that starts a server does
 (`_remove_abandoned`).
@@ -25,14 +25,14 @@ _SOCKET = "s"
 _LOCK = "lock"
 _PREFIX = "shardq-"
 _ABANDONED = re.compile(rf"{_PREFIX}(\d{{1,9}})-\w+", re.ASCII)
-_YOUNG = 60.0  # seconds: one that another process namespace has just made is not locked yet
+_YOUNG = 60.0  # seconds: a directory that a process of another PID namespace has just made is not locked yet
 _SOCKET_LIMIT = 104  # bytes of sun_path on macOS, with the final zero; Linux has 108
-_LOCK_GRACE = 1.0  # seconds: a server that was just killed may need a moment to let go
+_LOCK_GRACE = 1.0  # seconds: a server that was just killed may need a moment to release the lock
 _LOG_LINES = 12
 
 
 class Home:
-    """`data` is where the data lives on; without one everything is in a private temporary directory."""
+    """`data` is the directory that keeps the data; if it is None, all files are in a private temporary directory."""
 
     def __init__(self, data: Path | None) -> None:
         self._data = data
@@ -40,18 +40,18 @@ class Home:
 
     @property
     def path(self) -> Path:
-        """The server's working directory, once made."""
+        """The server's working directory; BackendError before `make`."""
         return self._data or self._made()
 
     @property
     def socket(self) -> Path:
-        """The unix socket, short enough for every system; the same from `make` to `remove`."""
+        """The path of the unix socket, which is short enough for every system."""
         return (self._scratch or self.path) / _SOCKET
 
     def make(self) -> None:
-        """Make what is missing; a temporary directory also where the path is too long for a socket.
+        """Make the directories; a temporary one also if the path of `data` is too long for a socket.
 
-        Raises `BackendError` when that cannot be.
+        Raises `BackendError` when that fails.
         """
         try:
             if self._data:
@@ -64,16 +64,16 @@ class Home:
             raise BackendError(f"the embedded server cannot have its directory: {error}") from error
 
     def remove(self) -> None:
-        """Remove what is temporary."""
+        """Remove the temporary directory."""
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[int]:
-        """The directory's lock as an open file. A process that inherits it holds the lock for as long as it lives.
+        """The directory's lock as an open file. A process that inherits the file holds the lock until it ends.
 
-        Raises `BackendError` when another one has it.
+        Raises `BackendError` when another server has the lock.
         """
         file = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -93,7 +93,7 @@ class Home:
         return self.path / "server.log"
 
     def log_since(self, start: int) -> str:
-        """The last lines of the log after byte `start`."""
+        """The last lines of the log, from the byte `start` on."""
         text = self.log.read_bytes()[start:].decode(errors="replace")
         return "\n".join(text.splitlines()[-_LOG_LINES:])
 
@@ -104,18 +104,18 @@ class Home:
 
 
 def pause() -> None:
-    """Wait for a moment between two looks at another process."""
+    """Wait for a moment before another process is examined again."""
     threading.Event().wait(0.002)
 
 
 def _temporary() -> Path:
-    """Where temporary directories are made: the system's place, unless its path is too long for a socket."""
+    """Where temporary directories are made: the system's directory, or /tmp if that is too long for a socket."""
     place = Path(tempfile.gettempdir())
     return Path("/tmp") if _too_long(place / f"{_PREFIX}1234567-12345678" / _SOCKET) else place  # noqa: S108 (0700)
 
 
 def _remove_abandoned(place: Path) -> None:
-    """Remove the directories of our user whose process was killed, and whose server surely died with it."""
+    """Remove the directories of this user whose process was killed, if no server holds their lock any more."""
     with contextlib.suppress(OSError), os.scandir(place) as entries:
         for entry in entries:
             match = _ABANDONED.fullmatch(entry.name)
@@ -124,7 +124,7 @@ def _remove_abandoned(place: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether there is such a process; one that is not ours counts."""
+    """Whether there is a process with this id, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -143,7 +143,7 @@ def _ours_and_old(entry: os.DirEntry[str]) -> bool:
 
 
 def _held(lock: Path) -> bool:
-    """Whether a server holds the lock: it inherited it, and so does until it ends."""
+    """Whether a server holds the lock, which it inherited and holds until it ends."""
     try:
         file = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

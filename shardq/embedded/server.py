@@ -1,4 +1,4 @@
-"""The embedded server itself: its settings, start and stop."""
+"""The embedded server: its settings, start and stop."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PORT_TRIES = 5
 
 
 class EmbeddedServer:
-    """One server process of our own; `start` and `stop` are idempotent and safe across threads and forks.
+    """One private server process; `start` and `stop` are idempotent and safe across threads and forks.
 
-    - `directory`: where the data lives on (append-only file, synced every second; one server at a time). None: in
-      memory only, files in a private temporary directory that goes with the server.
-    - `port`: None for no TCP at all, 0 for a free port, else that port; always on 127.0.0.1 and without a password.
+    - `directory`: keeps the data, in an append-only file that is synced every second; one server at a time may use it.
+      With None the data is in memory only, and the server's files are in a temporary directory that is removed.
+    - `port`: None for no TCP port, 0 for a free one, else the port; always on 127.0.0.1 and without a password.
     - `binary`: the program to run; None looks for one (`find_server`).
     - `options`: further settings of the server, as in redis.conf.
-    - `timeout`: seconds that starting (loading data not counted) and stopping may take.
+    - `timeout`: seconds that starting (without loading data) and stopping may take.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class EmbeddedServer:
     ) -> None:
         self._options = dict(options or {})
         if taken := _OURS & self._options.keys():
-            raise ConfigError(f"options that EmbeddedServer sets itself: {', '.join(sorted(taken))}")
+            raise ConfigError(f"EmbeddedServer itself sets these options: {', '.join(sorted(taken))}")
         self._durable = directory is not None
         self._home = Home(Path(directory).expanduser().absolute() if directory is not None else None)
         if port is not None:
@@ -53,7 +53,7 @@ class EmbeddedServer:
         self._any_port, self._port = port == 0, port or None
         self._named, self._timeout = binary, timeout
         self._lock = threading.RLock()
-        self._owner: int | None = None  # the process that started it: a fork of that must not stop it
+        self._owner: int | None = None  # the process that started the server; a fork of it must not stop it
         self._process: ChildProcess | None = None
         self._binary: ServerBinary | None = None
 
@@ -65,14 +65,14 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """`unix:///…?db=0`, or `redis://127.0.0.1:…/0` when a port was asked for; `BackendError` while stopped."""
+        """`unix:///…?db=0`, or `redis://127.0.0.1:…/0` with a port; `BackendError` while stopped."""
         if self._owner is None:
             raise BackendError("the embedded server is not started")
         return f"redis://127.0.0.1:{self._port}/0" if self._port else f"unix://{quote(str(self._home.socket))}?db=0"
 
     @property
     def port(self) -> int | None:
-        """The TCP port; None without one, or before a free one was picked."""
+        """The TCP port; None without one, and before a free one was chosen."""
         return self._port
 
     @property
@@ -82,11 +82,13 @@ class EmbeddedServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server runs; False also after a crash, from which `start` brings it back."""
+        """Whether the server runs; False also after a crash, after which `start` starts it again."""
         if self._owner == os.getpid():
             process = self._process
             return process is not None and process.running()
-        return self._owner is not None and bool(_ping(str(self._home.socket)))  # in a fork: not our child
+        return self._owner is not None and bool(
+            _ping(str(self._home.socket))
+        )  # in a fork the server is not a child of this process
 
     @property
     def name(self) -> str:
@@ -99,10 +101,10 @@ class EmbeddedServer:
         return self._program().version
 
     def start(self) -> Self:
-        """Start the server unless it runs, and wait until it answers; one that crashed comes back at the same URL.
+        """Start the server unless it runs, and wait until it answers; a crashed one gets the same URL again.
 
-        Raises `ServerUnfit` when there is no fit program, `BackendError` when the directory is in use or the server
-        does not come up (with the end of its log). In a fork of the process that started it, does nothing.
+        Raises `ServerUnfit` when there is no fit program, and `BackendError` when the directory is in use or the server
+        does not start (with the end of its log). In a fork of the process that started it, does nothing.
         """
         if self._owner in (None, os.getpid()):
             with self._lock:
@@ -130,7 +132,7 @@ class EmbeddedServer:
         self._owner = os.getpid()
         atexit.register(self.stop)
         try:
-            self._end()  # what is left of one that crashed
+            self._end()  # of a server that crashed
             self._home.make()
             self._bring_up()
         except BaseException:
@@ -151,10 +153,10 @@ class EmbeddedServer:
                 raise BackendError(f"port {self._port} is in use on 127.0.0.1: choose another, or 0 for any free one")
             if not (taken and tries_left):
                 raise BackendError(f"{self.name} did not start; the end of its log:\n{log}")
-            self._port = None  # somebody else took it first: once more
+            self._port = None  # another program took the port first: try another port
 
     def _spawn(self) -> int:
-        """Start the process, which from here on holds the directory's lock; returns where its log begins."""
+        """Start the process, which from then on holds the directory's lock; returns where its log begins."""
         with self._home.lock() as lock, self._home.log.open("ab") as log:
             start = log.tell()
             self._process = ChildProcess(self._command(), directory=self._home.path, log=log.fileno(), keep=[lock])
@@ -184,7 +186,7 @@ class EmbeddedServer:
             if reply and not reply.startswith(b"-LOADING"):
                 return True
             if reply:
-                deadline = _CLOCK.monotonic() + self._timeout  # it is at work; a long log may take minutes
+                deadline = _CLOCK.monotonic() + self._timeout  # it is loading its data, which may take minutes
             pause()
         self._end()
         return False
@@ -201,7 +203,7 @@ def _free_port() -> int:
 
 
 def _ping(path: str) -> bytes:
-    """The server's answer to PING, empty when there is none yet."""
+    """The server's answer to PING; empty if there is none yet."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1)
         try:

@@ -1,4 +1,4 @@
-"""Choosing N and M from tenants, noisy tenants at a time and the wanted isolation, with what that gives and costs.
+"""Choosing the number of streams (N) and the streams per shard (M), with the isolation that they give and their cost.
 
 >>> chosen = plan(tenants=10_000, noisy=20, isolation=0.99)
 >>> chosen.streams, chosen.streams_per_shard

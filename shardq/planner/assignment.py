@@ -1,13 +1,13 @@
-"""Shards for named tenants of which any two share at most so many streams: a guarantee where dealing gives odds.
+"""Shards for named tenants of which any two share at most k streams: a guarantee, where dealing gives only odds.
 
-After the stateful searching shuffle sharder of Amazon Route 53 Infima: shards that were given out are kept, and a new
-one is searched for that no kept one overlaps too much. Two shards share more than k streams exactly when they have a
-set of k+1 streams in common; so the sets of k+1 streams that are taken are kept, and a candidate is tried in
-C(M, k+1) look-ups, however many tenants there are.
+The method is that of the stateful searching shuffle sharder of Amazon Route 53 Infima: it remembers the shards that it
+gave out, and searches for a new one that overlaps none of them too much. Two shards share more than k streams exactly
+when they have a set of k+1 streams in common. So the sets of k+1 streams that are taken are stored, and a candidate is
+checked by C(M, k+1) look-ups, however many tenants there are.
 
-The first candidate of a tenant is the shard that it is dealt anyway (`shardq.sharding.shard`), so that most tenants
-keep theirs. Then come shards dealt to salted keys, then a search through all, within a budget. Whoever has a shard
-keeps it: adding a tenant moves nobody, and the same additions in the same order give the same shards everywhere.
+The first candidate of a tenant is the shard that it is dealt anyway (`shardq.sharding.shard`), so most tenants keep
+theirs. Then come shards dealt to salted keys, then a search through all shards, up to a number of steps. A tenant that
+has a shard keeps it when others are added. The same additions in the same order give the same shards everywhere.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from shardq.sharding import check_width, key_bytes, shard
 
 MAX_NAMED: Final = 100_000
 MAX_TAKEN: Final = 10_000_000
-"""Bounds of an assignment: tenants, and sets of streams that they take together (about 100 bytes each)."""
+"""Bounds of an assignment: its tenants, and the sets of streams that they take (about 100 bytes each)."""
 
 DEALT_TRIES: Final = 200
 SEARCH_STEPS: Final = 200_000
-"""How long a shard is looked for: among dealt ones, then in the search through all."""
+"""How many dealt shards are tried, and how many steps the search through all shards takes, before it gives up."""
 
 Streams = tuple[int, ...]
 
@@ -37,9 +37,9 @@ Streams = tuple[int, ...]
 def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
     """An upper bound on the number of shards of which any two share at most `max_overlap` streams.
 
-    Johnson's bound on packings (IRE Trans. IT 8, 1962): of the shards with a given stream, as many as the same problem
-    without it allows; each shard counts M times. Real assignments often reach 40 to 100 % of it. ConfigError for
-    invalid numbers.
+    This is Johnson's bound on packings (IRE Trans. IT 8, 1962). The shards that hold a given stream are, without it, a
+    packing of N-1 streams, M-1 per shard, with an overlap of one less. Summed over all streams each shard counts M
+    times. Real assignments often reach 40 to 100 % of the bound. ConfigError for invalid numbers.
     """
     width = check_width(streams, streams_per_shard)
     check_count("max_overlap", max_overlap, 0, width - 1)
@@ -52,8 +52,8 @@ def capacity(streams: int, streams_per_shard: int, max_overlap: int) -> int:
 class Assignment:
     """Which shard each named tenant has.
 
-    `streams` N and `streams_per_shard` M as of the queue; `max_overlap`: 0 to M - 1. `seed` salts the search, for
-    another assignment of the same tenants.
+    `streams` (N) and `streams_per_shard` (M) are those of the queue; `max_overlap` is 0 to M - 1. With another `seed`
+    the same tenants get other shards.
 
     >>> named = Assignment(16, 4, max_overlap=1)
     >>> named.add("acct-1"), named.add("acct-2"), named.add("acct-3")
@@ -79,7 +79,7 @@ class Assignment:
         max_overlap: int,
         seed: int = 0,
     ) -> Assignment:
-        """An assignment that was stored, checked: ConfigError names the tenant whose shard breaks its rules."""
+        """Load an assignment that was stored; ConfigError names the tenant whose shard breaks the rules."""
         made = cls(streams, streams_per_shard, max_overlap=max_overlap, seed=seed)
         for key, dealt in shards.items():
             made._keep(key_bytes(key), made._checked(key, tuple(dealt)))
@@ -89,7 +89,7 @@ class Assignment:
         return len(self._shards)
 
     def __repr__(self) -> str:
-        """How many have one, and what is promised."""
+        """How many tenants have a shard, and how much the shards may overlap."""
         return (
             f"Assignment({len(self):,} of at most {self.capacity:,} shards, {self.width} of {self.streams:,} streams "
             f"each, any two share at most {self.max_overlap})"
@@ -107,9 +107,9 @@ class Assignment:
         return iter(self._shards.items())
 
     def add(self, key: str | bytes) -> Streams:
-        """The tenant's shard: the one it has, else a new one. Nobody else's changes.
+        """The tenant's shard: the one it has, else a new one. Shards of other tenants do not change.
 
-        ConfigError, and nothing changes, when there is no room: by the bound, or because none was found in time.
+        ConfigError, and nothing changes, when `capacity` is reached or no shard was found within the search's steps.
         """
         name = key_bytes(key)
         if name in self._shards:
@@ -120,20 +120,20 @@ class Assignment:
         return found
 
     def remove(self, key: str | bytes) -> None:
-        """Forget a tenant, so that others may have what it had. KeyError when it has no shard."""
+        """Forget a tenant, so that others may get its streams. KeyError when it has no shard."""
         self._taken.difference_update(self._sets(self._shards.pop(key_bytes(key))))
 
     def _candidates(self, name: bytes) -> Iterator[Streams]:
-        """Shards dealt to the tenant: its own, then those of salted keys."""
+        """Shards to try first: the one that the tenant is dealt, then those of salted keys."""
         if self.seed == 0:
             yield shard(name, self.streams, self.width)
         for attempt in range(1, DEALT_TRIES):
             yield shard(_salted(name, self.seed, attempt), self.streams, self.width)
 
     def _search(self, name: bytes) -> Streams:
-        """Depth first through all shards, stream by stream in an order of the tenant's own, within the budget.
+        """Search all shards depth first, stream by stream in an order of the tenant's own, for `SEARCH_STEPS` steps.
 
-        A branch ends as soon as the chosen streams hold a taken set, or too few are left.
+        A branch ends as soon as the chosen streams include a taken set, or too few streams are left.
         """
         order = shard(_salted(name, self.seed, 0), self.streams, self.streams)
         chosen: list[int] = []  # positions in `order`, rising
@@ -143,7 +143,7 @@ class Assignment:
                 return tuple(order[at] for at in chosen)
             if self.streams - position < self.width - len(chosen):
                 if not chosen:
-                    raise self._no_room("every shard that is left overlaps too much with one of theirs")
+                    raise self._no_room("every shard that is left overlaps too much with an assigned one")
                 position = chosen.pop() + 1
                 continue
             if self._extends([order[at] for at in chosen], order[position]):
@@ -152,7 +152,7 @@ class Assignment:
         raise self._no_room(f"none was found in {SEARCH_STEPS:,} steps")
 
     def _extends(self, chosen: list[int], stream: int) -> bool:
-        """Whether no set that holds `stream` and others of `chosen` is taken."""
+        """Whether `stream` can be added to `chosen`: no set of it and some of them is taken."""
         return not any(tuple(sorted((*some, stream))) in self._taken for some in combinations(chosen, self.max_overlap))
 
     def _sets(self, dealt: Streams) -> Iterator[Streams]:
@@ -196,5 +196,5 @@ class Assignment:
 
 
 def _salted(name: bytes, seed: int, attempt: int) -> bytes:
-    """Another key to deal for, never longer than a key may be and never a tenant's own."""
+    """Another key to deal a shard for. It is never longer than a shard key may be, and never equal to a tenant's."""
     return hashlib.sha256(b"shardq/assigned/1\0%d\0%d\0" % (seed, attempt) + name).digest()

@@ -1,10 +1,10 @@
-"""How many streams a queue needs, and how many of them a shard: N and M.
+"""How many streams does a queue need, and how many of them does a shard need: N and M?
 
-The question: so many tenants, `noisy` of them flood at a time; which share of the others shall keep a clean stream?
-For each M there is a fewest N that reaches it (`frontier`). A larger M needs fewer streams, up to about
-N / noisy x ln 2 (a shard is a Bloom filter's probe and the noisy tenants its content: Bloom, CACM 13(7), 1970), but
-each noisy tenant then has M turns in a round, so everybody waits longer. `plan` takes the point of the frontier where
-streams x busy streams is least: memory times waiting.
+Given are the number of tenants, how many of them flood at a time (`noisy`), and the share of the others that shall keep
+a clean stream, one that no flood writes to. For each M there is a smallest N that reaches this share (`frontier`). A
+larger M needs fewer streams, up to about M = N / noisy x ln 2: a shard is like the probe of a Bloom filter that the
+noisy tenants fill (Bloom, CACM 13(7), 1970). But each noisy tenant then keeps M streams busy, so all others wait
+longer. `plan` takes the point of the frontier where streams x busy streams is least: memory times waiting.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from shardq.planner.odds import busy, check_count, clean_odds, lost_odds
 from shardq.sharding import MAX_STREAMS, Odds, check_width
 
 WIDEST: Final = 16
-"""The largest M that `plan` considers; a wider shard costs each write a key per stream."""
+"""The largest M that `plan` considers. Each write declares a key for each stream of the shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """N streams, M to a shard, for so many tenants of which `noisy` flood at a time, and what that gives."""
+    """N streams, M per shard, for a number of tenants of which `noisy` flood at a time; and what that gives."""
 
     streams: int
     streams_per_shard: int
@@ -49,7 +49,7 @@ class Plan:
         return self.beside(self.noisy)
 
     def beside(self, noisy: int) -> tuple[float, ...]:
-        """The share of tenants with exactly c clean streams while so many others flood, for c = 0 to M."""
+        """The share of tenants with exactly c clean streams while `noisy` others flood, for c = 0 to M."""
         return clean_odds(self.streams, self.streams_per_shard, noisy)
 
     @property
@@ -59,17 +59,20 @@ class Plan:
 
     @property
     def without_clean(self) -> float:
-        """How many quiet tenants have none, on average."""
+        """How many quiet tenants have no clean stream, on average."""
         return (self.tenants - self.noisy) * self.clean[0]
 
     @property
     def busy(self) -> float:
-        """Streams that the noisy cover, on average: the dequeues that a message in a clean stream waits at most."""
+        """Busy streams: how many the noisy tenants write to, on average.
+
+        A message in a clean stream waits for one delivery of each busy stream.
+        """
         return busy(self.streams, self.streams_per_shard, self.noisy)
 
     @property
     def same_shard(self) -> float:
-        """How many other tenants have all streams in common with a given one, on average."""
+        """How many other tenants have the same shard as a given one, on average."""
         return (self.tenants - 1) / comb(self.streams, self.streams_per_shard)
 
     def lost(self, lost: int) -> tuple[float, ...]:
@@ -78,14 +81,15 @@ class Plan:
 
     @property
     def cost(self) -> Cost:
-        """What it costs."""
+        """What the streams and shards of this plan cost."""
         return cost(self.streams, self.streams_per_shard)
 
 
 def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STREAMS) -> list[Plan]:
     """For each M up to `WIDEST`, the plan with the fewest streams that reaches the isolation.
 
-    As long as a larger M saves any; empty when `most` streams do not suffice. ConfigError for invalid numbers.
+    The list ends at the M beyond which a larger one saves no streams. It is empty when `most` streams do not suffice.
+    ConfigError for invalid numbers.
     """
     if type(isolation) not in (float, int) or not 0 < isolation < 1:
         raise ConfigError(f"isolation must be a share between 0 and 1, such as 0.99, not {shown(isolation)}")
@@ -103,10 +107,10 @@ def frontier(tenants: int, noisy: int, isolation: float, *, most: int = MAX_STRE
 
 
 def plan(tenants: int, noisy: int, isolation: float = 0.99, *, most: int = MAX_STREAMS) -> Plan:
-    """N and M that isolate so well: while `noisy` tenants flood, that share of the others keeps a clean stream.
+    """N and M with which, while `noisy` tenants flood, the share `isolation` of the others keeps a clean stream.
 
-    `tenants`: 1 to 1,000,000,000. `noisy`: 1 to that. `isolation`: between 0 and 1. `most`: streams at most.
-    ConfigError when the numbers are invalid, or no queue of that size reaches the isolation.
+    `tenants`: 1 to 1,000,000,000. `noisy`: 1 to `tenants`. `isolation`: between 0 and 1. `most`: the largest number of
+    streams. ConfigError when a number is invalid, or `most` streams do not reach the isolation.
 
     >>> chosen = plan(tenants=10_000, noisy=20, isolation=0.99)
     >>> chosen.streams, chosen.streams_per_shard, f"{chosen.isolation:.2%}"
@@ -122,11 +126,14 @@ def plan(tenants: int, noisy: int, isolation: float = 0.99, *, most: int = MAX_S
 
 
 def _fewest(width: int, noisy: int, isolation: float, most: int) -> int | None:
-    """The fewest streams, at most `most`, with which shards of this width reach the isolation: more always help."""
+    """The fewest streams, at most `most`, with which shards of this width reach the isolation; None if there are none.
+
+    More streams never lower the isolation, so a binary search finds them.
+    """
     low, high = width, most + 1
     while low < high:
         middle = (low + high) // 2
-        if 1 - clean_odds(middle, width, noisy)[0] >= isolation:  # as `Plan.isolation` has it
+        if 1 - clean_odds(middle, width, noisy)[0] >= isolation:  # the same formula as in `Plan.isolation`
             high = middle
         else:
             low = middle + 1

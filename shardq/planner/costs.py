@@ -1,8 +1,9 @@
-"""What streams and shards cost, from figures that were measured.
+"""What streams and shards cost, from measured figures.
 
-Times: docs/benchmarks.md, from one small machine, so take them as ratios. A read costs the same for 8 streams as for
-1,024 ("Many streams, few of them busy"); what grows is the keys that a call declares ("An empty script with so many
-keys declared"). Bytes: an embedded Valkey 9.1; a test measures them again.
+The times come from docs/benchmarks.md. They were measured on one small machine, so take them as ratios. A read costs
+the same for 8 streams as for 1,024 ("Many streams, few of them busy"). What grows is the number of keys that a write
+declares ("An empty script with so many keys declared"). The bytes come from an embedded Valkey 9.1, and a test measures
+them again.
 """
 
 from __future__ import annotations
@@ -11,30 +12,30 @@ from dataclasses import dataclass
 from typing import Final
 
 READ_US: Final = 37.0
-"""Server time of a read, µs, whatever N is."""
+"""Server time of a read in µs. It does not depend on N."""
 
 KEY_SERVER_US: Final = 0.027
 KEY_CLOCK_US: Final = 0.28
-"""What one more declared key costs, µs: the server's time, and the caller's wait (262 keys against 1)."""
+"""What one more declared key costs, in µs: server time, and time that the caller waits (262 keys against 1)."""
 
 WRITE_KEYS: Final = 16
-"""Keys that each write declares beside its streams."""
+"""Keys that each write declares in addition to its streams."""
 
 MOST_DECLARED: Final = 255
-"""A batch that may use nearly all of so many streams declares all of them, so that nothing is looked up."""
+"""A batch that may use nearly all streams declares all of them, if there are at most so many."""
 
 QUEUE_BYTES: Final = 13_000
 STREAM_BYTES: Final = 440
-"""Memory of an empty queue, and of each of its streams, once all have been used."""
+"""Memory of an empty queue and of each of its streams, after all of them have been used."""
 
 DEAL_US: Final = 4.0
 DEAL_STREAM_US: Final = 0.1
-"""What it costs a client to deal a shard that it has not cached: this, and so much per stream of the queue."""
+"""What it costs a client to deal a shard that it has not cached, in µs: a fixed part, and a part per stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The price of N streams, M to a shard: bytes, µs."""
+    """What N streams with M per shard cost. Sizes are in bytes, times in µs."""
 
     memory: int
     """Bytes of Redis memory without any message."""
@@ -45,15 +46,15 @@ class Cost:
     write_server: float
     """How much of the server time of such a write is due to its streams."""
     write_clock: float
-    """How much of the caller's wait is."""
+    """How much of the time that the caller waits is due to its streams."""
     batch_keys: float
     """Keys declared by a batch of 100 messages of 100 tenants, on average; see `MOST_DECLARED`."""
     deal: float
-    """Dealing a shard that the client has not cached."""
+    """The client's time for dealing a shard that it has not cached."""
 
 
 def cost(streams: int, streams_per_shard: int) -> Cost:
-    """What such a queue costs."""
+    """What a queue with so many streams, and so many per shard, costs."""
     every = streams <= MOST_DECLARED and streams <= 100 * streams_per_shard
     spread = streams if every else streams * (1 - (1 - streams_per_shard / streams) ** 100)
     return Cost(

@@ -1,10 +1,11 @@
-"""What is left of a shard when noisy tenants flood theirs, or when streams are lost. Exact, no simulation.
+"""How much of a shard is left when noisy tenants flood their shards, or when streams are lost. Exact, no simulation.
 
-`shardq.sharding.Odds` says how two shards overlap; this says how one shard fares against many. That k shards all miss j
-given streams has the odds (C(N-j, M) / C(N, M)) ^ k. By inclusion and exclusion, exactly c of a shard's M streams are
-clean with C(M, c) times the (M-c)-th difference of these, from j = c on. Differences cancel, so they are taken of whole
-numbers with so many bits that the odds are right to the last digit of a float, however small they are. That takes
-M * M / 2 subtractions; powers of the Markov chain of clean streams, which give the same, take M ^ 3 * log k steps.
+`shardq.sharding.Odds` says how two shards overlap; this module says how one shard overlaps with many. The odds that k
+shards all miss j given streams are (C(N-j, M) / C(N, M)) ^ k. By inclusion and exclusion, the odds that exactly c of a
+shard's M streams are clean are C(M, c) times the (M-c)-th difference of these, from j = c on. Differences of floats
+would lose digits. So they are computed with whole numbers, which have so many bits that the result is right to the last
+digit of a float, however small it is. That takes M * M / 2 subtractions. Powers of the Markov chain of clean streams
+give the same, but take M ^ 3 * log k steps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MAX_TENANTS: Final = 1_000_000_000
 """The most tenants that a plan is made for."""
 
 _LEAST_BITS: Final = 1150
-"""Below the binary point of odds that are to be right as a float: the least is 2^-1074, and it has 53 digits."""
+"""Bits behind the binary point. The smallest float is 2^-1074, and a float has 53 digits."""
 
 
 def check_count(name: str, value: int, low: int, high: int = MAX_TENANTS) -> int:
@@ -62,7 +63,10 @@ def lost_odds(streams: int, streams_per_shard: int, lost: int) -> tuple[float, .
 
 
 def busy(streams: int, streams_per_shard: int, noisy: int) -> float:
-    """How many streams `noisy` shards cover together, on average: the turns that a message waits in a clean stream."""
+    """How many streams `noisy` shards cover together, on average.
+
+    These are the busy streams: a message in a clean stream waits for one delivery of each.
+    """
     width = check_width(streams, streams_per_shard)
     check_count("noisy", noisy, 0)
     if width == streams:
@@ -71,7 +75,7 @@ def busy(streams: int, streams_per_shard: int, noisy: int) -> float:
 
 
 def _drawn(streams: int, width: int, marked: int, j: int) -> float:
-    """The odds that `width` streams drawn of `streams` hold exactly j of `marked` ones."""
+    """The odds that `width` streams drawn out of `streams` include exactly j of `marked` ones."""
     if j > marked:
         return 0.0
     return comb(marked, j) * comb(streams - marked, width - j) / comb(streams, width)
@@ -89,7 +93,7 @@ def _missed(streams: int, width: int, noisy: int, bits: int) -> list[int]:
 
 
 def _power(base: int, exponent: int, bits: int) -> int:
-    """By squaring, of a multiple of 2^-bits."""
+    """The power of *base*, a multiple of 2^-bits, by repeated squaring."""
     power = 1 << bits
     while exponent:
         if exponent & 1:

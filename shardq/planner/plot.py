@@ -20,7 +20,7 @@ COLOURS: Final = ("tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown
 
 
 def save(chosen: Plan, others: Sequence[Plan], path: Path) -> None:
-    """Draw *chosen* beside the other plans of its frontier into a PNG or SVG file, by its name. OSError as usual."""
+    """Draw *chosen* and the other plans of its frontier as a PNG or SVG file, by its suffix. OSError if that fails."""
     with mpl.rc_context({"svg.hashsalt": "shardq", "svg.fonttype": "none", "font.size": 8}):
         metadata = {"Date": None} if path.suffix.lower() == ".svg" else None  # the same plan gives the same file
         _figure(chosen, others).savefig(path, dpi=150, metadata=metadata)

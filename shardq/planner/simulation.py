@@ -1,12 +1,13 @@
-"""The odds checked by drawing: a million tenants at once, and the real dealer on a sample. Needs numpy (extra `plan`).
+"""Checks of the odds by random drawing. It needs numpy (extra `plan`).
 
-SHAKE-128 cannot be run a million times quickly from Python, so two things are drawn:
+Dealing a million real shards would take too long in Python, so there are two checks:
 
 - `drawn`: shards are uniform random sets of M of N streams (Floyd's algorithm, CACM 30(9), 1987, for all tenants at
   once). That checks the formulas, given that dealing is uniform.
-- `dealt`: shards come from `shardq.sharding.shard`, for fewer tenants. That checks that dealing is.
+- `dealt`: shards come from `shardq.sharding.shard`, for fewer tenants. That checks that dealing is uniform.
 
-Overlaps are counted in pairs, each tenant in one, so that they are independent and a chi-square test holds.
+Overlaps are counted in pairs of tenants. Each tenant is in one pair only, so the pairs are independent, as a chi-square
+test requires.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ LEAST: Final = 2_000
 MAX_DRAWN: Final = 10_000_000
 MAX_DEALT: Final = 1_000_000
 MAX_NOISY: Final = 10_000
-"""Bounds of a simulation: fewest tenants, most random ones, most dealt ones, most noisy ones at a time."""
+"""Bounds of a simulation: tenants at least, random tenants at most, dealt ones at most, noisy ones at most."""
 
 CHUNK: Final = 100_000
 ROUND: Final = 100
-"""Tenants that are drawn together; quiet ones that meet one drawing of the noisy."""
+"""How many tenants are drawn at once; how many quiet tenants share one drawing of the noisy ones (a round)."""
 
 Shards: TypeAlias = "NDArray[np.int64]"
 
 
 @dataclass(frozen=True, slots=True)
 class Closeness:
-    """Counts beside what the odds expect; `error`: how far apart, in standard deviations of a normal distribution."""
+    """Counts beside the expected ones; `error` is their distance in standard deviations of a normal distribution."""
 
     name: str
     seen: tuple[int, ...]
@@ -46,14 +47,14 @@ class Closeness:
 
     @property
     def close(self) -> bool:
-        """Whether they agree: correct odds fail this less than once in 10,000 times."""
+        """Whether the counts agree with the odds. Correct odds fail this less than once in 10,000 times."""
         return self.error < 4
 
 
 def drawn(
     streams: int, streams_per_shard: int, noisy: int, *, tenants: int = 1_000_000, seed: int = 0
 ) -> list[Closeness]:
-    """Check the odds of overlap and of clean streams on so many tenants with random shards; a second or two.
+    """Check the odds of overlap and of clean streams on `tenants` tenants with random shards; takes a second or two.
 
     `tenants`: 2,000 to 10,000,000. `noisy`: 0 to 10,000. ConfigError for other numbers.
     """
@@ -75,7 +76,7 @@ def drawn(
 
 
 def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed: int = 0) -> list[Closeness]:
-    """Check on so many dealt shards the odds of overlap, and that each stream is in as many as any other.
+    """Check on dealt shards the odds of overlap, and that each stream is in as many shards as any other.
 
     `tenants`: 2,000 to 1,000,000; about 15 µs each for 64 streams, 30 for 256. ConfigError for other numbers.
     """
@@ -93,7 +94,7 @@ def dealt(streams: int, streams_per_shard: int, *, tenants: int = 100_000, seed:
 
 
 def drawn_shards(dice: np.random.Generator, tenants: int, streams: int, width: int) -> Shards:
-    """One shard per row, each set of streams as likely as any other."""
+    """Random shards, one per row; each set of streams is as likely as any other."""
     columns = np.empty((width, tenants), dtype=np.int64)  # rows are short, columns long
     for found, last in zip(columns, range(streams - width, streams), strict=True):
         found[:] = dice.integers(0, last + 1, tenants)
@@ -105,14 +106,17 @@ def drawn_shards(dice: np.random.Generator, tenants: int, streams: int, width: i
 
 
 def _overlaps(shards: Shards, streams: int) -> Shards:
-    """How many pairs of neighbours share exactly j streams."""
+    """How many pairs of adjacent shards share exactly j streams, for j = 0 to M."""
     left, right = shards[::2], shards[1::2]
     shared = sum((left[:, [at]] == right).any(axis=1).astype(np.int64) for at in range(shards.shape[1]))
     return np.bincount(shared, minlength=shards.shape[1] + 1)
 
 
 def _clean(dice: np.random.Generator, streams: int, width: int, noisy: int, rounds: int) -> Shards:
-    """Per round, how many of `ROUND` quiet tenants have c clean streams beside its own drawing of the noisy ones."""
+    """For each round, how many of its `ROUND` quiet tenants have c clean streams, for c = 0 to M.
+
+    Each round has a drawing of the noisy tenants of its own.
+    """
     covered = np.zeros((rounds, streams), dtype=bool)
     covered[np.repeat(np.arange(rounds), noisy)[:, None], drawn_shards(dice, rounds * noisy, streams, width)] = True
     number = np.repeat(np.arange(rounds), ROUND)
@@ -122,18 +126,18 @@ def _clean(dice: np.random.Generator, streams: int, width: int, noisy: int, roun
 
 
 def _clean_fit(rounds: Shards, streams: int, width: int, noisy: int) -> Closeness:
-    """Quiet tenants of one round share their noisy ones, so the rounds are what is independent."""
+    """Compare with `clean_odds`. Only rounds are independent, because the tenants of one share their noisy tenants."""
     odds = clean_odds(streams, width, noisy)
     quiet = len(rounds) * ROUND
     spread = float(rounds[:, 0].std()) / ROUND / sqrt(len(rounds))
-    least = sqrt(max(odds[0] * (1 - odds[0]), 1 / quiet) / quiet)  # where no round saw any
+    least = sqrt(max(odds[0] * (1 - odds[0]), 1 / quiet) / quiet)  # if no round has a tenant without a clean stream
     error = abs(float(rounds[:, 0].mean()) / ROUND - odds[0]) / max(spread, least)
     name = f"clean streams of {quiet:,} random tenants"
     return Closeness(name, tuple(rounds.sum(axis=0).tolist()), tuple(share * quiet for share in odds), error)
 
 
 def _fit(name: str, counts: Shards, odds: Sequence[float], scale: float = 1.0) -> Closeness:
-    """Chi-square; the least likely cells are counted together until they expect 5."""
+    """A chi-square test. The least likely cells are merged until 5 are expected in them."""
     expected = np.array(odds) * counts.sum()
     order = np.argsort(expected)
     rare = int(np.searchsorted(np.cumsum(expected[order]), 5))
@@ -146,7 +150,7 @@ def _fit(name: str, counts: Shards, odds: Sequence[float], scale: float = 1.0) -
 
 
 def _deviations(statistic: float, freedom: int) -> float:
-    """A chi-square statistic as a normal one (Wilson & Hilferty, PNAS 17(12), 1931); 0 when there is one cell only."""
+    """A chi-square statistic in standard deviations (Wilson & Hilferty, PNAS 17(12), 1931); 0 for one cell only."""
     if freedom < 1:
         return 0.0
     part = 2 / (9 * freedom)

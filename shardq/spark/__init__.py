@@ -1,7 +1,7 @@
 """Spark reads and writes queues: `spark.read.format("shardq")`, `df.write.format("shardq")`, and both as streams.
 
-`register(spark)` once per session makes the name known. docs/spark.md has the options and the columns. Importing this
-package needs no Spark; what does is in `shardq.spark.source` (extra `spark`: PySpark 4.2 or newer, and PyArrow).
+Call `register(spark)` once per session to register the format. docs/spark.md has the options and the columns. This
+package can be imported without Spark, but `shardq.spark.source` needs it (extra `spark`: PySpark 4.2, and PyArrow).
 """
 
 from __future__ import annotations
@@ -17,30 +17,31 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 OLDEST = (4, 2)
+INSTALL = "pip install 'shardq[spark]'"
 
 
 def register(spark: SparkSession) -> None:
-    """Let *spark* know the format "shardq". ConfigError when PySpark or PyArrow is missing or too old.
+    """Register the format "shardq" with *spark*. ConfigError when PySpark or PyArrow is missing or too old.
 
-    Spark looks formats up in the session of the calling thread, so each thread that writes or loads calls this.
+    Spark looks formats up in the session of the calling thread, so each thread that writes or loads must call this.
     """
     check_install()
     from shardq.spark.source import ShardqDataSource
 
     spark.dataSource.register(ShardqDataSource)
-    if (jvm := getattr(spark, "_jvm", None)) is not None:  # there is none on the client's side of Spark Connect
+    if (jvm := getattr(spark, "_jvm", None)) is not None:  # a client of Spark Connect has no JVM
         jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def check_install() -> None:
-    """ConfigError that says what to install, unless a fitting PySpark and PyArrow are here."""
+    """ConfigError that says what to install, unless PySpark and PyArrow are installed in versions that fit."""
     try:
         import pyarrow
         import pyspark
     except ImportError as missing:
-        raise ConfigError(f"{missing.name} is missing: pip install 'shardq[spark]'") from None
+        raise ConfigError(f"{missing.name} is missing: {INSTALL}") from None
     found = tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2]))
     if not OLDEST <= found < (5,):
-        raise ConfigError(f"PySpark {pyspark.__version__} is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'")
+        raise ConfigError(f"PySpark {pyspark.__version__} is installed, but 4.2 up to 5 is needed: {INSTALL}")
     if int(pyarrow.__version__.partition(".")[0]) < 18:
-        raise ConfigError(f"PyArrow {pyarrow.__version__} is here, 18 or newer is needed: pip install 'shardq[spark]'")
+        raise ConfigError(f"PyArrow {pyarrow.__version__} is installed, but 18 or newer is needed: {INSTALL}")

@@ -1,4 +1,4 @@
-"""Rows of a DataFrame, checked and encoded, a column at a time; rows that cannot be messages are set aside."""
+"""Check and encode rows of a DataFrame, a column at a time; rows that are no valid messages are returned apart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAGS = {"json": "j", "msgpack": "m"}
 
 @dataclass(frozen=True)
 class Bad:
-    """A row that is no message: its number in the batch, and why."""
+    """A row that is no valid message: its number in the batch, and the reason."""
 
     row: int
     reason: str
@@ -29,7 +29,7 @@ class Bad:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How payloads are encoded: by codec, and no longer than `max_payload` bytes."""
+    """How payloads are encoded: the codec, and the largest size in bytes."""
 
     codec: str
     max_payload: int
@@ -39,7 +39,7 @@ class Encoding:
         return TAGS.get(self.codec, self.codec) or ("b" if _is_binary(kind) else "m")
 
     def bodies(self, column: pa.Array) -> list[Any]:
-        """The stored form of each payload; binary as it is, and text that is to be JSON already."""
+        """The stored form of each payload. Binary is stored as it is, and so is text if the codec is json."""
         kind = column.type
         if _is_binary(kind) or (_is_text(kind) and self.codec == "json"):
             return _listed(column.cast(pa.binary()) if _is_text(kind) else column)
@@ -51,7 +51,7 @@ class Encoding:
 
 
 def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]:
-    """The good rows of *batch*, and the bad ones. CodecError, ConfigError where a whole column cannot be."""
+    """The good rows of *batch*, and the bad ones. CodecError or ConfigError if a whole column is unfit."""
     columns = {name: batch.column(at) for at, name in enumerate(batch.schema.names)}
     bad: dict[int, str] = {}
     keys = columns["shard_key"].cast(pa.binary()) if _is_text(columns["shard_key"].type) else columns["shard_key"]
@@ -91,7 +91,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _listed(column: pa.Array) -> list[Any]:
-    """As Python values, a fifth of what `to_pylist` takes."""
+    """The column as Python values; takes a fifth of the time of `to_pylist`."""
     listed: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return listed
 
@@ -104,7 +104,7 @@ def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes | CodecError:
 
 
 def _check_length(bad: dict[int, str], name: str, column: pa.Array, most: int) -> None:
-    """Neither missing, nor empty, nor too long."""
+    """Mark rows as bad in which the value is null, empty or longer than *most* bytes."""
     lengths = pc.binary_length(column)
     bounds = pc.min_max(lengths)
     if not column.null_count and len(column) and bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= most:
@@ -113,7 +113,7 @@ def _check_length(bad: dict[int, str], name: str, column: pa.Array, most: int) -
         if length is None:
             bad.setdefault(at, f"{name} is null")
         elif not 1 <= length <= most:
-            bad.setdefault(at, f"{name} has {length:,} bytes: 1 to {most:,} are possible")
+            bad.setdefault(at, f"{name} has {length:,} bytes: it must have 1 to {most:,}")
 
 
 def _check_bodies(bad: dict[int, str], column: pa.Array, bodies: list[Any], most: int) -> None:
@@ -151,7 +151,7 @@ def _headers(bad: dict[int, str], column: pa.Array) -> list[bytes]:
 
 
 def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> tuple[list[str], bool]:
-    """Delay, deadline and dedup key of each row as `write.lua` takes them; nothing where there is no such column."""
+    """Delay, deadline and dedup key of each row as `write.lua` takes them, and whether any row has a dedup key."""
     if not columns.keys() & {"delay", "deadline", "dedup_key"}:
         return [], False
     delays = _times(bad, columns, "delay", 0, count)

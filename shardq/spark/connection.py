@@ -1,4 +1,4 @@
-"""One client per process and address: Spark's Python workers are forked and used again, and never closed in order."""
+"""One client per process and address. Spark uses its Python worker processes again, and never closes them in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _client(url: str, timeout: float, durability: str) -> Client:
 
 
 def seen_queue(options: Connecting, name: str) -> QueueState:
-    """The queue called *name*, looked at with no more than the right to read; QueueMissing."""
+    """The queue called *name*; needs only the right to read. QueueMissing if it does not exist."""
     client = client_of(options)
     state = client.state_of(name, {})
     client.run(statistics(state))
@@ -33,7 +33,7 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
 
 
 def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueState:
-    """The queue called *name*, looked up; QueueMissing unless it exists or is to be created."""
+    """The queue called *name*; QueueMissing unless it exists or *create* is true."""
     client = client_of(options)
     state = client.state_of(name, {})
     if create:

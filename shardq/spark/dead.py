@@ -1,4 +1,4 @@
-"""Dead letters as a table: stretches of their stream."""
+"""Dead letters as a table, which is read in ranges of entry ids."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ LAST = 2**64 - 1
 
 
 class DeadTrack:
-    """The dead letters of one queue, as a line of points: entry ids."""
+    """The dead letters of one queue. A point among them is an entry id: what is up to it has been read."""
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
 
     def first(self) -> str:
-        """The point before all, or before `startingTimestamp`."""
+        """The point before all dead letters, or before `startingTimestamp`."""
         start = self._options.starting_timestamp
         return f"{start - 1}-{LAST}" if start else "0-0"
 
     def last(self) -> str:
-        """The point after all that there ever were, or after `endingTimestamp`."""
+        """The point after the newest dead letter that there ever was, or after `endingTimestamp`."""
         newest = self._client.run(scan.last_id(self._state, self._state.keys.dead))
         end = self._options.ending_timestamp
         return f"{end}-{LAST}" if 0 < end < entry_id(newest.encode())[0] else newest
 
     def given(self, option: str) -> str:
-        """The point that an option names."""
+        """The point that the option names."""
         value = self._options.point(option, self._state.keys.name)
         if not isinstance(value, str) or not ENTRY_ID.fullmatch(value):
             raise ConfigError(f"option {option} of dead letters must hold entry ids, such as 1732150000000-0")
         return value
 
     def check(self, start: str, end: str) -> None:
-        """ConfigError when a query is further than there ever were dead letters."""
+        """ConfigError when a query has read further than the newest dead letter that there ever was."""
         if entry_id(start.encode()) > entry_id(end.encode()) and self._options.fail_on_data_loss:
             raise ConfigError(
                 f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
-                f"{end}: Redis lost data, or it is another one; failOnDataLoss=false goes on from there"
+                f"{end}: Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
             )
 
     def lag(self, start: str, end: str) -> int:
-        """How many letters lie between two points, at most."""
+        """An upper bound of the number of dead letters between two points."""
         if entry_id(start.encode()) >= entry_id(end.encode()):
             return 0
         return self._client.run(scan.length(self._state, self._state.keys.dead))
@@ -69,7 +69,7 @@ class DeadTrack:
         return end if last == start else last
 
     def parts(self, start: str, end: str, most: int) -> list[Part]:
-        """The letters between two points: even stretches of time, one where there are few."""
+        """The dead letters between two points, in parts that cover equal times; one part if they are few."""
         count = self.lag(start, end)
         if not count:
             return []
@@ -86,7 +86,7 @@ class DeadTrack:
 def read_dead(
     client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
 ) -> Iterator[pa.RecordBatch]:
-    """Dead letters after one entry id, up to another."""
+    """The dead letters after the entry id *after*, up to *until*."""
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
     for rows in pages(client, state, state.keys.dead, after, until, options.fetch_size):
         found = [row for row in rows if len(row[1]) > 9 and row[1][9] in keys] if keys else rows

@@ -1,4 +1,4 @@
-"""Entries of a queue's streams as columns of Arrow: only those that were asked for, without a look at payloads."""
+"""Entries of a queue's streams as Arrow columns. Only the requested columns are made; payloads are not examined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OURS = (b"k", b"K")
 
 @dataclass(slots=True)
 class Entries:
-    """Some entries of one stream: ids, fields, and what is known beside them, in columns."""
+    """Some entries of one stream, by column: their ids and fields, and what other keys of the queue say of them."""
 
     queue: str
     place: str
@@ -34,11 +34,11 @@ class Entries:
     _bodies: list[Body] | Literal[False] | None = False
 
     def __len__(self) -> int:
-        """How many."""
+        """How many entries there are."""
         return len(self.ids)
 
     def only(self, rows: Sequence[int]) -> Entries:
-        """Some of them."""
+        """The entries at the positions *rows*."""
 
         def some(column: Any) -> Any:
             return [column[at] for at in rows] if column else column
@@ -51,7 +51,7 @@ class Entries:
 
     @property
     def bodies(self) -> list[Body] | None:
-        """The entries' fields with their meaning; None where all are plain, as most are."""
+        """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
             plain = all(len(flat) == _PLAIN and flat[0] in _OURS for flat in self.flats)
             self._bodies = None if plain else [body_of(flat, foreign=False) for flat in self.flats]
@@ -59,12 +59,12 @@ class Entries:
 
 
 def batch_of(entries: Entries, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of *schema*, of *entries*."""
+    """*entries* as a record batch with the columns of *schema*."""
     return pa.record_batch([_COLUMNS[each.name](entries, each.type) for each in schema], schema=schema)
 
 
 def text_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
-    """Bytes as a column of text or of bytes; what is no UTF-8 shows its bytes as escapes."""
+    """Bytes as a column of text or of bytes; in text, bytes that are not UTF-8 become escapes."""
     raw = pa.array(values, pa.binary())
     if kind == pa.binary():
         return raw
@@ -75,12 +75,12 @@ def text_array(values: Sequence[bytes | None], kind: pa.DataType) -> pa.Array:
 
 
 def constant(value: str, count: int, kind: pa.DataType) -> pa.Array:
-    """A column that says *value* in each row."""
+    """A column with *value* in each row."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 
 def times(values: Sequence[int | None]) -> pa.Array:
-    """Milliseconds as a column of times; what no time can be is null."""
+    """Milliseconds as a column of times; null for a number that is too large for a time."""
     return pa.array([None if each is None or each > 2**52 else each * 1000 for each in values], pa.int64()).cast(_TIME)
 
 
@@ -123,7 +123,7 @@ def _attribute(name: str) -> Callable[[Entries, pa.DataType], pa.Array]:
 
 
 def _due_at(entries: Entries, kind: pa.DataType) -> pa.Array:
-    """When it comes due; of a message that was delayed once, when it came due."""
+    """When a delayed message comes due; when a message came due that was delayed before."""
     own = _attribute("t")(entries, kind)
     return pc.coalesce(times(entries.due), own) if entries.due else own
 

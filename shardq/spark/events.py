@@ -1,4 +1,4 @@
-"""The journal as a table: ranges of its events, which are numbered."""
+"""The journal as a table, which is read in ranges of event numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAST = 2**64 - 1
 
 
 class JournalTrack:
-    """The events of one journal, as a line of points: the numbers of events."""
+    """The events of one journal. A point among them is the number of an event: what is up to it has been read."""
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
@@ -39,12 +39,12 @@ class JournalTrack:
         return self._before(start) if start else self._oldest()
 
     def last(self) -> int:
-        """The point after the newest, or after `endingTimestamp`. ConfigError where the queue keeps no journal."""
+        """The point after the newest event, or after `endingTimestamp`. ConfigError if the queue keeps no journal."""
         end = self._options.ending_timestamp
         return self._before(end + 1) if end else self._newest()
 
     def _before(self, ms: int) -> int:
-        """The point before all events from a time on, found by halving: events are in the order of their times."""
+        """The point before the events from a time on, found by binary search: events are in the order of time."""
         low, high = self._oldest(), self._newest()
         while low < high:
             middle = (low + high) // 2
@@ -66,18 +66,18 @@ class JournalTrack:
         return int(raw)
 
     def given(self, option: str) -> int:
-        """The point that an option names."""
+        """The point that the option names."""
         value = self._options.point(option, self._state.keys.name)
         if not isinstance(value, int):
             raise ConfigError(f"option {option} of a journal must hold numbers of events")
         return value
 
     def check(self, start: int, end: int) -> None:
-        """ConfigError when a query is further than the journal ever was."""
+        """ConfigError when a query has read further than the newest event that there ever was."""
         if start > end and self._options.fail_on_data_loss:
             raise ConfigError(
                 f"the query has read up to event {start} of queue {self._state.keys.name!r}, whose newest is {end}: "
-                "Redis lost data, or it is another one; failOnDataLoss=false goes on from there"
+                "Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
             )
 
     def lag(self, start: int, end: int) -> int:
@@ -89,7 +89,7 @@ class JournalTrack:
         return min(end, start + count)
 
     def parts(self, start: int, end: int, most: int) -> list[Part]:
-        """The events between two points, in even parts."""
+        """The events between two points, in parts of equal size."""
         parts = max(1, min(most, (end - start) // SPLIT))
         cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
         name = self._state.keys.name
@@ -99,7 +99,7 @@ class JournalTrack:
 def read_events(
     client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
 ) -> Iterator[pa.RecordBatch]:
-    """Events after one position up to another; ConfigError if some are not there any more and that may not be."""
+    """The events after one position up to another; ConfigError if some are lost and `failOnDataLoss` is true."""
     position, end, key = int(after), int(until), state.keys.journal
     keys = frozenset(each.encode() for each in listed(options.shard_keys))
     while position < end:
@@ -128,8 +128,8 @@ def _only(events: Columns, keys: frozenset[bytes]) -> Columns:
 
 def _lose(name: str, options: Reading, lost: int, position: int) -> None:
     text = (
-        f"{lost:,} events after position {position} of the journal of queue {name!r} are not there any more: it keeps "
-        "too few (`journal`) for how late it is read"
+        f"{lost:,} events after position {position} of the journal of queue {name!r} are lost: it keeps too few events "
+        "(setting `journal`) for how late it is read"
     )
     if options.fail_on_data_loss:
         raise ConfigError(f"{text}; failOnDataLoss=false goes on without them")

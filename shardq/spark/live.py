@@ -1,4 +1,4 @@
-"""What a queue holds, as a table: streams by parts, and where each message stands."""
+"""The messages that a queue holds, as a table with the state of each message."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from shardq.spark.parts import Part
 
 
 def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
-    """Streams, grouped so that each part has about as many messages; those that can hold nothing of it left out."""
+    """The streams in groups with about as many messages each, without streams that have none of the wanted states."""
     stats = client.run(statistics(state))
-    asked = {int(number) for number in listed(options.streams)}
-    if beyond := sorted(number for number in asked if number >= len(stats.streams)):
+    chosen = {int(number) for number in listed(options.streams)}
+    if beyond := sorted(number for number in chosen if number >= len(stats.streams)):
         raise ConfigError(f"queue {state.keys.name!r} has {len(stats.streams)} streams, so there is no {beyond[0]}")
-    weights = {str(at): count for at, count in enumerate(stats.streams) if not asked or at in asked}
-    if not asked:
+    weights = {str(at): count for at, count in enumerate(stats.streams) if not chosen or at in chosen}
+    if not chosen:
         weights[BODIES] = stats.delayed + stats.held_back
     if options.states == ("backlog",):
         weights = {place: count for place, count in weights.items() if count or place == BODIES}
@@ -43,7 +43,7 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
 def read_live(
     client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
 ) -> Iterator[pa.RecordBatch]:
-    """What these streams hold, page by page."""
+    """The messages of the streams of *part*, page by page."""
     index = client.run(scan.index(state, part.places))
     keys = frozenset(key.encode() for key in listed(options.shard_keys))
     start = f"{options.starting_timestamp - 1}-{2**64 - 1}" if options.starting_timestamp else "-"
@@ -58,13 +58,13 @@ def read_live(
 
 
 def standing(client: Client, state: QueueState, index: Index, place: str, rows: Sequence[Any]) -> Entries:
-    """These entries, and where each stands."""
+    """The entries *rows* with the state of each."""
     found = Entries(state.keys.name, place, [row[0] for row in rows], [row[1] for row in rows], "backlog")
     old = len(rows)
     if place != BODIES:
         old = bisect_right(rows, index.cursors[place], key=lambda row: entry_id(row[0]))
     if not old and place.encode() not in index.touched:
-        return found  # nothing here was ever handed out, as in most of a backlog
+        return found  # nothing here was ever delivered, as in most of a backlog
     head = place.encode() + b":"
     handles = [head + each for each in found.ids]
     leases = [index.leases.get(handle) for handle in handles]
@@ -81,7 +81,7 @@ def standing(client: Client, state: QueueState, index: Index, place: str, rows: 
 
 
 def _state(index: Index, handle: bytes, lease: tuple[int, int] | None, due: int | None, old: bool) -> str:
-    """One message's. What was handed out and is nowhere else was handed out while we looked."""
+    """The state of one message. If it was delivered and no index has it, it was delivered while we were reading."""
     if lease:
         return "in_flight" if lease[0] > index.now else "backlog"
     if due is not None:
@@ -90,7 +90,7 @@ def _state(index: Index, handle: bytes, lease: tuple[int, int] | None, due: int 
 
 
 def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:
-    """Those in one of *states*, of one of the shard *keys* if there are any."""
+    """The entries in one of *states*, and of one of the shard *keys* if there are any."""
     if isinstance(entries.states, str) and not keys:
         return entries if entries.states in states else entries.only([])
     rows: Sequence[int] = range(len(entries))

@@ -1,7 +1,7 @@
-"""The options of the data source: their names, what they may be, and what is wrong with one.
+"""The options of the data source: their names, their bounds, and the errors for wrong ones.
 
-Spark hands them over as text under names of any case. Each kind of use has a dataclass; an attribute `max_backlog` is
-the option `maxBacklog`.
+Spark passes options as text, with names in any case. There is a dataclass for each kind of use. Its attribute
+`max_backlog` is the option `maxBacklog`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
 SPARKS_OWN = frozenset({"checkpointlocation"})
-"""Options of Spark itself that it hands on to the source."""
+"""Options of Spark itself that it passes to the source, too."""
 
 
 def _number(default: float, low: float, high: float) -> Any:
@@ -51,7 +51,7 @@ class Writing(Connecting):
     max_payload: int = _number(1024 * 1024, 1, 512 * 1024 * 1024)
 
     def __post_init__(self) -> None:
-        """Refuse names that cannot be."""
+        """Check the names and the options that depend on each other."""
         check_name(self.queue)
         if self.error_queue:
             check_name(self.error_queue)
@@ -87,7 +87,7 @@ class Reading(Connecting):
     fetch_size: int = _number(1000, 1, 10_000)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Check the names and the options that depend on each other."""
         for name in self.queues:
             check_name(name)
         if len(set(self.queues)) < len(self.queues):
@@ -125,7 +125,7 @@ class Reading(Connecting):
 
     @property
     def table(self) -> str:
-        """Which table that is: live, dead or journal."""
+        """The table to read: live, dead or journal."""
         return self.states[0] if self.states[0] in ("dead", "journal") else "live"
 
 
@@ -135,7 +135,7 @@ def listed(text: str) -> tuple[str, ...]:
 
 
 def parsed(kind: type[T], given: Mapping[str, str]) -> T:
-    """The options *given*, as *kind*; ConfigError that names the one that is unknown, missing or wrong."""
+    """The options *given* as an object of *kind*; ConfigError names an option that is unknown, missing or wrong."""
     known = {spelled(each.name).lower(): each for each in fields(kind)}
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -144,7 +144,7 @@ def parsed(kind: type[T], given: Mapping[str, str]) -> T:
         each = known.get(name.lower())
         if each is None:
             names = ", ".join(spelled(item.name) for item in fields(kind))
-            raise ConfigError(f"unknown option {shown(name)} of format shardq; known here are {names}")
+            raise ConfigError(f"unknown option {shown(name)} of format shardq; the options here are {names}")
         values[each.name] = _value(each, text)
     for each in fields(kind):
         if each.default is MISSING and not values.get(each.name):

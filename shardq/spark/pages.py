@@ -1,4 +1,4 @@
-"""A stream in pages of a bounded size, whatever its entries weigh."""
+"""Reading a stream in pages of a bounded size in bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLE = 10
 
 
 def pages(client: Client, state: QueueState, key: str, after: str, until: str, most: int) -> Iterator[list[Any]]:
-    """The entries of *key* after one id up to another, up to *most* at a time; fewer where they are large."""
+    """The entries of *key* after one id up to another, in pages of at most *most*, fewer if the entries are large."""
     count = min(most, FIRST)
     while rows := client.run(scan.page(state, key, after, until, count)):
         yield rows

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """Streams of a queue, by number (and the store of delayed messages), or what lies after one point up to another."""
+    """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points."""
 
     queue: str
     places: tuple[str, ...] = ()
@@ -19,5 +19,5 @@ class Part(InputPartition):
 
 
 def default_parts() -> int:
-    """Two for each core of this machine: a Python task costs 50 ms whatever it does."""
+    """Two parts for each core of this machine. More would cost time, since each Python task takes at least 50 ms."""
     return 2 * (os.cpu_count() or 1)

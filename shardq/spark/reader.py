@@ -1,4 +1,4 @@
-"""`spark.read.format("shardq")`: what a queue holds, its dead letters and its journal, as tables; nothing is taken."""
+"""`spark.read.format("shardq")`: a queue's messages, dead letters and journal as tables. Reading changes nothing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from shardq.spark.options import Reading
 from shardq.spark.parts import Part, default_parts
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
-"""The tables that are lines of points, and so can be streams."""
+"""The tables that are read in ranges between two points, and so can be read as streams."""
 
 
 class BatchReader(DataSourceReader):
-    """Of one `load()`: plans once, so a DataFrame that is used twice reads the same ranges twice."""
+    """The reader of one `load()`. It plans once, so a DataFrame that is used twice reads the same ranges twice."""
 
     def __init__(self, options: Reading, schema: pa.Schema) -> None:
         self.options = options
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """About two for each core of this machine, unless `partitions` says otherwise."""
+        """The parts to read: about two for each core of this machine, or as many as the option `partitions` says."""
         most = self.options.partitions or default_parts()
         return [part for name in self.options.queues for part in self._parts(name, most)]
 
@@ -41,8 +41,8 @@ class BatchReader(DataSourceReader):
         return track.parts(first, last, most)  # type: ignore[no-any-return]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task: batches of what its part holds now."""
-        if not isinstance(partition, Part):  # Spark's own, where there was nothing to plan
+        """The rows that the part has now; runs in a task."""
+        if not isinstance(partition, Part):  # a partition of Spark's own, if there were no parts
             return iter(())
         return without_gc(read_part(self.options, self.schema, partition))
 
@@ -58,7 +58,7 @@ def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Re
 
 
 def without_gc(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """*batches*, made while Python looks for no cycles: walking through replies takes longer than reading them."""
+    """*batches*, with the garbage collector off: it would take longer to walk through replies than to read them."""
     was = gc.isenabled()
     gc.disable()
     try:

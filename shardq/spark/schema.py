@@ -1,4 +1,4 @@
-"""The tables that the source shows, and Spark's types as Arrow's."""
+"""The columns of the tables that can be read, and the Arrow types of Spark's types."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ EITHER = {"shard_key": (StringType, BinaryType)}
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What record batches of *schema* must say of themselves, nullability included."""
+    """The Arrow schema that record batches for *schema* must have, nullability included."""
     return pa.schema([pa.field(each.name, arrow_type(each.dataType), each.nullable) for each in schema])
 
 
@@ -82,12 +82,12 @@ def table_schema(table: str) -> StructType:
     return StructType([StructField(name, kind) for name, kind in _TABLES[table].items()])
 
 
-def check_schema(table: str, asked: StructType) -> None:
-    """ConfigError unless *asked* has columns of *table* only, with types that they can have."""
+def check_schema(table: str, wished: StructType) -> None:
+    """ConfigError unless *wished* has columns of *table* only, with types that they can have."""
     known = _TABLES[table]
-    for each in asked:
+    for each in wished:
         if each.name not in known:
-            raise ConfigError(f"there is no column {each.name}; known here are {', '.join(known)}")
+            raise ConfigError(f"there is no column {each.name}; the columns are {', '.join(known)}")
         wanted = known[each.name]
         if each.name == "payload":
             arrow_type(each.dataType)

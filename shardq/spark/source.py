@@ -1,4 +1,4 @@
-"""The data source "shardq", as Spark sees it. Its objects hold options only, so they travel without connections."""
+"""The data source "shardq", as Spark sees it. Its objects have only options, so they can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[type[DataType], ...]] = {
     "dedup_key": (StringType,),
     "headers": (MapType,),
 }
-"""The columns that a DataFrame may have that is written, and their types."""
+"""The columns that a DataFrame to be written may have, and their types."""
 REQUIRED = ("shard_key", "payload")
 
 
@@ -47,7 +47,7 @@ class ShardqDataSource(DataSource):
         return table_schema(self._reading().table)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """The reader of `spark.read`; with `.schema(...)` it makes these columns only. ConfigError, QueueMissing."""
+        """The reader of `spark.read`; with `.schema(...)` it makes only these columns. ConfigError, QueueMissing."""
         options = self._reading()
         check_schema(options.table, schema)
         for name in options.queues:
@@ -68,7 +68,7 @@ class ShardqDataSource(DataSource):
         return parsed(Reading, dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """The writer of `df.write`. ConfigError, QueueMissing before any task runs."""
+        """The writer of `df.write`. Raises ConfigError and QueueMissing before any task runs."""
         if overwrite:
             raise ConfigError("a queue cannot be overwritten: use mode('append'), after queue.purge() if need be")
         options = checked_writing(self.options, schema)
@@ -77,7 +77,7 @@ class ShardqDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """The writer of `df.writeStream`."""
         if overwrite:
-            raise ConfigError("a queue is only added to: use outputMode('append') or 'update'")
+            raise ConfigError("rows can only be added to a queue: use outputMode('append') or 'update'")
         options = checked_writing(self.options, schema)
         if options.batch_id >= 0:
             raise ConfigError("option batchId is for df.write in foreachBatch: a writeStream counts its batches itself")
@@ -97,7 +97,9 @@ def check_columns(schema: StructType, options: Writing) -> None:
     """ConfigError unless rows of *schema* can be messages."""
     names = ", ".join(KINDS)
     if unknown := [each.name for each in schema if each.name not in KINDS]:
-        raise ConfigError(f"column {unknown[0]} is none of a message's ({names}): drop it, or put it into the payload")
+        raise ConfigError(
+            f"column {unknown[0]} is not a part of a message ({names}): drop it, or put it into the payload"
+        )
     if missing := [name for name in REQUIRED if name not in schema.names]:
         raise ConfigError(f"column {missing[0]} is missing: a message has {names}")
     for each in schema:

@@ -1,7 +1,7 @@
-"""`spark.readStream.format("shardq")`: the journal or the dead letters of queues, as they come.
+"""`spark.readStream.format("shardq")`: a stream of the journal or the dead letters of queues.
 
-An offset says for each queue how far the stream is: the position of an event, or the entry id of a dead letter. What
-lies between two offsets never changes, so a micro-batch can be read again; and what is missing there is noticed.
+An offset says for each queue how far the stream was read: the number of an event, or the entry id of a dead letter. The
+rows between two offsets never change, so a micro-batch can be read again, and lost rows are noticed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Offset = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Of one streaming query; lives on the driver, its copies read on the executors."""
+    """The reader of one streaming query. It lives on the driver; copies of it read on the executors."""
 
     def __init__(self, options: Reading, schema: pa.Schema) -> None:
         self.options = options
@@ -58,27 +58,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def reportLatestOffset(self) -> Offset:
-        """What there is, whatever the limit."""
+        """The newest offset, without a limit."""
         return self._last()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Go no further than what there is now."""
+        """Remember the newest offset, at which the query shall end."""
         self.target = self._last()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """What lies between two offsets: one or two parts for each core of this machine."""
+        """The rows between two offsets, in parts."""
         most = self.options.partitions or default_parts()
         begin = self._begin(start, end)
         return [part for name in end for part in self._track(name).parts(begin[name], end[name], most)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One task."""
+        """The rows of one part; runs in a task."""
         if not isinstance(partition, Part):
             return iter(())
         return without_gc(read_part(self.options, self.schema, partition))
 
     def _begin(self, start: Offset, end: Offset) -> Offset:
-        """Where each queue's part begins: one that is new to the query, at its oldest."""
+        """Where each queue's part begins; for a queue that is new to the query, at its oldest row."""
         return {name: start[name] if name in start else self._track(name).first() for name in end}
 
     def _last(self) -> Offset:

@@ -1,4 +1,4 @@
-"""Dead letters and the journal as columns of Arrow."""
+"""Dead letters and journal events as Arrow columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Column = Callable[[], pa.Array]
 
 
 def dead_batch(queue: str, rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
-    """Dead letters, as XRANGE returns them."""
+    """A record batch of dead letters, given as XRANGE returns them."""
     ids = [row[0] for row in rows]
     heads, flats = [], []
     for entry, flat in rows:
@@ -39,7 +39,7 @@ def dead_batch(queue: str, rows: Sequence[Any], schema: pa.Schema) -> pa.RecordB
 
 
 def journal_batch(queue: str, events: Columns, schema: pa.Schema) -> pa.RecordBatch:
-    """Events of a journal."""
+    """A record batch of journal events."""
     kinds = {each.name: each.type for each in schema}
     columns: dict[str, Column] = {
         "queue": lambda: constant(queue, len(events.number), kinds["queue"]),

@@ -1,4 +1,4 @@
-"""For tests of code that uses shardq: a clock that stands still, and a client that needs no server.
+"""Tools to test code that uses shardq: a clock that the test moves, and a client that needs no server.
 
 ::
 
@@ -9,9 +9,9 @@
     clock.advance(30)                # the lease ends ...
     assert jobs.read().count == 2    # ... and the message is delivered again
 
-The client runs shardq's own scripts on fakeredis (`pip install "fakeredis[lua]"`), which imitates a server in this
-process. That is good for unit tests only: for everything else there is `shardq.embedded.EmbeddedServer`, a real server
-that starts in well under a second.
+The client runs shardq's own Lua scripts on fakeredis (`pip install "fakeredis[lua]"`), which imitates a Redis server in
+this process. Use it for unit tests only. For all other tests use `shardq.embedded.EmbeddedServer`, a real server that
+starts in well under a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A clock that only moves when it is told to."""
+"""A clock that moves only when `advance` is called."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class ManualClock:
-    """A `shardq.clock.Clock` for tests; `wall` is the wall time at the start. Safe across threads."""
+    """A `shardq.clock.Clock` for tests; `wall` is its wall time at the start (Unix seconds). Safe across threads."""
 
     def __init__(self, wall: float = 1_700_000_000.0) -> None:
         self._wall = wall
@@ -22,7 +22,7 @@ class ManualClock:
         return self._wall + self._passed
 
     def advance(self, seconds: float) -> None:
-        """Let *seconds*, 0 or more, pass."""
+        """Move the clock by *seconds*; ValueError if that is negative."""
         if seconds < 0:
             raise ValueError("a clock never goes back")
         with self._lock:

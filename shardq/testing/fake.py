@@ -1,4 +1,4 @@
-"""A `Client` on fakeredis: shardq's own scripts, on an imitation of a server in this process."""
+"""A `Client` that runs shardq's own scripts on fakeredis, an imitation of a Redis server in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if not redis.sha1hex then
   end
 end
 """
-"""Another sum of as many digits: scripts only spread shard keys with it."""
+"""A replacement for `redis.sha1hex`, which fakeredis lacks: another hash with as many digits.
+
+Scripts use the hash only to spread shard keys over buckets of an index, so any hash will do.
+"""
 _INFO = b"redis_version:7.0.0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
 
 
@@ -41,14 +44,15 @@ def fake_client(
 ) -> Client:
     """A `Client` that needs no server. *settings* are those of `Client.from_url`.
 
-    *server* is a `fakeredis.FakeServer`: clients that share one share their data. With a `ManualClock` the time of the
-    imitated server is the clock's, and whoever waits moves it on; *wait* replaces that, or `time.sleep`.
+    *server* is a `fakeredis.FakeServer`; clients with the same server share their data. With a `ManualClock` the
+    imitated server takes its time from the clock, and a call that waits moves the clock on instead of sleeping. *wait*
+    replaces this, or `time.sleep`, by a function of its own.
     """
     clock = clock or SystemClock()
     if wait is None:
         wait = clock.advance if isinstance(clock, ManualClock) else time.sleep
-    poll = math.inf if isinstance(clock, ManualClock) else POLL  # nothing else moves that clock: wait in one go
-    driver = FakeDriver(_connected(server), clock, wait, poll)  # first: it fails where fakeredis is missing
+    poll = math.inf if isinstance(clock, ManualClock) else POLL  # nobody else moves a ManualClock, so one wait suffices
+    driver = FakeDriver(_connected(server), clock, wait, poll)  # first, because it raises if fakeredis is missing
     client = Client(Target("single", {}), clock=clock, **settings)
     client._driver = driver
     return client
@@ -64,14 +68,14 @@ def _connected(server: Any) -> redis.Redis:
 
 
 class FakeDriver(Driver):
-    """Runs operations on fakeredis, which lacks `#!lua`, EVAL_RO, `sha1hex`, and blocking with a count: imitated."""
+    """Runs operations on fakeredis, and imitates what it lacks: `#!lua`, EVAL_RO, `sha1hex` and blocking reads."""
 
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
         self._connection, self._wait, self._poll = connection, wait, poll
 
     def perform(self, step: Step) -> Any:
-        """Do what *step* says, without a server; its reply."""
+        """Perform *step* on fakeredis; its reply."""
         match step:
             case Call():
                 return self._evaluated(step)
@@ -99,12 +103,12 @@ class FakeDriver(Driver):
             return failure
 
     def _plain(self, source: str) -> str:
-        """The script without its first line, which fakeredis does not know, and with the clock's time in it."""
+        """The script without its `#!lua` line, which fakeredis does not know, and with the clock's time for TIME."""
         seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
         return _SHA1HEX + source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
 
     def _waited(self, step: Wait) -> None:
-        """Look for a notification, and look again until there is a reason to read; each wait is short."""
+        """Poll for a notification until there is one, or until it is time to read again."""
         clock, state, waiter = self._clock, step.state, step.waiter
         until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
         command = waiting_for(state.keys.notifications, 1, None)

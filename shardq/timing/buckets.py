@@ -57,7 +57,7 @@ class Bucket(dict[Entry, bool]):
 
 
 class CascadeTargets(dict[int, Bucket]):
-    """The buckets that a cascade fills, by number, each made when it is asked for. They take nothing else yet."""
+    """The buckets that a cascade fills, by number; each is made at its first use. No insert uses them yet."""
 
     def __init__(self, tick: int, kind: type[Bucket]) -> None:
         self.tick = tick

@@ -1,4 +1,4 @@
-"""`AsyncWorker`: one event loop; a task per message, and at most one read and one settling call under way."""
+"""`AsyncWorker`: one event loop with a task for each message, and at most one read and one settling call at a time."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ from shardq.worker.trouble import (
 
 log = logging.getLogger("shardq")
 BLOCK = 2.0
-"""Seconds that one read waits, or tries to; `stop` cancels it."""
+"""Seconds that one read waits for messages; `stop` cancels it."""
 
 Handler: TypeAlias = Callable[[AsyncDelivery], Awaitable[object]]
 
 
 class AsyncWorker:
-    """The twin of `Worker` for an `AsyncQueue` and an async handler; lost and overdue handlers are cancelled.
+    """Reads messages of *jobs* and awaits `handle(delivery)` for each, in tasks, until it is stopped.
 
-    Leases are extended from a thread, so that a handler that blocks the loop keeps its messages.
+    A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say; after any other
+    exception the message is delivered again, after the backoff. A handler is cancelled when its lease is lost or its
+    time limit is over. Leases are extended from a thread, so that a handler that blocks the loop keeps its messages.
+    Settings are those of `shardq.worker.plan.Plan`. ConfigError for a bad one, or for a handler that is not async.
     """
 
     def __init__(self, jobs: AsyncQueue, handle: Handler, **settings: Unpack[PlanSettings]) -> None:
@@ -52,33 +55,34 @@ class AsyncWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over = asyncio.Event()
         self._scheduled = False
-        self._stop_asked = False
+        self._stop_requested = False
         self._failure: BaseException | None = None
         self._reading: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._heart: asyncio.TimerHandle | None = None
+        self._wake_timer: asyncio.TimerHandle | None = None
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._watched = _Watched(self)
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, self._watched)
+        self._keeper_events = _KeeperEvents(self)
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, self._keeper_events)
 
     async def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
 
-        A worker runs once. BackendErrors are waited out; ConfigError, ServerUnfit and ClosedError are raised. When the
-        task that awaits it is cancelled, the handlers are cancelled, too, and their messages are given back at once.
+        A worker runs once. After a BackendError it tries again until Redis answers; ConfigError, ServerUnfit and
+        ClosedError are raised. When the task that awaits `run` is cancelled, the handlers are cancelled, too, and their
+        messages are given back at once.
         """
         if self._loop is not None or self._state.life != RUNNING:
             raise ConfigError("an AsyncWorker runs once: make a new one")
         self._loop = asyncio.get_running_loop()
         with stopping(self.stop, lambda: None, self._plan.signals):
             self._keeper.start()
-            if self._stop_asked:
+            if self._stop_requested:
                 self._stop()
-            self._later()
-            self._beat()
+            self._schedule()
+            self._wake_regularly()
             try:
                 await self._over.wait()
             except asyncio.CancelledError:
@@ -87,23 +91,24 @@ class AsyncWorker:
                 await self._over.wait()
                 raise
             finally:
-                for timer in filter(None, (self._timer, self._heart)):
+                for timer in filter(None, (self._timer, self._wake_timer)):
                     timer.cancel()
                 await self._loop.run_in_executor(None, self._keeper.close)
         if self._failure is not None:
             raise self._failure
 
-    def _beat(self) -> None:
-        self._heart = asyncio.get_running_loop().call_later(MAX_WAIT, self._beat)
+    def _wake_regularly(self) -> None:
+        """Wake the loop each second, because Python runs signal handlers only while the main thread is awake."""
+        self._wake_timer = asyncio.get_running_loop().call_later(MAX_WAIT, self._wake_regularly)
 
     def stop(self) -> None:
-        """Let `run` come to its end; from any thread, a handler or a signal handler. Idempotent."""
-        self._stop_asked = True
+        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
+        self._stop_requested = True
         if self._loop is not None:
             self._call(self._stop)
 
     def _call(self, function: Callable[..., object], *args: object) -> None:
-        """Call *function* in the loop, from any thread; the loop may be gone by then."""
+        """Call *function* in the loop, from any thread; nothing happens if the loop is closed already."""
         try:
             cast("asyncio.AbstractEventLoop", self._loop).call_soon_threadsafe(function, *args)
         except RuntimeError:
@@ -116,19 +121,19 @@ class AsyncWorker:
             self._timer = asyncio.get_running_loop().call_later(self._plan.grace, self._end_of_grace)
             if self._reading:
                 self._reading.cancel()
-            self._later()
+            self._schedule()
 
     def _end_of_grace(self) -> None:
         for job in self._state.grace_over():
-            self._tell(job)
+            self._cancel(job)
         if self._timer:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(RETURN_TIMEOUT, self._end_of_return)
-        self._later()
+        self._schedule()
 
     def _end_of_return(self) -> None:
         log_left(self._state.give_up())
-        self._later()
+        self._schedule()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
@@ -136,17 +141,17 @@ class AsyncWorker:
 
     # --- doing what is next -----------------------------------------------------------------------------------------
 
-    def _later(self) -> None:
-        """Advance once what happens in this run of the loop has happened."""
+    def _schedule(self) -> None:
+        """Let `_advance` run once, after all events of this iteration of the loop were reported to the state."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._advance_safely)
 
-    def _go_on(self) -> None:
+    def _advance_safely(self) -> None:
         self._scheduled = False
         try:
             self._advance()
-        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+        except BaseException as error:  # noqa: BLE001 (run raises it)
             self._failure = self._failure or error
             self._over.set()
 
@@ -167,7 +172,7 @@ class AsyncWorker:
         job.started = self._clock.monotonic()
         outcome = ACK
         try:
-            if delivery.lost:  # told before its first step
+            if delivery.lost:  # its lease was lost before the task's first step
                 raise asyncio.CancelledError
             if self._traced:
                 with delivery.processing():
@@ -178,11 +183,11 @@ class AsyncWorker:
             outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
         job.handle = None
         self._state.ended(job, outcome)
-        self._later()
+        self._schedule()
 
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
-        self._reading = asyncio.current_task()  # not earlier: cancelled before its first step it would never take it
+        self._reading = asyncio.current_task()  # only now: a task that is cancelled before its first step runs nothing
         try:
             if self._state.life not in (RUNNING, AWAY):
                 raise asyncio.CancelledError
@@ -193,8 +198,8 @@ class AsyncWorker:
                 timeout=CALL_TIMEOUT,
             )
             if self._state.life == AWAY and self._state.redis_answers():
-                self._reads.over()
-            self._traced = enabled()  # once per batch: asking costs as much as running a handler
+                self._reads.succeeded()
+            self._traced = enabled()  # once per batch, because the check costs as much as running a handler
             self._state.max_deliveries = self._jobs.state.config.max_deliveries
             if found and self._state.life not in (RUNNING, AWAY):
                 await self._unread(found)
@@ -203,40 +208,41 @@ class AsyncWorker:
             self._fail(error)
         except BackendError as error:
             self._state.redis_fails()
-            await _pause(self._reads.began(error))
+            await _pause(self._reads.failed(error))
         except asyncio.CancelledError:
-            self._stop()  # by stop already, or somebody cancels all tasks
+            self._stop()  # the read was cancelled by `_stop`, or by a program that cancels all tasks
         except Exception as error:  # noqa: BLE001 (raised by run)
             self._fail(error)
         self._reading = None
         self._state.arrived(found)
-        self._later()
+        self._schedule()
 
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
-        """Give back, uncounted, what came after the stop."""
+        """Give back the messages that came after the stop; their deliveries are not counted."""
         rows = [delivery.received for delivery in found]
         await self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled
         try:
-            log_late(await self._told(action), action.verb)
-            self._settles.over()
+            log_late(await self._send(action), action.verb)
+            self._settles.succeeded()
         except FATAL as error:
             self._fail(error)
-        except DurabilityUnknown as error:  # it happened
+        except DurabilityUnknown as error:  # the messages are settled
             log.warning("queue %r: %s", self._jobs.name, error)
         except BackendError as error:
-            await _pause(self._settles.began(error))
+            await _pause(self._settles.failed(error))
             report = self._state.unsettled
         except asyncio.CancelledError:
             self._stop()
         except Exception as error:  # noqa: BLE001 (raised by run)
             self._fail(error)
         report(action.jobs)
-        self._later()
+        self._schedule()
 
-    async def _told(self, action: Settle) -> Sequence[DeliveryView]:
+    async def _send(self, action: Settle) -> Sequence[DeliveryView]:
+        """Settle the deliveries in Redis; those whose leases had ended."""
         deliveries = [cast("AsyncDelivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":
@@ -247,35 +253,35 @@ class AsyncWorker:
         delays = [outcome.delay for outcome in outcomes]
         return await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
 
-    # --- what the keeper saw ----------------------------------------------------------------------------------------
+    # --- events of the keeper ---------------------------------------------------------------------------------------
 
-    def _tell(self, job: Job) -> None:
+    def _cancel(self, job: Job) -> None:
         job.delivery.lost = True
-        if job.handle is not None and job.started:  # a task that is cancelled before its first step never takes it
+        if job.handle is not None and job.started:  # before its first step the task itself looks at `lost`
             job.handle.cancel()
 
     def _lose(self, job: Job) -> None:
         before = job.message
-        told = self._state.lost(job)
+        running = self._state.lost(job)
         if job.message != before:
             log_lost(job)
-        if told:
-            self._tell(job)
-        self._later()
+        if running:
+            self._cancel(job)
+        self._schedule()
 
     def _overrun(self, job: Job) -> None:
         plan, state = self._plan, self._state
         if state.decide(job, overran(job, plan.time_limit or 0.0, plan.backoff, state.max_deliveries)):
-            self._tell(job)
-        self._later()
+            self._cancel(job)
+        self._schedule()
 
 
-class _Watched:
-    """What the keeper calls, in its thread; it tells the loop."""
+class _KeeperEvents:
+    """What the keeper calls, in its thread. Each call is passed on to the event loop."""
 
     def __init__(self, worker: AsyncWorker) -> None:
         self._worker = worker
-        self._asked = self._answered = 0
+        self._probes = self._answers = 0
 
     def lost(self, job: Job) -> None:
         job.delivery.lost = True  # a handler that blocks the loop can see it
@@ -284,22 +290,22 @@ class _Watched:
     def overdue(self, job: Job) -> None:
         self._worker._call(self._worker._overrun, job)
 
-    def goes_round(self) -> bool:
-        answered = self._answered == self._asked
+    def is_responsive(self) -> bool:
+        answered = self._answers == self._probes  # the loop has run since the probe before
         if answered:
-            self._asked += 1
+            self._probes += 1
             self._worker._call(self._answer)
         return answered and not self._worker._state.stuck
 
     def _answer(self) -> None:
-        self._answered = self._asked
+        self._answers = self._probes
 
 
 async def _pause(delay: float) -> None:
     try:
         await asyncio.sleep(delay)
     except asyncio.CancelledError:
-        return  # the end of the worker: what waited goes on
+        return  # the worker ends: the call that paused continues at once
 
 
 def _checked(jobs: AsyncQueue, handle: object) -> AsyncQueue:

@@ -1,8 +1,9 @@
-"""Child processes that run handlers, one message at a time each; one that dies takes only its message with it.
+"""Child processes that run handlers, each one message at a time. If one dies, only its message fails.
 
-Started with `multiprocessing`'s spawn, which is safe beside threads; what a child imports is what the handler's module
-imports. Messages and answers cross the pipe as MessagePack. Children ignore SIGTERM and SIGINT, which a terminal or a
-service manager sends to all processes of a group: the parent drains, and a child ends when its pipe does.
+They are started with `multiprocessing`'s spawn, which is safe in a program with threads. A child imports what the
+handler's module imports. Messages and answers are sent through a pipe as MessagePack. Children ignore SIGTERM and
+SIGINT, which a terminal or a service manager sends to all processes of a group: the parent drains the worker, and a
+child ends when the parent closes its pipe.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ START_TIMEOUT = 60.0
 class ProcessDied(ShardqError):
     """The child process of a handler ended before the handler did."""
 
-    untraced = True  # where this process waited for it says nothing
+    untraced = True  # the traceback would only show where this process waited for the child
 
 
 class Answer(msgspec.Struct, array_like=True):
-    """What a child says: how its handler ended."""
+    """A child's answer: it is ready, or how its handler ended."""
 
     kind: Literal["ready", "done", "nack", "reject", "error"]
     text: str = ""
@@ -50,7 +51,7 @@ class Answer(msgspec.Struct, array_like=True):
 
 
 class Child:
-    """One process and our end of its pipe. `job` is what it works on."""
+    """One process and this process's end of its pipe. `job` is the job that it works on."""
 
     def __init__(self, handle: Callable[..., object], codecs: Codecs) -> None:
         context = multiprocessing.get_context("spawn")
@@ -77,11 +78,11 @@ class Child:
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
-    def ask(self, received: Received) -> Answer:
-        """Have it handle one message; ProcessDied if it ends meanwhile."""
-        untold = msgspec.structs.replace(received, token="", origin="")  # the lease is ours to settle
+    def handle(self, received: Received) -> Answer:
+        """Have the child handle one message; ProcessDied if it ends meanwhile."""
+        without_lease = msgspec.structs.replace(received, token="", origin="")  # only this process settles it
         try:
-            self.pipe.send_bytes(msgspec.msgpack.encode(untold))
+            self.pipe.send_bytes(msgspec.msgpack.encode(without_lease))
             return self._answer()
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
@@ -97,12 +98,12 @@ class Child:
         return f"the handler's process ended with exit code {code}"
 
     def kill(self) -> None:
-        """SIGKILL; safe within a signal handler."""
+        """Send SIGKILL; safe within a signal handler."""
         with contextlib.suppress(Exception):
             self.process.kill()
 
     def close(self) -> None:
-        """Let go of what is left of it."""
+        """Kill the process if it runs, and free its pipe and its entry in the process table."""
         self.kill()
         self.pipe.close()
         with contextlib.suppress(Exception):
@@ -111,19 +112,19 @@ class Child:
 
 
 class Children:
-    """The children of one worker: started when first needed, used again, replaced when they die."""
+    """The children of one worker. They are started when they are needed, used again, and replaced when they die."""
 
     def __init__(self, handle: Callable[..., object], codecs: Codecs, clock: Clock) -> None:
         self._handle, self._codecs, self._clock = handle, codecs, clock
         self._lock = threading.Lock()
-        self._resting: list[Child] = []
+        self._idle: list[Child] = []
         self._all: set[Child] = set()
 
     def check(self) -> None:
-        """Start the first child; ConfigError if the handler cannot get there."""
+        """Start the first child; ConfigError if the handler cannot be imported there."""
         try:
             child = self._start()
-            self._resting.append(child)
+            self._idle.append(child)
             child.wait_ready()
         except Exception as error:  # noqa: BLE001 (pickling raises what it likes)
             raise ConfigError(
@@ -134,45 +135,45 @@ class Children:
     def run(self, job: Job) -> None:
         """Handle *job* in a child; raises what its handler raised, or ProcessDied."""
         with self._lock:
-            child = self._resting.pop() if self._resting else None
+            child = self._idle.pop() if self._idle else None
         child = child or self._start()
         with self._lock:
             child.job = job
         job.handle = child
-        if job.delivery.lost:  # the one who told it found no child to kill
+        if job.delivery.lost:  # `kill` came before the job had a child
             child.kill()
         try:
             child.wait_ready()
-            job.started = self._clock.monotonic()  # its time does not run while a process starts
-            answer = child.ask(job.delivery.received)
-        except BaseException:  # whatever it was: it is not known what the child does now
+            job.started = self._clock.monotonic()  # the time limit does not include the start of a process
+            answer = child.handle(job.delivery.received)
+        except BaseException:  # nobody knows what the child does now, so it is not used again
             self._forget(child)
             raise
         finally:
             with self._lock:
                 job.handle = child.job = None
         with self._lock:
-            self._resting.append(child)
+            self._idle.append(child)
         _raise(answer)
 
     def kill(self, job: Job) -> None:
-        """End the handling of *job*, which is lost."""
-        with self._lock:  # or it might work on another one by now
+        """End the handling of *job*, whose lease is lost."""
+        with self._lock:  # without the lock the child could be working on another job by now
             child = job.handle
             if child is not None and child.job is job:
                 child.kill()
 
     def kill_all(self) -> None:
-        """Kill all of them; also from a signal handler, so without the lock."""
+        """Kill all children. Takes no lock, because a signal handler may call it."""
         for child in self._all.copy():
             child.kill()
 
     def close(self) -> None:
-        """Kill all of them, and let go of what is left of those that rest."""
+        """Kill all children, and free the idle ones."""
         self.kill_all()
         with self._lock:
-            resting, self._resting = self._resting, []
-        for child in resting:
+            idle, self._idle = self._idle, []
+        for child in idle:
             self._forget(child)
 
     def _start(self) -> Child:
@@ -201,7 +202,7 @@ def _raise(answer: Answer) -> None:
 
 
 def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> None:
-    """The life of a child: handle what comes through *pipe*, until it ends."""
+    """The main function of a child: handle messages that come through *pipe*, until the pipe is closed."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
@@ -218,7 +219,7 @@ def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> Non
 def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
     try:
         handle(delivery)
-    except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure; the child lives on)
+    except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         outcome = outcome_of(error, lambda: math.nan)
         if not isinstance(error, (Nack, Reject)):
             return Answer("error", outcome.text, None, _trace(error))
@@ -232,6 +233,6 @@ def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
 
 def _trace(error: BaseException) -> str:
     into = io.StringIO()
-    with contextlib.suppress(Exception):  # of what a handler's own class does
+    with contextlib.suppress(Exception):  # a handler's own exception class may fail
         traceback.print_exception(error, file=into)
     return into.getvalue()[-MAX_TRACE:].encode(errors="replace").decode()

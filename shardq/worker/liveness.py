@@ -1,7 +1,7 @@
 """The sign of life that a liveness probe looks at: a file that is touched, or a function that is called.
 
-It says that the process goes round, not that it has work or that Redis answers: a probe that fails restarts the
-process, which helps against one that hangs, and not against a server that is away.
+It says that the process does not hang. It does not say that it has work or that Redis answers: a failed probe restarts
+the process, which helps if the process hangs, but not if Redis is away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PULSE = 1.0
 
 
 def show_alive(alive: Alive | None) -> None:
-    """Give a sign. Its failure is only logged: it must not end what it is to show."""
+    """Give a sign of life. A failure is only logged, because it must not end the worker."""
     try:
         if isinstance(alive, (str, Path)):
             Path(alive).touch()
@@ -31,9 +31,9 @@ def show_alive(alive: Alive | None) -> None:
 
 
 class LivenessThread:
-    """Within: signs from a thread, for a process that has no worker yet. The first one is given at once.
+    """Within this context a thread gives signs of life, for a process that has no worker yet; the first one at once.
 
-    They end when `still_going` was not called for *timeout* seconds.
+    They stop when `still_going` was not called for *timeout* seconds.
     """
 
     def __init__(self, alive: Alive | None, timeout: float, clock: Clock) -> None:
@@ -43,7 +43,7 @@ class LivenessThread:
         self.still_going()
 
     def still_going(self) -> None:
-        """Say that the process still goes round."""
+        """Report that the process does not hang."""
         self._last = self._clock.monotonic()
 
     def __enter__(self) -> Self:

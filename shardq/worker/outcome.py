@@ -1,4 +1,4 @@
-"""How the handling of one delivery ended: what handlers raise, and what a worker makes of it. Pure."""
+"""How the handling of one delivery ended: what handlers raise, and the settling that follows. Has no side effects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MAX_TEXT: Final = 500
 class Nack(Exception):
     """Raise it in a handler to give the message back, to be delivered again after *delay* seconds.
 
-    Without a *delay* the worker's backoff decides. *error* is kept as the message's `last_error`. ConfigError for a
-    delay that is none.
+    Without a *delay* the worker's backoff decides. *error* is stored as the message's `last_error`. ConfigError for an
+    invalid delay.
     """
 
     def __init__(self, delay: float | None = None, error: str = "") -> None:
@@ -39,7 +39,7 @@ class HandlerFailed(Exception):
 
 
 def is_delay(value: object) -> TypeGuard[float]:
-    """Whether that is a number of seconds for which a message may be put off."""
+    """Whether *value* is a number of seconds for which a message may be delayed."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_BLOCK
 
 
@@ -47,7 +47,7 @@ Verb = Literal["ack", "nack", "reject"]
 
 
 class Outcome(NamedTuple):
-    """What is to be said to Redis: `delay` in seconds (of a nack), `text` is the error or the reason."""
+    """How to settle a delivery. `delay` is that of a nack, in seconds; `text` is the error or the reason."""
 
     verb: Verb
     delay: float = 0.0
@@ -56,11 +56,11 @@ class Outcome(NamedTuple):
 
 ACK: Final = Outcome("ack")
 GIVE_BACK: Final = Outcome("nack")
-"""At once, and without a new error: nothing is wrong with the message."""
+"""A nack without a delay and without an error, because nothing is wrong with the message."""
 
 
 def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
-    """What an exception of a handler means; *backoff* gives the seconds until the next try."""
+    """The outcome that an exception of a handler means; *backoff* returns the seconds until the next delivery."""
     if isinstance(error, Nack):
         delay = _of(error, "delay")
         return Outcome("nack", float(delay) if is_delay(delay) else backoff(), text_of(_of(error, "error")))
@@ -70,7 +70,7 @@ def outcome_of(error: BaseException, backoff: Callable[[], float]) -> Outcome:
 
 
 def described(error: BaseException) -> str:
-    """The type and message of *error* in one bounded line; a message that cannot be had is left out."""
+    """The type and message of *error* in one bounded line, without the message if `str(error)` fails."""
     text = text_of(error)
     if isinstance(error, HandlerFailed):
         return text
@@ -79,9 +79,9 @@ def described(error: BaseException) -> str:
 
 
 def text_of(value: object) -> str:
-    """*value* as one bounded line of text that can be sent and stored; '' if it has none.
+    """*value* as one bounded line of text that can be encoded as UTF-8; '' for None or if `str(value)` fails.
 
-    What handlers raise may be anything: a lone surrogate has no bytes, and a `__str__` may fail.
+    Handlers raise anything: their text may have a lone surrogate, which UTF-8 cannot encode, and `__str__` may fail.
     """
     try:
         text = "" if value is None else str(value)
@@ -92,7 +92,7 @@ def text_of(value: object) -> str:
 
 
 def _of(error: BaseException, name: str) -> object:
-    """An attribute, None if it cannot be had: a subclass may do without."""
+    """The attribute *name* of *error*, or None if it is missing or raises, as may be in a subclass."""
     try:
         return getattr(error, name, None)
     except Exception:  # noqa: BLE001 (somebody else's property)

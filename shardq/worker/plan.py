@@ -21,13 +21,13 @@ Alive: TypeAlias = str | Path | Callable[[], object]
 class Plan:
     """A worker's settings; times are seconds.
 
-    `concurrency`: handlers that run at once, at most. `read_ahead`: messages that may wait here for a free one; for
-    handlers that take less than a round trip. `time_limit`: a handler that takes longer has failed. `grace`: how long
-    `stop` waits for handlers before their messages are given back. `backoff`: the delay of a message that failed, by
-    its delivery count. `visibility_timeout`: of the leases, that are extended while handlers run; else the queue's.
-    `alive`: a file to touch, or a function to call in a thread, about each second while the worker goes round.
-    `signals`: in the main thread, stop on SIGTERM and SIGINT, and leave at once on a second one. ConfigError for a bad
-    one.
+    `concurrency`: how many handlers may run at once. `read_ahead`: how many messages may wait in the worker for a free
+    handler, which helps handlers that take less time than a round trip. `time_limit`: a handler that takes longer has
+    failed. `grace`: how long `stop` waits for handlers before it gives their messages back. `backoff`: the delay of a
+    message that failed, by its delivery count. `visibility_timeout`: how long leases last, which are extended while
+    handlers run (the queue's setting). `alive`: a file to touch, or a function to call in a thread, about each second
+    while the worker does not hang. `signals`: whether `run`, in the main thread, stops on SIGTERM and SIGINT, and ends
+    the process at once on a second one. ConfigError for a bad setting.
     """
 
     concurrency: int = 64
@@ -40,7 +40,7 @@ class Plan:
     signals: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
+        """Check the settings."""
         _whole("concurrency", self.concurrency, 1)
         _whole("read_ahead", self.read_ahead, 0)
         seconds("grace", self.grace, 0, MAX_BLOCK)
@@ -54,7 +54,7 @@ class Plan:
 
 
 class PlanSettings(TypedDict, total=False):
-    """The keyword arguments of `Worker` and `AsyncWorker`: the fields of `Plan`, any of them."""
+    """The keyword arguments of `Worker` and `AsyncWorker`: any of the fields of `Plan`."""
 
     concurrency: int
     read_ahead: int

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 MAX_WAIT = 1.0
-"""Seconds that a main thread sleeps at most. Python runs signal handlers in the main thread, when it is awake: a signal
-that came just before it fell asleep, or that another thread was told of, does not wake it."""
+"""Seconds that a main thread sleeps at most. Python runs signal handlers in the main thread while it is awake. A signal
+that came just before it fell asleep, or that the kernel delivered to another thread, does not wake it."""
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
     """The signals that stop a program: SIGTERM, and SIGINT unless it was started with that one ignored.
 
-    So a shell starts what it puts into the background: the next Ctrl-C in its terminal is for another program. SIGTERM
-    is meant for whom it is sent to.
+    A shell starts background jobs with SIGINT ignored, because Ctrl-C in its terminal is meant for another program.
+    SIGTERM is always meant for the process that it is sent to.
     """
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     return (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
@@ -26,20 +26,20 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], object], leave: Callable[[], object], wanted: bool = True) -> Iterator[None]:
-    """Within: the first signal calls *stop*, the second one *leave* and then ends the process at once.
+    """Within this context the first signal calls *stop*; the second one calls *leave* and ends the process at once.
 
-    At once means without cleaning up, whatever handlers hold or do: the exit code is 128 + the signal's number, as
-    shells have it. Only the main thread can have signals; elsewhere, or if not *wanted*, nothing changes. The earlier
-    handlers come back.
+    It ends without cleaning up, whatever handlers are doing; the exit code is 128 + the signal's number, as in shells.
+    Only the main thread can handle signals: in another thread, or if not *wanted*, nothing changes. At the end of the
+    context the earlier signal handlers are set again.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield
         return
-    asked: list[int] = []
+    received: list[int] = []
 
     def on_signal(number: int, _: FrameType | None) -> None:
-        asked.append(number)
-        if len(asked) == 1:
+        received.append(number)
+        if len(received) == 1:
             stop()
         else:
             leave()

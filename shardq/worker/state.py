@@ -1,11 +1,12 @@
-"""A worker as a state machine: events in, actions out. No I/O, no clock, no threads.
+"""A worker as a state machine: events go in, actions come out. It has no I/O, no clock and no threads.
 
-Three tables say all: how the worker lives, how long a message is the worker's to settle, and whether its slot is taken.
-The last two are apart, since they end apart: a handler may still run when its lease is lost, and a message waits to be
-settled when its handler has ended. `docs/worker.md` draws the tables; `make diagrams` keeps the drawing true.
+Three tables hold the transitions: of the worker (LIFE), of each message that it holds (MESSAGE), and of the slot that
+the message's handler takes (SLOT). A message and its slot have tables of their own because they end independently: a
+handler may still run when its lease is lost, and a message may still wait to be settled when its handler has ended.
+`docs/worker.md` draws the tables; `make diagrams` checks the drawing.
 
-A runner reports what happened (`arrived`, `ended`, `lost`, ...) and then performs what `next` says until it says None.
-It calls from one thread at a time.
+A runner (`Worker` or `AsyncWorker`) reports events (`arrived`, `ended`, `lost`, ...), and performs the actions that
+`next` returns until that is None. Only one thread at a time may call.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
 
-# Strings, not an Enum: its members are hashed in Python, and each message makes five lookups.
+# States are strings, not an Enum, whose members are hashed in Python: each message makes five lookups.
 RUNNING: Final = "running"
 AWAY: Final = "away"
 DRAINING: Final = "draining"
@@ -32,7 +33,7 @@ LIFE: Final[Table] = {
     RETURNING: {"nothing held": STOPPED, "give up": STOPPED},
     STOPPED: {},
 }
-"""Of the worker. AWAY goes on trying to read; it exists so that a change is told once."""
+"""The states of the worker. In AWAY Redis does not answer; the worker goes on trying, and logs each change once."""
 
 LEASED: Final = "leased"
 DECIDED: Final = "decided"
@@ -44,7 +45,7 @@ MESSAGE: Final[Table] = {
     SENT: {"settled": GONE, "unsettled": DECIDED, "lose": SENT, "decide": SENT},
     GONE: {"lose": GONE, "decide": GONE},
 }
-"""Of a message that the worker holds. The first decision counts, and a lost lease ends the worker's say in it."""
+"""The states of a message that the worker holds. The first decision counts; a message whose lease is lost is GONE."""
 
 WAITING: Final = "waiting"
 BUSY: Final = "busy"
@@ -54,14 +55,18 @@ SLOT: Final[Table] = {
     BUSY: {"end": FREE},
     FREE: {},
 }
-"""Of the place that its handler takes up."""
+"""The states of the slot of a message's handler."""
 
 BATCH: Final = 500
-"""So many messages are settled at a time."""
+"""How many messages are settled by one call, at most."""
 
 
 class Job:
-    """One delivery in the worker's hands. `handle` is the runner's; `started` is on the runner's clock."""
+    """One delivery that the worker holds.
+
+    `handle` is for the runner: the handler's task or child process. `started` is when the handler started, in seconds
+    of the monotonic clock; 0 before.
+    """
 
     __slots__ = ("delivery", "handle", "message", "outcome", "slot", "started")
 
@@ -75,36 +80,37 @@ class Job:
 
 
 class Read(NamedTuple):
-    """Ask for up to `credit` messages, and wait for them; then call `arrived` or `read_failed`."""
+    """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`."""
 
     credit: int
 
 
 class Settle(NamedTuple):
-    """Tell Redis how these ended; then call `settled` or `unsettled`. One at a time."""
+    """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time."""
 
     verb: Verb
     jobs: list[Job]
 
 
 Action: TypeAlias = Job | Read | Settle
-"""What to do next. A Job means: run its handler, then call `ended`."""
+"""What a runner does next. A Job means: run its handler, then call `ended`."""
 
 
 class WorkerState:
-    """All that a worker knows. At most *concurrency* handlers run; *read_ahead* more messages may wait for one."""
+    """The state of one worker. At most *concurrency* handlers run; *read_ahead* more messages may wait for one."""
 
     def __init__(self, concurrency: int, read_ahead: int = 0) -> None:
         self.life = RUNNING
         self.concurrency = concurrency
         self.busy = 0
         self.held: set[Job] = set()
-        """What is not over: its message is not settled or its handler still runs."""
+        """The jobs that are not finished: the message is not settled, or the handler still runs."""
         self.max_deliveries: int | None = None
-        """The queue's; once it is known, what would die if it were given back is finished instead."""
+        """The queue's setting, None until it is known. A message on its last delivery is handled also after `stop`,
+        because it would become a dead letter if it were given back."""
         self._window = concurrency + read_ahead
         self._waiting: deque[Job] = deque()
-        self._startable = 0  # of those waiting, how many still may start
+        self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
         self._reading = self._settling = False
@@ -112,7 +118,7 @@ class WorkerState:
     # --- actions ----------------------------------------------------------------------------------------------------
 
     def next(self) -> Action | None:
-        """The next thing to do, None when there is nothing until the next event."""
+        """The next action; None if there is nothing to do until the next event."""
         if self._startable and self.busy < self.concurrency:
             return self._start()
         if self.life == STOPPED:
@@ -128,7 +134,7 @@ class WorkerState:
 
     @property
     def more(self) -> bool:
-        """Whether `next` has, most likely, something to say: worth waking one more thread."""
+        """Whether `next` most likely has an action, so that it is worth waking one more thread."""
         return bool(
             (self._startable and self.busy < self.concurrency)
             or (not self._settling and self._unsettled)
@@ -137,14 +143,14 @@ class WorkerState:
 
     @property
     def credit(self) -> int:
-        """How many messages may be asked for now."""
+        """How many messages may be read now."""
         if self.life not in (RUNNING, AWAY) or self._unsettled > 2 * max(self._window, BATCH):
             return 0
         return self._window - self.busy - self._startable
 
     @property
     def stuck(self) -> bool:
-        """Whether every slot is taken by a handler that goes on although its message is not the worker's any more."""
+        """Whether every slot is taken by a handler that goes on although its message is lost or already decided."""
         if self.busy < self.concurrency:
             return False
         return all(job.message != LEASED for job in self.held if job.slot == BUSY)
@@ -172,7 +178,7 @@ class WorkerState:
     # --- events -----------------------------------------------------------------------------------------------------
 
     def arrived(self, deliveries: Iterable[DeliveryView]) -> None:
-        """A read came back. After `stop` its messages go back at once."""
+        """Event: a read returned. After `stop` its messages are given back at once."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
         self.held.update(jobs)
@@ -182,11 +188,11 @@ class WorkerState:
             self._let_go(jobs)
 
     def read_failed(self) -> None:
-        """A read did not come back."""
+        """Event: a read failed."""
         self._reading = False
 
     def ended(self, job: Job, outcome: Outcome) -> None:
-        """A handler ended. What it came to counts only if nothing was decided, and the lease not lost, before."""
+        """Event: a handler ended. Its outcome counts only if nothing was decided before and the lease is not lost."""
         job.slot = SLOT[job.slot]["end"]
         self.busy -= 1
         if job.message == LEASED:
@@ -195,14 +201,14 @@ class WorkerState:
             self.held.discard(job)
 
     def decide(self, job: Job, outcome: Outcome) -> bool:
-        """Settle *job* now, whatever its handler does. True if its handler is running and must be told."""
+        """Settle *job* now, although its handler has not ended. True if the handler runs and must be interrupted."""
         if job.message != LEASED:
             return False
         self._decide(job, outcome)
         return job.slot == BUSY
 
     def lost(self, job: Job) -> bool:
-        """The lease of *job* is over: it is never settled. True if its handler is running and must be told."""
+        """Event: the lease of *job* is over. It is never settled. True if the handler runs and must be interrupted."""
         had = job.message
         job.message = MESSAGE[had]["lose"]
         if job.message == had:
@@ -212,10 +218,10 @@ class WorkerState:
             self._skip(job)
         if job.slot == FREE:
             self.held.discard(job)
-        return job.slot == BUSY and had == LEASED  # one that was decided on was told then
+        return job.slot == BUSY and had == LEASED  # a handler whose message was decided was interrupted then
 
     def settled(self, jobs: Iterable[Job]) -> None:
-        """Redis was told, or it was too late for these."""
+        """Event: these messages are settled, or their leases had ended."""
         self._settling = False
         for job in jobs:
             job.message = MESSAGE[job.message]["settled"]
@@ -224,7 +230,7 @@ class WorkerState:
                 self.held.discard(job)
 
     def unsettled(self, jobs: Iterable[Job]) -> None:
-        """Redis could not be told: these are to be sent again, but for those whose lease is over by now."""
+        """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
         late = [job for job in jobs if job.delivery.remaining <= 0]
         again = [job for job in jobs if job not in late] if late else list(jobs)
         for job in again:
@@ -234,22 +240,22 @@ class WorkerState:
         self.settled(late)
 
     def redis_fails(self) -> bool:
-        """A call failed. True if that is news."""
+        """Event: a call failed. True if the worker's state changed."""
         return self._change("Redis fails")
 
     def redis_answers(self) -> bool:
-        """A call succeeded. True if that is news."""
+        """Event: a call succeeded. True if the worker's state changed."""
         return self._change("Redis answers")
 
     def stop(self) -> bool:
-        """Read no more, finish what runs, give back what waits. False if it was stopped before."""
+        """Read no more, finish the handlers that run, give back what waits. False if it was stopped before."""
         if not self._change("stop"):
             return False
         self._let_go(list(self._waiting))
         return True
 
     def grace_over(self) -> list[Job]:
-        """Give back what is not done; those whose handlers must be told."""
+        """Give back what is not done; the jobs whose handlers must be interrupted."""
         if not self._change("grace over"):
             return []
         for job in self._waiting:
@@ -258,7 +264,7 @@ class WorkerState:
         return [job for job in self.held if self.decide(job, GIVE_BACK)]
 
     def give_up(self) -> list[Job]:
-        """Stop now; what was not settled: its leases end by themselves."""
+        """Stop now; the jobs that were not settled, whose leases will end by themselves."""
         self._change("give up")
         return [job for job in self.held if job.message in (LEASED, DECIDED, SENT)]
 
@@ -279,7 +285,7 @@ class WorkerState:
         self._outbox[outcome.verb].append(job)
 
     def _let_go(self, jobs: Iterable[Job]) -> None:
-        """Give back what waits, but not what would die of one more delivery: that is finished."""
+        """Give back waiting jobs, except those on their last delivery, which are still handled during the grace."""
         for job in jobs:
             last = self.max_deliveries is not None and job.delivery.count >= self.max_deliveries
             if job.slot == WAITING and (not last or self.life == RETURNING):

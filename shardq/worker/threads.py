@@ -1,8 +1,8 @@
-"""`Worker`: threads, that each do whatever is next - run a handler, read, or settle.
+"""`Worker`: threads of which each does whatever is next: it runs a handler, reads, or settles.
 
-There are no reader and no settler threads: a thread that has read runs a handler itself while another one, woken on the
-way, reads on; a thread that finds nothing to run settles. So a message on an idle queue is read, run and acked by one
-thread without a hop. Threads are woken one by one, each by the one before, and only while there is more to do.
+No thread only reads or only settles. A thread that has read messages runs a handler itself, and wakes another thread,
+which reads on. A thread that finds no handler to run settles. So on an idle queue one thread reads, handles and acks a
+message without a switch of threads. Each thread that is woken wakes the next one, as long as there is more to do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from shardq.worker.trouble import (
 log = logging.getLogger("shardq")
 BLOCK = 1.0
 """Seconds that one read waits; `stop` ends it, unless the server forbids CLIENT UNBLOCK."""
-SOON, LATER = 0.001, 0.05
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+"""Seconds between two tries to end a waiting read."""
 
 Report: TypeAlias = Callable[[], object]
 Order: TypeAlias = Literal["stop", "over"] | BaseException
@@ -50,11 +51,12 @@ Order: TypeAlias = Literal["stop", "over"] | BaseException
 class Worker:
     """Reads messages of *jobs* and calls `handle(delivery)` for each, in threads, until it is stopped.
 
-    A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say; any other exception
-    gives it back after the backoff, with the error kept on it, and after the queue's `max_deliveries` it is a dead
-    letter. Leases are extended while handlers run. With `run_in="processes"` each handler runs in a child process,
-    which is killed when its message is lost or overdue; a message that kills its process has failed like any other.
-    Settings are those of `shardq.worker.plan.Plan`. ConfigError for a bad one, or an async handler.
+    A handler that returns acks its message; one that raises `Nack` or `Reject` does what they say. After any other
+    exception the message is delivered again, after the backoff and with the error in `last_error`; after the queue's
+    `max_deliveries` it becomes a dead letter. Leases are extended while handlers run. With `run_in="processes"` each
+    handler runs in a child process, which is killed when the lease is lost or the time limit is over; if the process
+    dies, its handler has failed. Settings are those of `shardq.worker.plan.Plan`. ConfigError for a bad one, or for an
+    async handler.
     """
 
     def __init__(
@@ -82,18 +84,19 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, _Watched(self))
+        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, _KeeperEvents(self))
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
 
-        A worker runs once. BackendErrors are waited out; ConfigError, ServerUnfit and ClosedError are raised.
+        A worker runs once. After a BackendError it tries again until Redis answers; ConfigError, ServerUnfit and
+        ClosedError are raised.
         """
         if self._threads or self._state.life != RUNNING:
             raise ConfigError("a Worker runs once: make a new one")
         with stopping(self.stop, self._kill_children, self._plan.signals):
             try:
-                self._keeper.start()  # first: a child may take a minute to start, and this process is alive
+                self._keeper.start()  # first: the sign of life must not wait for a child, which may take a minute
                 if self._children:
                     self._children.check()
                 self._nudge()
@@ -110,7 +113,7 @@ class Worker:
                     self._children.close()
 
     def stop(self) -> None:
-        """Let `run` come to its end; from any thread, a handler or a signal handler. Idempotent."""
+        """Ask `run` to end. May be called from any thread, handler or signal handler, and more than once."""
         self._orders.put("stop")
 
     # --- the thread that called run ---------------------------------------------------------------------------------
@@ -144,23 +147,23 @@ class Worker:
         return MAX_WAIT if end is None else min(MAX_WAIT, max(0.0, end - self._clock.monotonic()))
 
     def _end_read(self) -> None:
-        """Call the thread back that waits for messages, until it is; in a thread: the grace does not wait for this."""
-        pause = SOON
+        """End the read that waits for messages, with several tries. Runs in a thread, so that the grace goes on."""
+        pause = SHORTEST_PAUSE
         while (reader := self._reader) is not None and not self._left.is_set():
             self._jobs.client.end_wait(reader)
             self._left.wait(pause)
-            pause = min(2 * pause, LATER)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def _end_of_wait(self) -> bool:
-        """The grace, or the time to give messages back, has passed. False when there is nothing left to wait for."""
+        """The grace, or the time to give messages back, is over. False if there is nothing left to wait for."""
         with self._lock:
             if self._state.life == DRAINING:
-                told = self._state.grace_over()
+                running = self._state.grace_over()
             else:
                 log_left(self._state.give_up())
                 return False
-        for job in told:
-            self._tell(job)
+        for job in running:
+            self._interrupt(job)
         self._nudge()
         return True
 
@@ -172,15 +175,15 @@ class Worker:
                 self._wake_one()
 
     def _wake_one(self) -> None:
-        """Have one more thread at work; under the lock. It wakes the next one, if there is more to do."""
+        """Wake or start one more thread, which wakes the next one if there is more to do. The caller has the lock."""
         if self._idle:
             self._waking = True
             self._idle.pop().release()
-        elif self._threads < self._plan.concurrency + 2:  # one that reads, one that settles
+        elif self._threads < self._plan.concurrency + 2:  # one thread that reads, one that settles
             thread = threading.Thread(target=self._live, name=f"shardq-worker-{self._threads + 1}", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # no more threads for this process: those that there are go on
+            except RuntimeError:  # this process can have no more threads; the others go on
                 if not self._threads:
                     raise
                 return
@@ -195,7 +198,7 @@ class Worker:
     def _live(self) -> None:
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001 (a worker never dies in silence: run raises it)
+        except BaseException as error:  # noqa: BLE001 (run raises it)
             self._orders.put(error)
 
     def _work(self) -> None:
@@ -278,22 +281,22 @@ class Worker:
         except BackendError as error:
             with self._lock:
                 state.redis_fails()
-            self._stopped.wait(self._reads.began(error))
+            self._stopped.wait(self._reads.failed(error))
             return state.read_failed
         finally:
             self._reader = None
         if state.life == AWAY:
-            self._reads.over()
+            self._reads.succeeded()
             with self._lock:
                 state.redis_answers()
-        self._traced = enabled()  # once per batch: asking costs as much as running a handler
+        self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
         if found and self._stopped.is_set() and self._unread(found):
             found = []
         return lambda: state.arrived(found)
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
-        """Give back, uncounted, what came after the stop. False if that failed: then it is nacked."""
+        """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
         rows = [delivery.received for delivery in found]
         try:
             self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
@@ -304,18 +307,19 @@ class Worker:
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            log_late(self._told(action), action.verb)
+            log_late(self._send(action), action.verb)
         except FATAL:
             raise
-        except DurabilityUnknown as error:  # it happened
+        except DurabilityUnknown as error:  # the messages are settled
             log.warning("queue %r: %s", self._jobs.name, error)
         except BackendError as error:
-            self._left.wait(self._settles.began(error))
+            self._left.wait(self._settles.failed(error))
             return lambda: state.unsettled(jobs)
-        self._settles.over()
+        self._settles.succeeded()
         return lambda: state.settled(jobs)
 
-    def _told(self, action: Settle) -> Sequence[DeliveryView]:
+    def _send(self, action: Settle) -> Sequence[DeliveryView]:
+        """Settle the deliveries in Redis; those whose leases had ended."""
         deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":
@@ -326,7 +330,8 @@ class Worker:
         delays = [outcome.delay for outcome in outcomes]
         return self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
 
-    def _tell(self, job: Job) -> None:
+    def _interrupt(self, job: Job) -> None:
+        """Let the handler see that its lease is lost; a child process is killed."""
         job.delivery.lost = True
         if self._children:
             self._children.kill(job)
@@ -336,7 +341,7 @@ class Worker:
             self._children.kill_all()
 
 
-class _Watched:
+class _KeeperEvents:
     """What the keeper calls, in its thread."""
 
     def __init__(self, worker: Worker) -> None:
@@ -346,24 +351,24 @@ class _Watched:
         worker = self._worker
         with worker._lock:
             before = job.message
-            told = worker._state.lost(job)
-            news = job.message != before
-        if news:
+            running = worker._state.lost(job)
+            changed = job.message != before
+        if changed:
             log_lost(job)
-        if told:
-            worker._tell(job)
+        if running:
+            worker._interrupt(job)
         worker._nudge()
 
     def overdue(self, job: Job) -> None:
         worker = self._worker
         outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff, worker._state.max_deliveries)
         with worker._lock:
-            told = worker._state.decide(job, outcome)
-        if told:
-            worker._tell(job)
+            running = worker._state.decide(job, outcome)
+        if running:
+            worker._interrupt(job)
         worker._nudge()
 
-    def goes_round(self) -> bool:
+    def is_responsive(self) -> bool:
         with self._worker._lock:
             return not self._worker._state.stuck
 

@@ -1,4 +1,4 @@
-"""What both runners do about trouble: waiting with jitter, and one line of log per change."""
+"""What both workers do after failures: pauses with jitter, one log line when a failure begins or ends, log texts."""
 
 from __future__ import annotations
 
@@ -17,47 +17,49 @@ from shardq.worker.state import Job
 
 log = logging.getLogger("shardq")
 FATAL = (ClosedError, ConfigError, ServerUnfit)
-"""What no waiting mends: `run` raises it."""
+"""Errors that do not go away by waiting; `run` raises them."""
 PAUSE = Exponential(base=0.05, cap=3.0)
 RETURN_TIMEOUT = 5.0
-"""Seconds that giving back may take at the end."""
+"""Seconds that giving messages back may take at the end."""
 CALL_TIMEOUT = 2.0
-"""Seconds for which one call to Redis tries by itself before the worker speaks of trouble."""
-RANDOM = Random()  # spreads retries, protects nothing
+"""Seconds for which one call to Redis is retried before the worker logs a failure."""
+RANDOM = Random()  # only spreads retries, so it need not be secure
 
 
 class Trouble:
-    """Counts failures in a row of one kind of call; logs the first, and the end of them."""
+    """Counts consecutive failures of one kind of call, and logs the first one and the end of them."""
 
     def __init__(self, queue: str, what: str) -> None:
         self._queue, self._what = queue, what
         self._failures = 0
 
-    def began(self, error: BackendError) -> float:
-        """Another failure; seconds to wait."""
+    def failed(self, error: BackendError) -> float:
+        """Count a failure; seconds to wait before the next try."""
         self._failures += 1
         if self._failures == 1:
-            log.warning("queue %r: %s fails, will be tried until it works: %s", self._queue, self._what, error)
+            log.warning(
+                "queue %r: %s fails, and will be tried again until it works: %s", self._queue, self._what, error
+            )
         return PAUSE(self._failures, RANDOM)
 
-    def over(self) -> None:
-        """It worked."""
+    def succeeded(self) -> None:
+        """Reset the count, and log that the failures are over."""
         if self._failures:
             log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self._failures)
             self._failures = 0
 
 
 def delay_of(backoff: Backoff, count: int) -> float:
-    """Seconds until the next try, by the user's policy; by our own where that fails."""
+    """Seconds until the next delivery, by the user's backoff, or by the default one if that raises."""
     try:
         return seconds("the backoff's delay", backoff(count, RANDOM), 0, MAX_BLOCK)
     except Exception:
-        log.exception("the worker's backoff failed; the default one is used")
+        log.exception("the worker's backoff policy raised an error; the default one is used")
         return RETRY(count, RANDOM)
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:
-    """What the failure of a handler comes to, of *most* deliveries (None: not known); logged, without the payload."""
+    """The outcome for a handler's exception, logged without the payload; *most* is `max_deliveries` or None."""
     outcome = outcome_of(error, lambda: delay_of(backoff, delivery.count))
     if delivery.lost:
         return outcome
@@ -69,25 +71,28 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most:
     elif not isinstance(error, Nack) or _is_last(delivery, most):
         log.warning(
             "message %s failed, delivery %d, %s: %s",
-            delivery.message_id, delivery.count, _fate(delivery, most, outcome.delay), outcome.text,
+            delivery.message_id, delivery.count, _next_step(delivery, most, outcome.delay), outcome.text,
             exc_info=_traced(error),
         )  # fmt: skip
     return outcome
 
 
 def overran(job: Job, limit: float, backoff: Backoff, most: int | None) -> Outcome:
-    """What it comes to that a handler took too long, of *most* deliveries."""
+    """The outcome for a handler that took too long, which is logged; *most* is `max_deliveries` or None."""
     delivery = job.delivery
     outcome = Outcome("nack", delay_of(backoff, delivery.count), f"TimeLimit: it ran for more than {limit:g} s")
     log.warning(
         "message %s ran for more than %g s, delivery %d, %s",
-        delivery.message_id, limit, delivery.count, _fate(delivery, most, outcome.delay),
+        delivery.message_id, limit, delivery.count, _next_step(delivery, most, outcome.delay),
     )  # fmt: skip
     return outcome
 
 
 def _traced(error: BaseException) -> BaseException | None:
-    """*error*, if the log is to show its traceback; None where a log could not write it: it would lose the line."""
+    """*error* if the log shall show its traceback; None if not, or if the traceback cannot be encoded as UTF-8.
+
+    A log handler that cannot encode a traceback would lose the whole line.
+    """
     if isinstance(error, Nack) or getattr(error, "untraced", False):
         return None
     try:
@@ -101,8 +106,8 @@ def _is_last(delivery: DeliveryView, most: int | None) -> bool:
     return most is not None and delivery.count >= most
 
 
-def _fate(delivery: DeliveryView, most: int | None, delay: float) -> str:
-    """Where a message goes that is given back after *delay*."""
+def _next_step(delivery: DeliveryView, most: int | None, delay: float) -> str:
+    """What happens next to a message that is given back with *delay*, as text for the log."""
     return "the last: to the dead letters" if _is_last(delivery, most) else f"again in {delay:.1f} s"
 
 
@@ -116,13 +121,13 @@ def log_lost(job: Job) -> None:
 
 
 def log_late(lost: Sequence[DeliveryView], verb: str) -> None:
-    """Log that Redis refused to settle these."""
+    """Log that these deliveries could not be settled, because their leases had ended."""
     if lost:
         first = lost[0].message_id
         log.warning("%d leases had ended before their %s, the first of message %s", len(lost), verb, first)
 
 
 def log_left(jobs: Sequence[Job]) -> None:
-    """Log that the worker leaves with these unsettled."""
+    """Log that the worker ends without having settled these."""
     if jobs:
         log.warning("%d messages could not be settled before the end; their leases end by themselves", len(jobs))

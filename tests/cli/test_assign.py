@@ -28,7 +28,7 @@ def test_shard_keys_are_assigned_listed_and_taken_back(cli: Command, queue: Queu
     ]
     assert cli("unassign", "jobs", "--all", "--yes").out == "0 shard keys still assigned\n"
     none = cli("assigned", "jobs")
-    assert (none.code, none.out, none.err) == (3, "", "shardq: queue 'jobs' has none\n")
+    assert (none.code, none.out, none.err) == (3, "", "shardq: queue 'jobs' has no assigned shard keys\n")
 
 
 def test_keys_that_a_terminal_would_obey_are_shown_as_escapes(cli: Command, queue: Queue) -> None:
@@ -44,14 +44,14 @@ def test_what_cannot_be_done_is_said(cli: Command, queue: Queue, tmp_path: Path)
     bad = tmp_path / "bad"
     bad.write_bytes(b"\xff")
     for words, code, message in (
-        (("assign", "jobs"), 2, "name shard keys, or --max-overlap"),
-        (("assign", "jobs", "a"), 2, "say --yes"),
+        (("assign", "jobs"), 2, "give shard keys, or --max-overlap"),
+        (("assign", "jobs", "a"), 2, "use --yes"),
         (("assign", "jobs", "a", "--yes", "--max-overlap", "9"), 2, "max_overlap must be an int from 0 to 3"),
-        (("assign", "jobs", "--names", str(bad), "--yes"), 2, "--names wants UTF-8"),
+        (("assign", "jobs", "--names", str(bad), "--yes"), 2, "the file of --names must be UTF-8"),
         (("assign", "jobs", *"abcdefghijklmnopqrstuvwxyz", "--yes"), 2, "no room for tenant"),
         (("assign", "none", "a", "--yes"), 3, "there is no queue 'none'"),
-        (("unassign", "jobs"), 2, "name shard keys, or say --all"),
-        (("unassign", "jobs", "a", "--all", "--yes"), 2, "name shard keys, or say --all"),
+        (("unassign", "jobs"), 2, "give either shard keys or --all"),
+        (("unassign", "jobs", "a", "--all", "--yes"), 2, "give either shard keys or --all"),
         (("assigned", "none"), 3, "there is no queue 'none'"),
     ):
         told = cli(*words)

@@ -99,7 +99,7 @@ def test_it_gives_names_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--streams", "64"), "--streams and --per-shard go together"),
+        (("--streams", "64"), "--streams needs --per-shard"),
         (("--names", "x"), "--names needs --streams"),
         (("--plot", "plan.gif"), "--plot writes .png or .svg, not 'plan.gif'"),
         (("--isolation", "1"), "isolation must be a share between 0 and 1"),

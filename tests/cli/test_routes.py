@@ -45,7 +45,7 @@ def test_bindings_that_a_pattern_would_catch(cli: Command) -> None:
     told = cli("bindings", "--covered-by", "a.#", "--router", "caught", "--json")
     assert [each["pattern"] for each in told.objects] == ["a.*", "a.b"]
     told = cli("bindings", "--covered-by", "c.#", "--router", "caught")
-    assert (told.code, told.err) == (3, "shardq: router 'caught' has none of these\n")
+    assert (told.code, told.err) == (3, "shardq: router 'caught' has no such bindings\n")
     assert cli("bindings", "--covered-by", "a..b", "--router", "caught").code == 2
 
 
@@ -61,4 +61,4 @@ def test_what_is_no_binding_is_told(cli: Command, cli_server: Server) -> None:
         raw.hset(client.router_state("meddled").keys.bindings, "garbage", 1)
     told = cli("bindings", "--router", "meddled")
     assert (told.code, told.out.splitlines()[1:]) == (0, ["a        q"])
-    assert "1 more that are no bindings were ignored" in told.err
+    assert "1 invalid entries were ignored" in told.err

@@ -167,8 +167,8 @@ def test_delayed_and_redriven_messages_keep_to_the_shard(queue: Queue, other: Qu
     assert other.redrive(other.dead()) == 8
     other.write("late", shard_key=name, delay=60)
     world.elapse(other, 61)
-    turns = [turn for turn, count in world.census(queue).per_turn.items() if count]
-    assert set(turns) <= streams
+    chosen = [stream for stream, count in world.census(queue).per_stream.items() if count]
+    assert set(chosen) <= streams
     assert len(drained(queue)) == 9
 
 

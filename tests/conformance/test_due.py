@@ -14,7 +14,7 @@ from shardq.ops.waiting import MAX_PER_CALL, MAX_TAKEN_BACK, Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
-FLOOD, SPAN = 3000, 2**42
+FLOOD, SPAN = 1500, 2**42
 Mass = Callable[[Queue], None]
 _DUE = f"""
 local rows, due = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), 0

@@ -33,7 +33,11 @@ def test_options_have_names_as_sparks_have_and_any_case() -> None:
     ("kind", "given", "text"),
     [
         (Writing, {"url": "u"}, "option queue of format shardq is missing"),
-        (Writing, {**BASE, "queues": "x"}, "unknown option 'queues' of format shardq; known here are url, durability"),
+        (
+            Writing,
+            {**BASE, "queues": "x"},
+            "unknown option 'queues' of format shardq; the options here are url, durability",
+        ),
         (Writing, {**BASE, "chunkSize": "251"}, "option chunkSize must be a whole number from 1 to 250, not '251'"),
         (Writing, {**BASE, "chunkSize": "many"}, "option chunkSize must be a whole number"),
         (Writing, {**BASE, "fullTimeout": "nan"}, "option fullTimeout must be a number of seconds"),

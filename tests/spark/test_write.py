@@ -158,7 +158,7 @@ def test_payloads_arrive_as_what_they_are(
 def test_a_row_that_is_no_message_fails_the_write_and_is_named(spark: Any, url: str, queue: Queue) -> None:
     rows = [("a", b"1"), ("", b"2"), ("a", None)]
     frame = spark.createDataFrame(rows, "shard_key string, payload binary").coalesce(1)
-    with pytest.raises(Exception, match=r"row 1 of partition 0 is no message: shard_key has 0 bytes"):
+    with pytest.raises(Exception, match=r"row 1 of partition 0 is no valid message: shard_key has 0 bytes"):
         write(frame, queue, url)
     assert queue.len() == 0
 

@@ -179,18 +179,18 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
 
 @pytest.mark.parametrize("face", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_round, looks, signs = aio._Watched.goes_round, list[bool](), list[float]()
+    is_responsive, looks, signs = aio._KeeperEvents.is_responsive, list[bool](), list[float]()
     release, blocked = threading.Event(), threading.Event()
 
-    def looked(watched: aio._Watched) -> bool:
-        looks.append(goes_round(watched))
+    def looked(events: aio._KeeperEvents) -> bool:
+        looks.append(is_responsive(events))
         return looks[-1]
 
     async def handle(_: DeliveryView) -> None:
         blocked.set()
         release.wait(40)  # what this is about
 
-    monkeypatch.setattr(aio._Watched, "goes_round", looked)
+    monkeypatch.setattr(aio._KeeperEvents, "is_responsive", looked)
     begin(handle, alive=lambda: signs.append(time.monotonic()))
     eventually(lambda: signs)
     jobs.write("blocks", shard_key="t")

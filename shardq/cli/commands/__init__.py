@@ -35,4 +35,4 @@ ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
     assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline,
 )  # fmt: skip
-"""In the order in which the help lists them."""
+"""The commands, in the order in which the help lists them."""

@@ -1,4 +1,4 @@
-"""`shardq assigned`: list which shard keys have which streams."""
+"""`shardq assigned`: list the shard keys that were assigned streams."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from shardq.protocol.replies import text_or_bytes
 def register(commands: Commands) -> None:
     """Add the parser."""
     examples = "  shardq assigned jobs\n  shardq assigned jobs --json"
-    about = "Those that `shardq assign` named; all others are dealt theirs. Exit code 3 when there are none."
+    about = (
+        "Lists the shard keys that `shardq assign` named. All others are dealt their streams by hashing. Exit code 3 "
+        "when none is assigned."
+    )
     parser = command(commands, "assigned", run, "list assigned shard keys", about=about, examples=examples)
     add_queue(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """List them, sorted by shard key."""
+    """Print the assigned shard keys with their streams, sorted by shard key."""
     queue, _ = shell.existing(args.queue)
     made = queue.assignment()
     found = [(text_or_bytes(key), dealt) for key, dealt in made.items()]
@@ -35,5 +38,5 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             f"{plural(made.max_overlap, 'stream')}"
         )
     else:
-        remark(f"queue {args.queue!r} has none")
+        remark(f"queue {args.queue!r} has no assigned shard keys")
     return OK if found else NOTHING

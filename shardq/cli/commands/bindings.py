@@ -1,4 +1,4 @@
-"""`shardq bindings`: list what is bound to what."""
+"""`shardq bindings`: list which patterns are bound to which queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from shardq.cli.table import draw
 from shardq.cli.text import json_line, plural
 from shardq.routing import Binding, Router
 
-ABOUT = "Which bindings would a pattern catch? Exit code 3 when there are none."
+ABOUT = """Without options it lists all bindings. --overlapping and --covered-by say which bindings a pattern would
+affect. Exit code 3 when no binding fits."""
 
 EXAMPLES = """  shardq bindings
   shardq bindings --queue audit --json
@@ -21,19 +22,17 @@ EXAMPLES = """  shardq bindings
 def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "bindings", run, "list the bindings of topics to queues", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--queue", metavar="QUEUE", help="only those of this queue")
+    parser.add_argument("--queue", metavar="QUEUE", help="only bindings of this queue")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--overlapping", metavar="PATTERN", help="only those that get a topic that PATTERN matches")
-    which.add_argument(
-        "--covered-by", metavar="PATTERN", help="only those that get no topic that PATTERN does not match"
-    )
+    which.add_argument("--overlapping", metavar="PATTERN", help="only bindings that match a topic that PATTERN matches")
+    which.add_argument("--covered-by", metavar="PATTERN", help="only bindings whose every topic PATTERN matches, too")
     add_router(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """List them, sorted by pattern."""
+    """Print the bindings, sorted by pattern."""
     router = shell.client.router(args.router)
-    found = [each for each in asked_for(router, args) if args.queue in (None, each.queue)]
+    found = [each for each in selected(router, args) if args.queue in (None, each.queue)]
     if shell.json:
         for pattern, queue in found:
             print(json_line({"pattern": pattern, "queue": queue}))
@@ -41,14 +40,14 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         draw(("pattern", "queue"), found)
         remark(f"{plural(len(found), 'binding')}, version {shell.client.router_state(args.router).version:,}")
     else:
-        remark(f"router {args.router!r} has none" + (" of these" if len(router) else ""))
+        remark(f"router {args.router!r} has no " + ("such bindings" if len(router) else "bindings"))
     if ignored := shell.client.router_state(args.router).ignored:
-        remark(f"{ignored:,} more that are no bindings were ignored: something else or an older version wrote them")
+        remark(f"{ignored:,} invalid entries were ignored: another program or an older version of shardq wrote them")
     return OK if found else NOTHING
 
 
-def asked_for(router: Router, args: argparse.Namespace) -> list[Binding]:
-    """The bindings, those of a pattern if one was named, sorted."""
+def selected(router: Router, args: argparse.Namespace) -> list[Binding]:
+    """All bindings, or those that --overlapping or --covered-by selects; sorted."""
     if args.overlapping is not None:
         return router.overlapping(args.overlapping)
     if args.covered_by is not None:

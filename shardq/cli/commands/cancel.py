@@ -8,8 +8,9 @@ from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 
-ABOUT = """A waiting or delayed message is removed for good. One in flight cannot be: its holder learns of
-it at its next extend or ack. Exit code 3 when no message with this id is waiting, delayed or in flight."""
+ABOUT = """A waiting or delayed message is removed for good. A message in flight is only marked: the worker that has it
+learns of that at its next extend or ack, and the message is not delivered again. Exit code 3 when no message with this
+id is waiting, delayed or in flight."""
 
 
 def register(commands: Commands) -> None:
@@ -17,13 +18,13 @@ def register(commands: Commands) -> None:
     examples = "  shardq cancel jobs 1732150000000-42-7"
     parser = command(commands, "cancel", run, "remove one message", about=ABOUT, examples=examples)
     add_queue(parser)
-    parser.add_argument("message_id", metavar="ID", help="what write printed")
+    parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Cancel the message."""
     queue, _ = shell.existing(args.queue)
     was = queue.cancel(args.message_id)
-    text = "removed" if was == "removed" else "in flight: its holder learns of it at its next extend or ack"
-    shell.tell(text, {"message_id": args.message_id, "was": str(was)})
+    text = "removed" if was == "removed" else "in flight: its worker learns of it at its next extend or ack"
+    shell.show(text, {"message_id": args.message_id, "was": str(was)})
     return OK

@@ -17,10 +17,10 @@ from shardq.model import QueueConfig
 TYPES = {
     name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(QueueConfig).items() if name != "streams"
 }
-"""What each setting is, unless it is unset: int, float or str."""
+"""The type of each setting's value: int, float or str. A setting may also be None."""
 
-ABOUT = f"""Without changes it shows the settings. They are the queue's: all its clients follow. Times are
-seconds, `none` unsets. The number of streams is changed with `shardq resize`. Known are:
+ABOUT = f"""Without NAME=VALUE it shows the settings. They are stored with the queue and hold for all its clients. Times
+are in seconds; `none` unsets a setting. Use `shardq resize` for the number of streams. The settings are:
 {textwrap.fill(", ".join(TYPES), 76, initial_indent="  ", subsequent_indent="  ")}"""
 
 EXAMPLES = """  shardq configure jobs
@@ -37,7 +37,7 @@ def register(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Show the settings, after changing some."""
+    """Change the settings that were given, then show all."""
     changes = {name: value_of(name, text) for name, text in args.changes}
     queue, _ = shell.existing(args.queue)
     config = queue.settings()
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         if not shell.confirm(f"Change {named} for queue {args.queue!r}?", yes=args.yes):
             return FAILED
         config = queue.configure(**changes)
-    shell.tell(
+    shell.show(
         facts([(name, printable(str(value))) for name, value in asdict(config).items() if value is not None]),
         {"queue": args.queue, **asdict(config)},
     )
@@ -54,11 +54,12 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def value_of(name: str, text: str) -> Any:
-    """The value of a setting as it was typed; UsageError for an unknown setting or what is not a value of it."""
+    """The value of the setting *name* for the text that was typed; UsageError for an unknown setting or a bad value."""
     kind = TYPES.get(name)
     if kind is None:
-        other = "; shardq resize changes it" if name == "streams" else f"; known are {', '.join(TYPES)}"
-        raise UsageError(f"{name!r} is not a setting to configure{other}")
+        if name == "streams":
+            raise UsageError("'streams' is not a setting to configure; shardq resize changes it")
+        raise UsageError(f"there is no setting {name!r}; the settings are {', '.join(TYPES)}")
     if text == "none":
         return None
     try:

@@ -13,8 +13,9 @@ from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, p
 from shardq.model import DeadLetter
 from shardq.ops.read import MAX_COUNT
 
-ABOUT = """Oldest first. A message dies when it was delivered max_deliveries times or when its handler
-rejected it; it stays here until it is redriven. Payloads are shown with --payload, and always in --json."""
+ABOUT = """The oldest come first. A message becomes a dead letter when it was delivered max_deliveries times without an
+ack, or when its handler rejected it. It stays one until it is redriven. Payloads are shown with --payload, and always
+with --json."""
 
 EXAMPLES = """  shardq dead jobs
   shardq dead jobs --count 1000 --json | jq -r .reason | sort | uniq -c"""
@@ -24,7 +25,7 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "dead", run, "list a queue's dead letters", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="at most so many (20)")
+    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="list at most N (20)")
     parser.add_argument("--payload", action="store_true", help="show the payloads")
 
 
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     elif letters:
         _draw(shell, letters, numbers.time, payload=args.payload)
     if len(letters) < numbers.dead and len(letters) == args.count:
-        remark(f"{numbers.dead - len(letters):,} more; --count shows more")
+        remark(f"{numbers.dead - len(letters):,} more; see --count")
     if not letters:
         raise Nothing(f"queue {args.queue!r} has no dead letters")
     return OK

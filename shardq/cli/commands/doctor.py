@@ -1,4 +1,4 @@
-"""`shardq doctor`: does the server give what is expected of it?"""
+"""`shardq doctor`: is the server fit for shardq, and does it give the durability that is expected of it?"""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from shardq.ops.opening import server_facts
 from shardq.ops.retry import retry_until
 from shardq.ops.steps import Ask
 
-ABOUT = """Compares what the server says of itself with what shardq needs and with what the durability
-level promises: none, process (survives a crash of Redis), disk (power loss), replica(n) (loss of the
-primary). Exit code 1 if there is any finding. On a cluster it asks one node."""
+ABOUT = """Compares the server's version and settings with what shardq needs and with what the durability level
+promises. The levels are none, process (writes survive a crash of Redis), disk (they survive a power loss) and
+replica(n) (they survive the loss of the primary). Exit code 1 if it finds a problem. On a cluster it checks one
+node."""
 
 EXAMPLES = """  shardq doctor
   shardq doctor --durability process --url redis://queue.example:6379
@@ -35,8 +36,12 @@ PINGS = 20
 
 def register(commands: Commands) -> None:
     """Add the parser."""
-    parser = command(commands, "doctor", run, "check a server", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--durability", default="none", metavar="LEVEL", help="what writes have to survive (none)")
+    parser = command(
+        commands, "doctor", run, "check whether a server is fit for shardq", about=ABOUT, examples=EXAMPLES
+    )
+    parser.add_argument(
+        "--durability", default="none", metavar="LEVEL", help="the durability level to check for (none)"
+    )
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,17 @@ class Checked:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Ask the server, judge, print."""
+    """Query the server, compare, print."""
     level = Durability.parse(args.durability)
     with _driver(shell.url) as driver:
         checked = _checked(driver, level, shell.timeout)
-    shell.tell(_text(checked, level, shell.url), _fields(checked, level, shell.url))
+    shell.show(_text(checked, level, shell.url), _fields(checked, level, shell.url))
     return FAILED if checked.fatal or checked.findings else OK
 
 
 @contextlib.contextmanager
 def _driver(url: str) -> Iterator[Driver]:
-    """A driver alone: a client refuses an unfit server before one can look at it."""
+    """A driver without a client, because a client refuses an unfit server before it can be examined."""
     with contextlib.ExitStack() as stack:
         target = Target.parse(url)
         if target.kind == "embedded":
@@ -88,22 +93,25 @@ def _text(checked: Checked, level: Durability, url: str) -> str:
         ("server", f"{found} at {shown_url(url)}"),
         ("shardq", shardq.__version__),
         ("round trip", f"{checked.round_trip * 1e6:.0f} µs (median of {PINGS})"),
-        ("append-only file", _said(found.aof, {True: f"on, fsync {found.appendfsync or 'unknown'}", False: "off"})),
+        (
+            "append-only file",
+            _or_unknown(found.aof, {True: f"on, fsync {found.appendfsync or 'unknown'}", False: "off"}),
+        ),
         ("memory", _memory(found)),
-        ("replicas", _said(found.replicas, {})),
+        ("replicas", _or_unknown(found.replicas, {})),
         ("durability", str(level)),
     ]
     problems = [f"FATAL    {checked.fatal}"] if checked.fatal else []
     problems += [f"WARNING  {finding}" for finding in checked.findings]
-    return "\n".join([facts(lines), "", *map(printable, problems or ["OK       nothing found"])])
+    return "\n".join([facts(lines), "", *map(printable, problems or ["OK       no problems found"])])
 
 
-def _said(value: Any, names: dict[Any, str]) -> str:
+def _or_unknown(value: Any, names: dict[Any, str]) -> str:
     return "unknown" if value is None else names.get(value, str(value))
 
 
 def _memory(found: ServerFacts) -> str:
-    limit = _said(found.maxmemory, {0: "no limit"})
+    limit = _or_unknown(found.maxmemory, {0: "no limit"})
     return f"{limit}, maxmemory-policy {found.policy or 'unknown'}"
 
 

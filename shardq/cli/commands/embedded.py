@@ -14,10 +14,10 @@ from shardq.cli.shell import Shell, remark
 from shardq.embedded import EmbeddedServer
 from shardq.worker.signals import stop_signals
 
-ABOUT = """Prints its URL first, then runs until SIGTERM or Ctrl-C. It listens on 127.0.0.1 without a
-password, or with --socket on a private unix socket alone. Without --directory everything is in memory and
-gone at the end; with one, an append-only file there (synced every second) survives restarts. For
-development and tests, and for one machine."""
+ABOUT = """Runs a Redis or Valkey server of this machine until SIGTERM or Ctrl-C; prints its URL first. It listens on
+127.0.0.1 without a password, or with --socket only on a unix socket of this user. Without --directory the data is in
+memory and is gone at the end. With --directory an append-only file there (synced every second) survives restarts. It
+is meant for development and tests, and for programs on one machine."""
 
 EXAMPLES = """  shardq embedded                 # then: shardq write jobs hello -k me
   shardq embedded --directory jobs.d
@@ -29,10 +29,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "embedded", run, "run a server in the foreground", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--directory", metavar="D", help="where the data lives on")
+    parser.add_argument("--directory", metavar="D", help="keep the data in this directory (in memory)")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--port", type=number(0), default=6379, metavar="P", help="TCP port, 0 for any free one (6379)")
-    where.add_argument("--socket", action="store_true", help="no TCP port, a unix socket only")
+    where.add_argument("--socket", action="store_true", help="listen on a unix socket only, on no TCP port")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     for each in stop_signals():
         signal.signal(each, _end)
     with EmbeddedServer(args.directory, port=None if args.socket else args.port) as server:
-        shell.tell(server.url, {"url": server.url, "server": server.name, "pid": server.pid})
+        shell.show(server.url, {"url": server.url, "server": server.name, "pid": server.pid})
         sys.stdout.flush()
         pause = threading.Event()
         while server.running:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
-    """Leave, which stops the server; nothing may interrupt that."""
+    """Exit, which stops the server. Further signals are ignored, so that nothing interrupts that."""
     for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     sys.exit(OK)

@@ -1,4 +1,4 @@
-"""`shardq journal`: what happened to a queue's messages."""
+"""`shardq journal`: print what happened to a queue's messages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from shardq.client import Queue
 from shardq.model import Event
 from shardq.protocol.replies import text_or_bytes
 
-ABOUT = """One line for each event: number, time (UTC), what happened, message id, shard key, and where it is known
-the delivery's number, the delay and the client. A queue keeps a journal once it is configured to; it is bounded, and
-how many events were lost is told on stderr."""
+ABOUT = """Prints one line for each event: number, time (UTC), what happened, message id and shard key; then, if known,
+the delivery count, the delay and the client. A queue keeps a journal once its setting `journal` says how many events
+to keep. Older events are dropped; stderr says how many of the requested ones are lost."""
 
 EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --follow
@@ -34,17 +34,22 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "journal", run, "print what happened to messages", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N (20)")
     parser.add_argument(
-        "--after", type=number(0), metavar="NUMBER", help="begin after this event instead; 0: the oldest"
+        "-c", "--count", type=number(0), default=20, metavar="N", help="begin with the newest N events (20)"
     )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as things happen, until Ctrl-C")
-    parser.add_argument("--message", metavar="ID", help="only of this message; begins with the oldest event")
-    parser.add_argument("--shard-key", metavar="KEY", help="only of this shard key; begins with the oldest event")
+    parser.add_argument(
+        "--after",
+        type=number(0),
+        metavar="NUMBER",
+        help="begin after the event with this number; 0 begins with the oldest",
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
+    parser.add_argument("--message", metavar="ID", help="only events of this message, from the oldest on")
+    parser.add_argument("--shard-key", metavar="KEY", help="only events of this shard key, from the oldest on")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Print events, and go on if asked to."""
+    """Print events; with --follow go on."""
     queue, _ = shell.existing(args.queue)
     filtered = args.message is not None or args.shard_key is not None
     newest = queue.journal(1)
@@ -52,21 +57,21 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
     start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.count)
     shown = 0
-    for event in _events(queue, start, follow=args.follow, told=args.after is not None):
+    for event in _events(queue, start, follow=args.follow, exact_start=args.after is not None):
         if _wanted(args, event):
             print(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
             shown += 1
     if not shown:
-        raise Nothing(f"the journal of queue {args.queue!r} holds no such event")
+        raise Nothing(f"the journal of queue {args.queue!r} has no such event")
     return OK
 
 
-def _events(queue: Queue, start: int, *, follow: bool, told: bool) -> Iterator[Event]:
-    """The events after *start*. What was lost before the first of them is told only to who named a beginning."""
+def _events(queue: Queue, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
+    """The events after *start*. Events lost before the first one are reported only if the user gave --after."""
     position, pause = start, threading.Event()
     while True:
         page = queue.journal(PAGE, after=position)
-        if page.lost and (told or position != start):
+        if page.lost and (exact_start or position != start):
             remark(f"{plural(page.lost, 'event')} before number {page.position + 1 - len(page.events)} were lost")
         yield from page.events
         position = page.position

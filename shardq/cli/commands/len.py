@@ -1,4 +1,4 @@
-"""`shardq len`: how much there is to do."""
+"""`shardq len`: print how many messages are undelivered or in flight."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 
-ABOUT = "What is not yet delivered and what is in flight; 0 also when there is no such queue."
+ABOUT = "Counts the messages that are undelivered or in flight. Prints 0 also when there is no such queue."
 
 
 def register(commands: Commands) -> None:
@@ -20,5 +20,5 @@ def register(commands: Commands) -> None:
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Print the length."""
     length = shell.queue(args.queue).len()
-    shell.tell(str(length), {"queue": args.queue, "len": length})
+    shell.show(str(length), {"queue": args.queue, "len": length})
     return OK

@@ -1,4 +1,4 @@
-"""`shardq pipeline NAME`: the data pipelines, on Spark."""
+"""`shardq pipeline NAME`: run one of the data pipelines on Spark."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from shardq.cli.exits import MEANING
 from shardq.cli.parsing import Commands, Help
 from shardq.cli.pipelines import ALL
 
-ABOUT = """Each needs the extra "spark" (pip install 'shardq[spark]') and Java 17 or newer. It runs on all cores
-of this machine, on the cluster of --master, or, under spark-submit, where that says. What happens while it
-runs goes to stderr, a short report to stdout."""
+ABOUT = """The pipelines need the extra "spark" (pip install 'shardq[spark]') and Java 17 or newer. They run on all
+cores of this machine, on the cluster that --master names, or, under spark-submit, on the cluster of that. Progress goes
+to stderr, a short report to stdout."""
 
 EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness --queue jobs"""
 
 
 def register(commands: Commands) -> None:
-    """Add the parser, and those of the pipelines."""
+    """Add the parser and the parsers of the pipelines."""
     summary = "load, archive, judge and plan queues with Spark"
     parser = commands.add_parser(
         "pipeline",

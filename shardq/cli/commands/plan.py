@@ -1,4 +1,4 @@
-"""`shardq plan`: how many streams a queue needs, and how many of them a shard."""
+"""`shardq plan`: compute how many streams a queue needs, and how many of them a shard needs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from shardq.cli.text import json_line, printable
 from shardq.planner import Assignment, Plan, frontier, plan
 from shardq.sharding import MAX_STREAMS
 
-ABOUT = """Asks no server. While the noisy tenants flood their shards, the wanted share of all others keeps
-a stream that no flood is in. A larger shard needs fewer streams for that, but gives each flood more
-turns; of the plans that reach it, the one is chosen whose streams times turns are least. With --streams and
---per-shard it says what those give. Times and bytes are those of docs/benchmarks.md: ratios.
+ABOUT = """How many streams keep tenants apart? While --noisy tenants flood their shards, the share --isolation of all
+others shall keep a clean stream, one that no flood writes to. With larger shards fewer streams suffice, but each flood
+keeps more streams busy, and a message in a clean stream waits for one message of each busy stream. Of the plans that
+reach the share, the one with the smallest product of streams and busy streams is chosen. With --streams and --per-shard
+it shows what these give. Times and bytes were measured on one small machine (docs/benchmarks.md), so take them as
+ratios. This command needs no server.
 
---names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams
-with any other. Who is named earlier is never moved by who is named later. `shardq assign` stores such
-shards with a queue."""
+--names reads shard keys, one per line, and gives each a shard that shares at most --max-overlap streams with any
+other. A later name never changes the shard of an earlier one. `shardq assign` stores such shards with a queue."""
 
 EXAMPLES = """  shardq plan --tenants 10000 --noisy 20
   shardq plan --tenants 10000 --noisy 20 --isolation 0.999 --check
@@ -38,25 +39,35 @@ FEW = (1, 2, 8)
 def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "plan", run, "choose streams and shard sizes", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000, help="shard keys in all (10,000)")
-    parser.add_argument("--noisy", type=number(0), metavar="K", default=20, help="how many flood at a time (20)")
+    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000, help="number of tenants (10,000)")
     parser.add_argument(
-        "--isolation", type=float, metavar="S", default=0.99, help="share of the others kept clear (0.99)"
+        "--noisy", type=number(0), metavar="K", default=20, help="how many of them flood at a time (20)"
     )
-    parser.add_argument("--most", type=number(1), metavar="N", default=MAX_STREAMS, help="streams at most (4,096)")
-    parser.add_argument("--streams", type=number(1), metavar="N", help="look at so many streams")
-    parser.add_argument("--per-shard", type=number(1), metavar="M", help="and so many per shard")
+    parser.add_argument(
+        "--isolation",
+        type=float,
+        metavar="S",
+        default=0.99,
+        help="share of the others that shall keep a clean stream (0.99)",
+    )
+    parser.add_argument(
+        "--most", type=number(1), metavar="N", default=MAX_STREAMS, help="largest number of streams (4,096)"
+    )
+    parser.add_argument("--streams", type=number(1), metavar="N", help="show what this number of streams gives")
+    parser.add_argument("--per-shard", type=number(1), metavar="M", help="and this number of streams per shard")
     parser.add_argument("--check", action="store_true", help="check the odds on a million random tenants (needs numpy)")
-    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="for --check and --names (0)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it as PNG or SVG (needs matplotlib)")
-    parser.add_argument("--names", type=Path, metavar="FILE", help="give these shard keys shards; - is stdin")
-    parser.add_argument("--max-overlap", type=number(0), metavar="K", default=1, help="any two share at most K (1)")
+    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="random seed of --check and --names (0)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the plan as PNG or SVG (needs matplotlib)")
+    parser.add_argument("--names", type=Path, metavar="FILE", help="print shards for these shard keys; - is stdin")
+    parser.add_argument(
+        "--max-overlap", type=number(0), metavar="K", default=1, help="with --names: streams that any two may share (1)"
+    )
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Choose, print, draw."""
+    """Choose a plan, print it and draw it."""
     if (args.streams is None) != (args.per_shard is None):
-        raise UsageError("--streams and --per-shard go together")
+        raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
     if args.names:
         return _assign(args, shell)
     chosen, others = _chosen(args)
@@ -75,7 +86,16 @@ def _chosen(args: argparse.Namespace) -> tuple[Plan, list[Plan]]:
 
 
 def _text(chosen: Plan, others: list[Plan]) -> None:
-    columns = ("streams", "per shard", "keep a clean stream", "tenants without", "turns", "same shard", "memory", "")
+    columns = (
+        "streams",
+        "per shard",
+        "keep a clean stream",
+        "tenants without",
+        "busy streams",
+        "same shard",
+        "memory",
+        "",
+    )
     draw(columns, [_row(each, each == chosen) for each in others], right=frozenset(columns))
     cost = chosen.cost
     print()
@@ -145,7 +165,7 @@ def _plot(chosen: Plan, others: list[Plan], path: Path) -> None:
 
 
 def _check(chosen: Plan, seed: int, shell: Shell) -> int:
-    """Exit code 1 when odds and drawing disagree."""
+    """Compare the odds with random drawings; exit code 1 if they disagree."""
     try:
         from shardq.planner.simulation import dealt, drawn
     except ImportError:
@@ -154,7 +174,7 @@ def _check(chosen: Plan, seed: int, shell: Shell) -> int:
     checks = [*drawn(n, m, chosen.noisy, seed=seed), *dealt(n, m, seed=seed)]
     for each in checks:
         verdict = "agrees" if each.close else "DISAGREES"
-        shell.tell(
+        shell.show(
             f"check: {each.name}: {verdict}, {each.error:+.2f} deviations",
             {"check": each.name, "deviations": each.error, "close": each.close},
         )
@@ -169,5 +189,5 @@ def _assign(args: argparse.Namespace, shell: Shell) -> int:
         named.add(name)
     for key, dealt in named.items():
         text = key.decode(errors="surrogateescape")
-        shell.tell(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
+        shell.show(f"{printable(text)}\t{','.join(map(str, dealt))}", {"shard_key": text, "shard": dealt})
     return OK

@@ -1,4 +1,4 @@
-"""`shardq purge`: empty a queue."""
+"""`shardq purge`: remove what is undelivered or delayed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shardq.cli.parsing import Commands, add_queue, add_yes, command
 from shardq.cli.shell import Shell
 from shardq.cli.text import plural
 
-ABOUT = "Removes all that is undelivered or delayed, for good. What is in flight and the dead letters stay."
+ABOUT = "Removes all messages that are undelivered or delayed, for good. Messages in flight and dead letters stay."
 
 
 def register(commands: Commands) -> None:
@@ -20,11 +20,11 @@ def register(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Ask, then remove."""
+    """Ask for confirmation, then remove."""
     queue, now = shell.existing(args.queue)
     what = f"{now.backlog:,} undelivered and {now.delayed:,} delayed messages"
     if not shell.confirm(f"Remove {what} of queue {args.queue!r} for good?", yes=args.yes):
         return FAILED
     removed = queue.purge()
-    shell.tell(f"{plural(removed, 'message')} removed", {"queue": args.queue, "purged": removed})
+    shell.show(f"{plural(removed, 'message')} removed", {"queue": args.queue, "purged": removed})
     return OK

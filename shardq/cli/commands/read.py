@@ -1,4 +1,4 @@
-"""`shardq read`: look at the next messages, or take them out."""
+"""`shardq read`: print the next messages, and give them back or ack them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from shardq.client import Delivery, Queue
 from shardq.errors import LeaseLost
 from shardq.ops.read import MAX_COUNT
 
-ABOUT = """By default messages are only looked at: they are leased, printed, and given back at the end, to
-be delivered in their turn. That counts as a delivery: a message which is looked at as often as the queue's
-max_deliveries allows goes to the dead letters. With --ack they are taken out for good, each once it is
-printed.
+ABOUT = """By default the messages are only shown: they are leased, printed, and given back at the end. This counts as a
+delivery, so a message that is shown max_deliveries times goes to the dead letters. With --ack each message is acked
+once it is printed, which removes it for good.
 
-Prints one line per message: its id, shard key, delivery count and payload, with tabs between them and
-everything escaped that a terminal would obey. --raw prints the payloads alone, as they are stored; only on a
-terminal they are escaped then, too."""
+Prints one line per message: its id, shard key, delivery count and payload, with tabs between them. Characters that
+control a terminal are escaped. --raw prints only the payloads, as they are stored; they are escaped only if stdout is a
+terminal."""
 
 EXAMPLES = """  shardq read jobs                    # what comes next?
   shardq read jobs --count 100 --ack --json > taken.jsonl
@@ -34,21 +33,21 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "read", run, "print the next messages", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), default=1, metavar="N", help="at most so many messages (1)")
+    parser.add_argument("-c", "--count", type=number(1), default=1, metavar="N", help="print at most N messages (1)")
     parser.add_argument(
-        "-b", "--block", type=time, default=0.0, metavar="S", help="wait so many seconds for the first (0)"
+        "-b", "--block", type=time, default=0.0, metavar="S", help="wait up to S seconds for the first message (0)"
     )
     parser.add_argument(
-        "--raw", action="store_true", help="print payloads only, as they are stored, newlines between them"
+        "--raw", action="store_true", help="print only the payloads, as they are stored, separated by newlines"
     )
-    parser.add_argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="take them out for good")
+    parser.add_argument("--ack", action=argparse.BooleanOptionalAction, default=False, help="ack what is printed")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Print deliveries, then ack them or give them back."""
     queue, _ = shell.existing(args.queue)
     limit = queue.settings().max_deliveries
-    show = _Shown(args, shell)
+    show = _Printer(args, shell)
     held: list[Delivery] = []
     code = OK
     try:
@@ -73,8 +72,8 @@ def _batches(queue: Queue, count: int, block: float) -> Iterator[list[Delivery]]
         count, block = count - len(batch), 0.0
 
 
-class _Shown:
-    """Prints deliveries; each is out of our hands when the call returns."""
+class _Printer:
+    """Prints deliveries. Each is flushed when the call returns, so that it can be acked."""
 
     def __init__(self, args: argparse.Namespace, shell: Shell) -> None:
         self._raw, self._json, self._codecs = args.raw, shell.json, shell.client.codecs
@@ -118,13 +117,15 @@ def _acked(delivery: Delivery) -> int:
     try:
         delivery.ack()
     except LeaseLost as lost:
-        remark(f"{delivery.message_id} was printed but not taken out: {lost}")
+        remark(f"{delivery.message_id} was printed but not acked: {lost}")
         return FAILED
     return OK
 
 
 def _give_back(delivery: Delivery, max_deliveries: int) -> None:
-    if delivery.count >= max_deliveries and not delivery.received.origin:  # a redriven one counts on from before
+    if (
+        delivery.count >= max_deliveries and not delivery.received.origin
+    ):  # the count of a redriven message includes earlier lives
         remark(f"{delivery.message_id} has now been delivered {delivery.count} times and goes to the dead letters")
     with contextlib.suppress(LeaseLost):
         delivery.nack()

@@ -1,4 +1,4 @@
-"""`shardq redrive`: give dead letters another life."""
+"""`shardq redrive`: move dead letters back into their queue."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shardq.client import Queue
 from shardq.model import DeadLetter, QueueStats
 from shardq.protocol.replies import text_or_bytes
 
-ABOUT = """Moves dead letters back into the queue, oldest first, with their ids and headers, for max_deliveries
-more. Only what was dead when the command began is moved, so what dies again
+ABOUT = """Moves dead letters back into the queue, oldest first. They keep their ids and headers, and can be delivered
+max_deliveries more times. Only messages that were dead when the command began are moved, so a message that fails again
 meanwhile is not moved twice."""
 
 EXAMPLES = """  shardq redrive jobs --dry-run
-  shardq redrive jobs --count 10 --yes  # a few first: do they pass now?
+  shardq redrive jobs --count 10 --yes  # a few first: do they succeed now?
   shardq redrive jobs --shard-key tenant-42"""
 PAGE = 500
 
@@ -28,14 +28,14 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "redrive", run, "move dead letters back into a queue", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("-c", "--count", type=number(1), metavar="N", help="at most so many (all)")
-    parser.add_argument("-k", "--shard-key", metavar="K", help="only this one's")
-    parser.add_argument("-n", "--dry-run", action="store_true", help="only say how many would be moved")
+    parser.add_argument("-c", "--count", type=number(1), metavar="N", help="move at most N (all)")
+    parser.add_argument("-k", "--shard-key", metavar="K", help="only dead letters of this shard key")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only print how many would be moved")
     add_yes(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Count, ask, move."""
+    """Count the dead letters, ask for confirmation, move them."""
     queue, numbers = shell.existing(args.queue)
     found = sum(len(page) for page in _pages(queue, numbers, args))
     if not found:
@@ -43,17 +43,17 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise Nothing(f"queue {args.queue!r} has no dead letters{of}")
     if args.dry_run:
         text = f"{plural(found, 'dead letter')} would be moved"
-        shell.tell(text, {"queue": args.queue, "would_redrive": found})
+        shell.show(text, {"queue": args.queue, "would_redrive": found})
         return OK
     if not shell.confirm(f"Move {plural(found, 'dead letter')} back into queue {args.queue!r}?", yes=args.yes):
         return FAILED
     moved = sum(queue.redrive(page) for page in _pages(queue, numbers, args))
-    shell.tell(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
+    shell.show(f"{plural(moved, 'dead letter')} moved", {"queue": args.queue, "redriven": moved})
     return OK
 
 
 def _pages(queue: Queue, numbers: QueueStats, args: argparse.Namespace) -> Iterator[list[DeadLetter]]:
-    """The dead letters that were meant, a page at a time."""
+    """The dead letters that the options select, a page at a time."""
     key = None if args.shard_key is None else text_or_bytes(os.fsencode(args.shard_key))
     after, left = "-", args.count
     while letters := queue.dead(PAGE, after=after):

@@ -1,4 +1,4 @@
-"""`shardq route`: say which queues a topic goes to."""
+"""`shardq route`: print which queues a topic goes to."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from shardq.cli.text import json_line
 def register(commands: Commands) -> None:
     """Add the parser."""
     examples = "  shardq route orders.eu.created"
-    about = "Writes nothing. Exit code 3 when no pattern matches."
-    parser = command(commands, "route", run, "say which queues a topic goes to", about=about, examples=examples)
+    about = (
+        "Prints the names of the queues that `publish` would write to. Writes nothing. Exit code 3 if there is none."
+    )
+    parser = command(commands, "route", run, "print which queues a topic goes to", about=about, examples=examples)
     parser.add_argument("topic", metavar="TOPIC", help="words joined by dots")
     add_router(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Match the topic."""
+    """Match the topic with the router's patterns."""
     queues = sorted(shell.client.router(args.router).match(args.topic))
     if shell.json:
         print(json_line({"topic": args.topic, "queues": queues}))

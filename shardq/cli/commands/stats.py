@@ -1,4 +1,4 @@
-"""`shardq stats`: a queue's numbers, once or again and again."""
+"""`shardq stats`: print a queue's numbers, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
 from shardq.model import QueueStats
 
-ABOUT = """All numbers are of one instant. backlog: not yet delivered; in flight: leased; delayed: not due
-yet; dead: past its limit; oldest age: how long the oldest undelivered message has waited. The counters
-below them only grow."""
+ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; in flight: leased messages;
+delayed: messages that are not due yet; dead: dead letters; oldest age: how long the oldest undelivered message has
+waited. The counters below them (written, acked, ...) only grow."""
 
 EXAMPLES = """  shardq stats jobs
   shardq stats jobs --watch           # every second, with rates, until Ctrl-C
@@ -37,7 +37,7 @@ def register(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Print the numbers, again and again if asked to."""
+    """Print the numbers; with --watch repeatedly."""
     queue, now = shell.existing(args.queue)
     _show(shell, now, None)
     pause = threading.Event()
@@ -76,7 +76,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
 
 
 def _counters(now: QueueStats, before: QueueStats | None) -> list[tuple[str, str]]:
-    """What has been counted; the unusual ones only once there are any."""
+    """The counters; except for `written` and `acked` only those that are not 0."""
     found = []
     for name in COUNTERS:
         count = getattr(now, name)
@@ -92,7 +92,7 @@ def _rate(name: str, now: QueueStats, before: QueueStats | None) -> str:
 
 
 def bars(streams: tuple[int, ...]) -> str:
-    """One bar per stream, or per so many that there are at most `MOST_BARS`; a space for none."""
+    """One bar per stream, or per group of streams if there are more than `MOST_BARS`; a dot for an empty one."""
     each = -(-len(streams) // MOST_BARS)
     sums = [sum(streams[at : at + each]) for at in range(0, len(streams), each)]
     top = max(*sums, 1)

@@ -11,8 +11,9 @@ from shardq.cli.table import facts
 from shardq.cli.text import bytes_fields, printable, shown_key
 from shardq.sharding import key_bytes
 
-ABOUT = """In the admission window (shardq configure JOBS window=1) a shard key of weight 3 gets three times
-the share of one of weight 1, which is every shard key's. A weight is a whole number from 1 to 100."""
+ABOUT = """While many shard keys have messages waiting, one of weight 3 gets three times the share of one of weight 1.
+Every shard key has weight 1 unless it is changed here. Weights need the admission window (shardq configure QUEUE
+window=1). A weight is a whole number from 1 to 100."""
 
 EXAMPLES = """  shardq weights jobs
   shardq weights jobs acct-7=3 acct-8=1 --yes"""
@@ -29,7 +30,7 @@ def register(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Show the weights, after changing some."""
+    """Change the weights that were given, then show all."""
     changes = {key: weight_of(key, text) for key, text in args.changes}
     queue, _ = shell.existing(args.queue)
     weights = queue.weights()
@@ -40,13 +41,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         weights = queue.set_weights(changes)
     found = sorted(weights.items(), key=lambda each: key_bytes(each[0]))
     rows = [(shown_key(key), str(weight)) for key, weight in found]
-    told = [{**bytes_fields("shard_key", key), "weight": weight} for key, weight in found]
-    shell.tell(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": told})
+    fields = [{**bytes_fields("shard_key", key), "weight": weight} for key, weight in found]
+    shell.show(facts(rows) if rows else "every shard key has weight 1", {"queue": args.queue, "weights": fields})
     return OK
 
 
 def weight_of(key: str, text: str) -> int:
-    """A weight as it was typed; UsageError if it is no number."""
+    """The weight that was typed; UsageError if it is no number."""
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise UsageError(f"the weight of {key!r} must be a whole number from 1 to 100, not {text!r}")
     return int(text)

@@ -1,4 +1,4 @@
-"""`shardq worker`: run a handler, in one process or in several."""
+"""`shardq worker`: read a queue and call a handler for each message, in one process or in several."""
 
 from __future__ import annotations
 
@@ -25,62 +25,75 @@ from shardq.worker.liveness import LivenessThread
 from shardq.worker.plan import PlanSettings
 from shardq.worker.signals import stop_signals
 
-ABOUT = """HANDLER is module:function, found from the current directory. It is called with each delivery; an
-async def function runs as a task of one event loop, a plain one in threads, or with --run-in processes in child
-processes that may die. What it returns is an ack; shardq.Nack(delay) and shardq.Reject(reason), raised, do what they
-say; any other exception gives the message back for later.
+ABOUT = """HANDLER is module:function; the module is imported from the current directory or from Python's path. The
+function is called with each delivery. An async def function runs as a task of one event loop, a plain function in a
+thread, or with --run-in processes in a child process, which may crash without harm to the worker. If it returns, the
+message is acked. If it raises shardq.Nack(delay), the message is delivered again after the delay; shardq.Reject(reason)
+sends it to the dead letters; after any other exception it is delivered again after a backoff.
 
-SIGTERM or Ctrl-C: it reads no more, finishes what runs within the grace, gives the rest back and exits with 0. A second
-one: it leaves at once. With --processes a parent forwards signals, and says so when it replaces a process that died."""
+On SIGTERM or Ctrl-C the worker stops reading, gives running handlers --grace seconds to finish, gives the other
+messages back and exits with 0. A second signal ends it at once. With --processes a parent process forwards signals, and
+replaces a worker process that died, with a remark on stderr."""
 
 EXAMPLES = """  shardq worker tasks:handle --queue predictions
   shardq worker tasks:handle --queue predictions --concurrency 16 --processes 4
   shardq worker tasks:handle -q predictions --alive-file /tmp/alive --grace 60"""
 
-LOOK = 0.5
-"""Seconds between two looks for a queue that is not there yet."""
+QUEUE_POLL = 0.5
+"""Seconds between two checks whether the queue exists."""
 SLACK = 10.0
-"""Seconds that a look may take beyond the timeouts of its calls before this process counts as hung."""
+"""Seconds that such a check may take beyond the timeouts of its calls before this process counts as hung."""
 
 
 def register(commands: Commands) -> None:
     """Add the parser."""
-    parser = command(commands, "worker", run, "run a handler for each message", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("handler", metavar="HANDLER", help="module:function")
+    parser = command(commands, "worker", run, "call a handler for each message", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("handler", metavar="HANDLER", help="the handler, as module:function")
     parser.add_argument("-q", "--queue", required=True, metavar="QUEUE", help="the queue's name")
     parser.add_argument(
-        "-c", "--concurrency", type=number(1), default=64, metavar="N", help="handlers at once per process (64)"
+        "-c",
+        "--concurrency",
+        type=number(1),
+        default=64,
+        metavar="N",
+        help="handlers that run at once in each process (64)",
     )
-    parser.add_argument("-p", "--processes", type=number(1), default=1, metavar="N", help="worker processes (1)")
+    parser.add_argument(
+        "-p", "--processes", type=number(1), default=1, metavar="N", help="number of worker processes (1)"
+    )
     parser.add_argument(
         "--run-in", choices=("threads", "processes"), default="threads", help="where plain functions run (threads)"
     )
     parser.add_argument(
         "--read-ahead", type=number(0), default=0, metavar="N", help="messages that may wait for a free handler (0)"
     )
-    parser.add_argument("--time-limit", type=time, metavar="S", help="a handler that takes longer has failed")
-    parser.add_argument("--grace", type=time, default=25.0, metavar="S", help="for handlers to finish at the end (25)")
+    parser.add_argument(
+        "--time-limit", type=time, metavar="S", help="seconds after which a handler has failed (no limit)"
+    )
+    parser.add_argument(
+        "--grace", type=time, default=25.0, metavar="S", help="seconds for handlers to finish at the end (25)"
+    )
     parser.add_argument(
         "--alive-file",
         metavar="PATH",
-        help="touched about each second while it goes round, whether or not Redis answers and the queue is there; "
-        "of several processes PATH.1, PATH.2, ...",
+        help="a file to touch about each second while the worker does not hang, whether or not Redis answers and the "
+        "queue exists; with several processes PATH.1, PATH.2, ...",
     )
     parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Work until a signal comes."""
-    for each in stop_signals():  # until the worker has its own handlers it holds nothing: there is nothing to drain
+    for each in stop_signals():  # until the worker sets handlers of its own it has no messages, so it can just exit
         signal.signal(each, lambda *_: sys.exit(OK))
     handle = imported(args.handler)
     if args.processes > 1:
-        return Supervisor(shell.url, shell.timeout, lambda n: _words(args, n), args.processes).run()
+        return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes).run()
     if args.supervised:
         _end_with_parent()
     queue = shell.queue(args.queue)
     with LivenessThread(args.alive_file, SLACK + 2 * shell.timeout, SystemClock()) as liveness:
-        _await(queue, liveness)
+        _wait_for_queue(queue, liveness)
     settings: PlanSettings = {
         "concurrency": args.concurrency,
         "read_ahead": args.read_ahead,
@@ -97,7 +110,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def imported(name: str) -> Callable[[Any], Any]:
-    """The handler called `module:function`; UsageError if there is none. Errors of its module are its own."""
+    """The handler called `module:function`; UsageError if there is none. Errors of its module are not caught."""
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         raise UsageError(f"the handler must be named as module:function, not {name!r}")
@@ -121,39 +134,39 @@ async def _run_async(shell: Shell, name: str, handle: Callable[[Any], Any], sett
         await AsyncWorker(client.queue(name), handle, **settings).run()
 
 
-def _await(queue: Queue, liveness: LivenessThread) -> None:
-    """Wait until the queue is there: whoever writes first creates it, with the settings that it should have."""
-    pause, told = threading.Event(), ""
+def _wait_for_queue(queue: Queue, liveness: LivenessThread) -> None:
+    """Wait until the queue exists. The worker does not create it: the first writer knows its settings."""
+    pause, shown = threading.Event(), ""
     while problem := _missing(queue):
-        if problem != told:
+        if problem != shown:
             remark(problem)
-            told = problem
-        pause.wait(LOOK)
+            shown = problem
+        pause.wait(QUEUE_POLL)
         liveness.still_going()
 
 
 def _missing(queue: Queue) -> str:
-    """Why there is nothing to work on yet; '' if there is."""
+    """Why the queue cannot be read yet; '' if it can."""
     try:
         known = queue.stats().streams
     except (BackendTimeout, OutcomeUnknown):
-        return "there is no answer from Redis yet; waiting for it"
+        return "Redis does not answer yet; waiting for it"
     return "" if known else f"there is no queue {queue.name!r} yet; its first write creates it"
 
 
 def _end_with_parent() -> None:
-    """Stop when the parent is gone, which is when stdin ends."""
+    """Stop when the parent has ended: then stdin, a pipe from it, ends."""
     main = threading.main_thread()
 
     def watch() -> None:
         while os.read(0, 1):  # not sys.stdin, whose lock would be held when the interpreter ends
             pass
-        signal.pthread_kill(main.ident or 0, signal.SIGTERM)  # to the thread that has to wake for it
+        signal.pthread_kill(main.ident or 0, signal.SIGTERM)  # to the main thread, which must wake for it
 
     threading.Thread(target=watch, name="shardq-parent-watch", daemon=True).start()
 
 
-def _words(args: argparse.Namespace, number: int) -> list[str]:
+def _arguments(args: argparse.Namespace, number: int) -> list[str]:
     """The arguments of worker process *number*, from 1."""
     words = [args.handler, "--queue", args.queue, "--concurrency", str(args.concurrency), "--supervised"]
     words += ["--run-in", args.run_in, "--read-ahead", str(args.read_ahead), "--grace", str(args.grace)]

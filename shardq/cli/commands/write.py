@@ -19,11 +19,11 @@ from shardq.errors import PartlyWritten
 from shardq.model import Message
 from shardq.protocol.replies import text_or_bytes
 
-CHUNK = 1 << 20  # bytes of stdin at a time, and so about what one batch holds
+CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
 
-ABOUT = """A queue that does not exist is created with default settings. Prints the id of each message.
-What is stored is exactly the bytes that are given, unless --as says otherwise: a worker then finds in
-`delivery.payload` what it would find after `queue.write(value)` in Python."""
+ABOUT = """Prints the id of each message. A queue that does not exist is created with default settings. PAYLOAD is
+stored as bytes, exactly as given. With --as text or --as json it is decoded first, so a worker finds the same value in
+`delivery.payload` as after `queue.write(value)` in Python."""
 
 EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
   shardq write jobs '{"prompt": "a cat"}' --as json -k tenant-42 --delay 60
@@ -35,28 +35,34 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "write", run, "store a message in a queue", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
-    parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or nothing: all of stdin")
-    parser.add_argument("-k", "--shard-key", required=True, metavar="K", help="whose it is, usually the tenant")
-    parser.add_argument("--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="what PAYLOAD is")
-    parser.add_argument("--lines", action="store_true", help="each line of stdin is a message; empty ones are left out")
-    parser.add_argument("--delay", type=time, metavar="S", help="deliver it after so many seconds")
+    parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")
     parser.add_argument(
-        "--deadline", type=time, metavar="S", help="do not deliver it later than so many seconds from now"
+        "-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name"
     )
-    parser.add_argument("--dedup-key", metavar="D", help="a second write with this key returns the first one's id")
+    parser.add_argument(
+        "--as", dest="form", choices=("bytes", "text", "json"), default="bytes", help="how to read PAYLOAD (bytes)"
+    )
+    parser.add_argument(
+        "--lines", action="store_true", help="write each line of stdin as a message, without empty lines"
+    )
+    parser.add_argument("--delay", type=time, metavar="S", help="deliver it no earlier than S seconds from now")
+    parser.add_argument("--deadline", type=time, metavar="S", help="do not deliver it later than S seconds from now")
+    parser.add_argument(
+        "--dedup-key", metavar="D", help="store one message with this key; a second write returns the id of the first"
+    )
     parser.add_argument(
         "--header", type=header, action="append", metavar="N=V", default=[], help="a header; may be repeated"
     )
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Write what the arguments or stdin hold."""
+    """Write the message of the arguments, or those of stdin."""
     if args.lines:
         if args.payload not in (None, "-") or args.dedup_key:
             raise UsageError("--lines reads stdin: it goes with neither PAYLOAD nor --dedup-key")
         return _write_lines(args, shell)
     if args.payload is None and sys.stdin.isatty():
-        raise UsageError("there is no payload: name one, or - to type it")
+        raise UsageError("there is no payload: give one, or - to type it")
     from_stdin = args.payload in (None, "-")
     raw = sys.stdin.buffer.read() if from_stdin else os.fsencode(args.payload)
     message = _message(args, raw)
@@ -68,7 +74,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         dedup_key=message.dedup_key,
         headers=message.headers,
     )
-    shell.tell(message_id, {"message_id": message_id})
+    shell.show(message_id, {"message_id": message_id})
     return OK
 
 
@@ -97,7 +103,7 @@ def _write_lines(args: argparse.Namespace, shell: Shell) -> int:
 
 
 def _batches() -> Iterator[list[bytes]]:
-    """The lines of stdin as they come: what waits there is a batch, so a slow writer's lines do not wait for more."""
+    """The lines of stdin in batches. A batch is what can be read at once, so the lines of a slow writer do not wait."""
     stdin, rest = cast("io.BufferedReader", sys.stdin.buffer), b""
     while chunk := stdin.read1(CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -119,6 +125,6 @@ def _write_batch(queue: Queue, messages: list[Message], shell: Shell) -> int:
         remark(str(partly))
     for message_id in results:
         if isinstance(message_id, str):
-            shell.tell(message_id, {"message_id": message_id})
+            shell.show(message_id, {"message_id": message_id})
     sys.stdout.flush()
     return OK if all(isinstance(each, str) for each in results) else FAILED

@@ -1,4 +1,4 @@
-"""One module per pipeline of `shardq pipeline`, as in `commands`. PySpark is imported when one runs, not before."""
+"""One module per pipeline of `shardq pipeline`, as in `commands`. PySpark is imported only when a pipeline runs."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from types import ModuleType
 from shardq.cli.pipelines import archive, fairness, load, plan, redrive, route
 
 ALL: tuple[ModuleType, ...] = (load, archive, fairness, plan, route, redrive)
-"""In the order in which the help lists them."""
+"""The pipelines, in the order in which the help lists them."""

@@ -1,4 +1,4 @@
-"""`shardq pipeline archive`: journals and dead letters as Parquet."""
+"""`shardq pipeline archive`: store journals and dead letters as Parquet."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell, remark
 
-ABOUT = """Adds to DIR/journal what happened in the queues since the last run, and to DIR/dead the letters that died,
-as Parquet by queue and day, each once, also after a run was killed. A journal keeps its newest events only: run
-it often enough, or with --every. Events that were gone before fail the run, unless --allow-loss.
+ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
+Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,
+so run this often enough, or with --every. If events were lost before they were archived, the run fails, unless
+--allow-loss is given.
 
---compact merges the files of earlier runs, one for each queue and day; nothing may archive meanwhile."""
+--compact merges the files of earlier runs into one for each queue and day; no other run may archive meanwhile."""
 
 EXAMPLES = """  shardq pipeline archive archive/ jobs mails
   shardq pipeline archive archive/ jobs --every 60 --only journal
@@ -23,15 +24,19 @@ EXAMPLES = """  shardq pipeline archive archive/ jobs mails
 def register(names: Commands) -> None:
     """Add the parser."""
     parser = pipeline(
-        names, "archive", run, "keep journals and dead letters as Parquet", about=ABOUT, examples=EXAMPLES
+        names, "archive", run, "store journals and dead letters as Parquet", about=ABOUT, examples=EXAMPLES
     )
-    parser.add_argument("dir", metavar="DIR", help="the archive")
-    parser.add_argument("queues", nargs="*", metavar="QUEUE", help="the queues; always the same ones for one archive")
-    parser.add_argument("--only", choices=("journal", "dead"), help="only this")
-    parser.add_argument("--every", type=time, metavar="S", help="go on, every S seconds, until Ctrl-C (needs --only)")
-    parser.add_argument("--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch (1,000,000)")
-    parser.add_argument("--allow-loss", action="store_true", help="go on though events were lost")
-    parser.add_argument("--compact", action="store_true", help="then merge what is finished")
+    parser.add_argument("dir", metavar="DIR", help="the folder of the archive")
+    parser.add_argument(
+        "queues", nargs="*", metavar="QUEUE", help="the queues; use the same ones in every run of an archive"
+    )
+    parser.add_argument("--only", choices=("journal", "dead"), help="archive only this table")
+    parser.add_argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
+    parser.add_argument(
+        "--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)"
+    )
+    parser.add_argument("--allow-loss", action="store_true", help="do not fail if events were lost")
+    parser.add_argument("--compact", action="store_true", help="then merge the files of earlier runs")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
@@ -39,9 +44,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     from shardq.cli.exits import UsageError
 
     if not args.queues and not args.compact:
-        raise UsageError("say which queues to archive, or --compact")
+        raise UsageError("name the queues to archive, or use --compact")
     if args.every is not None and not args.only:
-        raise UsageError("--every follows one table: say --only journal or --only dead")
+        raise UsageError("--every follows one table: use --only journal or --only dead")
     for name in args.queues:
         shell.existing(name)
     options = {

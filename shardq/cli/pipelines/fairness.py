@@ -1,4 +1,4 @@
-"""`shardq pipeline fairness`: how fair a queue was, from its journal."""
+"""`shardq pipeline fairness`: report how fair a queue was, from its journal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from shardq.spark.pipelines.fairness.findings import Findings
-    from shardq.spark.pipelines.fairness.pipeline import Asked
+    from shardq.spark.pipelines.fairness.pipeline import Request
     from shardq.spark.pipelines.report import Progress
 
-ABOUT = """Reads journal events from EVENTS, an archive or other table with the journal's columns; without it the
-journal that the queue has now (configure journal=1000000). Tells for each window and shard key the volume, its
-fair share and what it got, pick-up delays, Jain's index, who was noisy and who shares streams with the noisy.
+ABOUT = """Reads journal events from EVENTS, which is an archive or another table with the journal's columns. Without
+EVENTS it reads the journal that the queue has now (shardq configure QUEUE journal=1000000). Reports, for each window of
+time and each shard key, how many messages came and how many were delivered, the fair share, the pick-up delays and
+Jain's index of fairness, which shard keys were noisy, and which share streams with noisy ones. --out names a folder for
+the tables as Parquet, a picture, and an HTML page that needs no other file.
 
---out is a folder for the tables as Parquet, a picture and a page that needs nothing beside it.
-
---follow reads the queue's journal as a stream and keeps that folder true: each run, or with --every each so many
-seconds, adds the windows that are over. What comes later than --late seconds for a window is dropped and counted."""
+--follow reads the queue's journal as a stream and keeps that folder up to date. Each run, or with --every each S
+seconds, adds the windows that have ended. An event that comes more than --late seconds too late is dropped and
+counted."""
 
 EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness --queue jobs --window 10
@@ -38,47 +39,51 @@ COLUMNS = ("shard key", "arrived", "served", "share", "excess", "owed", "noisy",
 
 def register(names: Commands) -> None:
     """Add the parser."""
-    parser = pipeline(names, "fairness", run, "judge how fair a queue was", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument(
-        "events", nargs="?", metavar="EVENTS", help="where the events are; else the queue's own journal"
-    )
+    parser = pipeline(names, "fairness", run, "report how fair a queue was", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("events", nargs="?", metavar="EVENTS", help="a table of events (the queue's own journal)")
     parser.add_argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument("--queue", metavar="QUEUE", help="this queue only")
-    parser.add_argument("--window", type=number(1), metavar="S", default=60, help="seconds of a window (60)")
-    parser.add_argument("--streams", type=number(1), metavar="N", help="the queue has so many streams")
-    parser.add_argument("--per-shard", type=number(1), metavar="M", help="and so many per shard; else as seen")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables, pictures and pages there")
-    parser.add_argument("--follow", action="store_true", help="as a stream: what is new since the last run into --out")
-    parser.add_argument("--every", type=time, metavar="S", help="with --follow: go on, every S seconds, until Ctrl-C")
+    parser.add_argument("--queue", metavar="QUEUE", help="only events of this queue")
+    parser.add_argument("--window", type=number(1), metavar="S", default=60, help="length of a window in seconds (60)")
+    parser.add_argument("--streams", type=number(1), metavar="N", help="the queue's number of streams")
     parser.add_argument(
-        "--late", type=number(0), metavar="S", default=60, help="with --follow: for how long a window stays open (60)"
+        "--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables, pictures and pages there")
+    parser.add_argument("--follow", action="store_true", help="add what is new since the last run to --out")
+    parser.add_argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
+    parser.add_argument(
+        "--late",
+        type=number(0),
+        metavar="S",
+        default=60,
+        help="with --follow: seconds that a window waits for late events (60)",
     )
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Judge, print, draw."""
+    """Compute the report, print it, write pictures and pages."""
     if (args.streams is None) != (args.per_shard is None):
-        raise UsageError("--streams and --per-shard go together")
+        raise UsageError("--streams needs --per-shard, and --per-shard needs --streams")
     if args.events is None and args.queue is None:
-        raise UsageError("say where the events are, or with --queue whose journal to read")
+        raise UsageError("name a table of events, or with --queue a queue whose journal to read")
     if args.follow and (args.events is not None or args.queue is None or args.out is None):
         raise UsageError("--follow needs --queue and --out, and reads the queue's own journal")
     if args.every is not None and not args.follow:
-        raise UsageError("--every goes with --follow")
-    dealt = _dealt(args, shell)
+        raise UsageError("--every needs --follow")
+    dealt = _streams_and_width(args, shell)
     with started("fairness", args, shell) as (spark, progress):
-        from shardq.spark.pipelines.fairness.pipeline import Asked
+        from shardq.spark.pipelines.fairness.pipeline import Request
 
-        asked = Asked(args.window, dealt, args.queue, args.out)
+        request = Request(args.window, dealt, args.queue, args.out)
         if args.follow:
-            _follow(args, shell, spark, progress, asked)
+            _follow(args, shell, spark, progress, request)
         else:
-            _judge(args, shell, spark, progress, asked)
+            _report(args, shell, spark, progress, request)
     return OK
 
 
-def _judge(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, asked: Asked) -> None:
-    """What there is, once."""
+def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
+    """Report on the events that there are now."""
     from shardq.spark.pipelines.fairness.pipeline import run as judge
     from shardq.spark.pipelines.inputs import read_journal, read_table
 
@@ -87,25 +92,25 @@ def _judge(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress
             events = read_journal(spark, shell.url, args.queue)
         else:
             events = read_table(spark, args.events, form=args.format)
-    told = judge(events, asked, progress)
+    findings = judge(events, request, progress)
     if not shell.json:
-        for each in told:
+        for each in findings:
             _table(each)
 
 
-def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, asked: Asked) -> None:
-    """What is new, and what will be."""
+def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
+    """Report on new events; with --every also on later ones."""
     from shardq.spark.pipelines.fairness.follow import follow
     from shardq.spark.pipelines.inputs import follow_journal
 
     events = follow_journal(spark, shell.url, args.queue)
     with progress.step(f"following {args.queue}"):
-        late = follow(events, asked, progress, lateness=args.late, every=args.every)
+        late = follow(events, request, progress, lateness=args.late, every=args.every)
     progress.report.remarks.append(f"{late:,} tallies came too late")
 
 
-def _dealt(args: argparse.Namespace, shell: Shell) -> tuple[int, int] | None:
-    """N and M: those given, those of the queue that is asked, else None."""
+def _streams_and_width(args: argparse.Namespace, shell: Shell) -> tuple[int, int] | None:
+    """The numbers of streams and of streams per shard: as given, else the queue's if its journal is read, else None."""
     if args.streams is not None:
         from shardq.sharding import check_width
 
@@ -119,7 +124,7 @@ def _dealt(args: argparse.Namespace, shell: Shell) -> tuple[int, int] | None:
 
 
 def _table(found: Findings) -> None:
-    """The shard keys that were served most."""
+    """Print the shard keys that got the most deliveries."""
     from shardq.spark.pipelines.fairness.findings import shown_text
 
     rows = [

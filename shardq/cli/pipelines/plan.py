@@ -1,4 +1,4 @@
-"""`shardq pipeline plan`: N and M for tenants by the million."""
+"""`shardq pipeline plan`: choose streams and streams per shard for millions of tenants, one by one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from shardq.cli.text import duration
 if TYPE_CHECKING:
     from shardq.spark.pipelines.planning.verdict import Verdict
 
-ABOUT = """Surveys every tenant under each candidate N x M: its clean streams beside the floods, whom a flood hits,
-and how long a message of its own waits. Tenants are those of TENANTS, a table with shard_key and load, of which
-the busiest flood; without it --tenants assumed ones. Recommends the candidate that keeps the share
---isolation of the quiet tenants within --within seconds at the least streams x turns.
+ABOUT = """Examines every tenant under each candidate, N streams with M per shard: how many of its streams no flood
+writes to, which tenants a flood hits, and how long a message of its own waits. The tenants come from TENANTS, a table
+with the columns shard_key and load, of which the busiest flood; without it --tenants are assumed. Of the candidates
+with which the share --isolation of the quiet tenants waits at most --within seconds, it recommends the one with the
+smallest product of streams and busy streams (streams that a flood writes to).
 
 `shardq plan` answers the same for tenants that are all alike, from formulas and without Spark."""
 
@@ -38,23 +39,39 @@ def register(names: Commands) -> None:
     parser = pipeline(
         names, "plan", run, "choose streams and shard sizes, tenant by tenant", about=ABOUT, examples=EXAMPLES
     )
-    parser.add_argument("table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (messages, say)")
-    parser.add_argument("--format", metavar="F", help="of TENANTS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument("--tenants", type=number(1), metavar="T", default=10_000_000, help="assumed ones (10,000,000)")
-    parser.add_argument("--skew", type=float, metavar="S", default=1.0, help="their loads fall as 1 / rank^S (1)")
+    parser.add_argument(
+        "table", nargs="?", metavar="TENANTS", help="a table with shard_key and load (such as a number of messages)"
+    )
+    parser.add_argument("--format", metavar="F", help="format of TENANTS: parquet, json, csv, orc, table (by its name)")
+    parser.add_argument(
+        "--tenants", type=number(1), metavar="T", default=10_000_000, help="number of assumed tenants (10,000,000)"
+    )
+    parser.add_argument(
+        "--skew", type=float, metavar="S", default=1.0, help="loads of assumed tenants fall as 1 / rank^S (1)"
+    )
     parser.add_argument("--noisy", type=number(1), metavar="K", default=20, help="how many flood at a time (20)")
     parser.add_argument("--flood", type=number(1), metavar="F", default=10_000, help="messages of each flood (10,000)")
     parser.add_argument(
-        "--service", type=float, metavar="R", default=1000.0, help="messages a second, all workers (1,000)"
+        "--service", type=float, metavar="R", default=1000.0, help="messages per second of all workers (1,000)"
     )
-    parser.add_argument("--used", type=float, metavar="U", default=0.5, help="share of it for other messages (0.5)")
-    parser.add_argument("--window", type=number(0), metavar="W", default=0, help="the admission window; 0 is none (0)")
-    parser.add_argument("--within", type=time, metavar="S", default=1.0, help="seconds that are in time (1)")
+    parser.add_argument(
+        "--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)"
+    )
+    parser.add_argument(
+        "--window", type=number(0), metavar="W", default=0, help="the queue's admission window; 0 for none (0)"
+    )
+    parser.add_argument(
+        "--within", type=time, metavar="S", default=1.0, help="longest wait that counts as in time, in seconds (1)"
+    )
     parser.add_argument("--isolation", type=float, metavar="S", default=0.99, help="share of tenants in time (0.99)")
     parser.add_argument(
-        "--candidate", type=_numbers, action="append", metavar="NxM", help="survey this one; repeatable (the frontier)"
+        "--candidate",
+        type=_numbers,
+        action="append",
+        metavar="NxM",
+        help="examine this one; repeatable (those of shardq plan)",
     )
-    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="of what is drawn at random (0)")
+    parser.add_argument("--seed", type=number(0), metavar="S", default=0, help="random seed (0)")
 
 
 def _numbers(text: str) -> tuple[int, int]:
@@ -65,7 +82,7 @@ def _numbers(text: str) -> tuple[int, int]:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Survey, judge, print."""
+    """Examine the tenants, choose a candidate, print."""
     with started("plan", args, shell) as (spark, progress):
         from shardq.spark.pipelines.inputs import read_table
         from shardq.spark.pipelines.planning import pipeline as planning

@@ -1,4 +1,4 @@
-"""`shardq pipeline redrive`: chosen dead letters back into their queue."""
+"""`shardq pipeline redrive`: move chosen dead letters back into their queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
 ABOUT = """Chooses dead letters of QUEUE by an SQL condition on their columns (docs/spark.md): shard_key, reason, count,
-last_error, written_at, died_at, headers, payload, ... Says how many that are, by reason, and changes nothing.
-With --go they are moved back, at most --rate a second; run again, it goes on with what is left."""
+last_error, written_at, died_at, headers, payload, ... Prints how many it chooses, by reason, and changes nothing. With
+--go they are moved back, at most --rate per second. If it is interrupted, run it again to move the rest."""
 
 EXAMPLES = """  shardq pipeline redrive jobs --where "last_error like '%timed out%'"
   shardq pipeline redrive jobs --where "shard_key = 'acct-7' and count < 9" --go --rate 50
@@ -22,13 +22,13 @@ def register(names: Commands) -> None:
     """Add the parser."""
     parser = pipeline(names, "redrive", run, "move chosen dead letters back", about=ABOUT, examples=EXAMPLES.rstrip())
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
-    parser.add_argument("--where", metavar="SQL", default="true", help="which (all)")
-    parser.add_argument("--rate", type=float, metavar="R", default=100.0, help="at most R a second (100)")
-    parser.add_argument("--go", action="store_true", help="do it; without it nothing is changed")
+    parser.add_argument("--where", metavar="SQL", default="true", help="which dead letters (all)")
+    parser.add_argument("--rate", type=float, metavar="R", default=100.0, help="move at most R per second (100)")
+    parser.add_argument("--go", action="store_true", help="move them; without it nothing is changed")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Choose, tell, move."""
+    """Choose the dead letters, print how many, move them."""
     queue, _ = shell.existing(args.queue)
     with started("redrive", args, shell) as (spark, progress):
         from shardq.spark.pipelines.redrive import letters, preview, redrive
@@ -40,5 +40,5 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             with progress.step("moving"):
                 redrive(chosen, queue, args.rate, progress)
         elif count:
-            progress.report.remarks.append("nothing was changed: say --go to move them")
+            progress.report.remarks.append("nothing was changed: use --go to move them")
     return OK

@@ -1,4 +1,4 @@
-"""`shardq pipeline route`: events with topics into the queues that are bound to them."""
+"""`shardq pipeline route`: write events with topics into the queues that are bound to them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shardq.cli.parsing import Commands, add_router
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
-ABOUT = """Each row of EVENTS goes to all queues that the router's patterns match its topic to, once, as `load` writes
-rows: run again, it stores what is missing. The bindings are those of the moment it starts. Rows that match
-nothing are left out. The payload is one column, or without --payload all columns together."""
+ABOUT = """Writes each row of EVENTS once to each queue that is bound to its topic in the router. As with `load`, a
+second run with the same id writes only what is missing. It uses the bindings of the moment at which it starts. Rows
+that no pattern matches are left out. The payload is the column --payload, or else an object of all columns."""
 
 EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant --payload body
   shardq pipeline route clicks.json --topic kind --key account --dry"""
@@ -21,17 +21,17 @@ def register(names: Commands) -> None:
     """Add the parser."""
     parser = pipeline(names, "route", run, "send events to the queues of their topics", about=ABOUT, examples=EXAMPLES)
     parser.add_argument("events", metavar="EVENTS", help="a file, folder, glob or table")
-    parser.add_argument("--format", metavar="F", help="of EVENTS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument("--topic", metavar="COLUMN", default="topic", help="the topic (topic)")
-    parser.add_argument("--key", metavar="COLUMN", required=True, help="the shard key")
-    parser.add_argument("--payload", metavar="COLUMN", help="the payload (all others)")
-    parser.add_argument("--id", metavar="ID", help="of this run")
-    parser.add_argument("--dry", action="store_true", help="only count what would go where")
+    parser.add_argument("--format", metavar="F", help="format of EVENTS: parquet, json, csv, orc, table (by its name)")
+    parser.add_argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
+    parser.add_argument("--key", metavar="COLUMN", required=True, help="the column of the shard key")
+    parser.add_argument("--payload", metavar="COLUMN", help="the column of the payload (all other columns)")
+    parser.add_argument("--id", metavar="ID", help="the id of this run (made from the files' names)")
+    parser.add_argument("--dry", action="store_true", help="only count how many messages each queue would get")
     add_router(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Route, write."""
+    """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
     with started("route", args, shell) as (spark, progress):
         from shardq.spark.pipelines.inputs import read_table
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             rows = read_table(spark, args.events, form=args.format)
         routes = routed(rows, bindings, args.topic)
         columns = Columns(args.key, args.payload)
-        messages(rows, columns)  # names a wrong column before anything is routed
+        messages(rows, columns)  # raises for a wrong column before anything is routed
         if args.dry:
             with progress.step("routing"):
                 counts = {row.queue: row["count"] for row in routes.groupBy("queue").count().collect()}

@@ -1,4 +1,4 @@
-"""What all pipelines share on the command line: where Spark runs, progress on stderr, the report on stdout."""
+"""What the commands of all pipelines share: where Spark runs, progress on stderr, the report on stdout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.parsing import Commands, Run, command
-from shardq.cli.pipelines.line import Line
+from shardq.cli.pipelines.status_line import StatusLine
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import facts
 from shardq.cli.text import json_line, printable
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 def pipeline(
     names: Commands, name: str, run: Run, summary: str, *, about: str, examples: str
 ) -> argparse.ArgumentParser:
-    """A new pipeline with the options that all have."""
+    """A new command of a pipeline, with the options that all have."""
     parser = command(names, name, run, summary, about=about, examples=examples)
     spark = parser.add_argument_group("Spark")
     spark.add_argument(
-        "--master", metavar="URL", help="where it runs, such as local[4] or spark://host:7077 (local[*])"
+        "--master", metavar="URL", help="where Spark runs, such as local[4] or spark://host:7077 (local[*])"
     )
     spark.add_argument(
-        "--conf", type=setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; repeatable"
+        "--conf",
+        type=setting,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; may be repeated",
     )
     return parser
 
@@ -55,11 +60,11 @@ def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple
     from shardq.spark.pipelines.session import explained, session
     from shardq.spark.pipelines.watch import Watch
 
-    line = Line(sys.stderr)
+    line = StatusLine(sys.stderr)
     progress = Progress(Report(name), line.remark, Watch(line.update, line.every))
     ours = SparkSession.getActiveSession() is None
     with progress.step("starting Spark"), explained():
-        spark = session(name, master=args.master, settings=dict(args.conf), tell=line.passed_on)
+        spark = session(name, master=args.master, settings=dict(args.conf), tell=line.forward)
     try:
         with explained():
             yield spark, progress
@@ -70,7 +75,7 @@ def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple
 
 
 def _check_pandas() -> None:
-    """PySpark looks for pandas as soon as Arrow is used in a function; its own message names no package of ours."""
+    """PySpark needs pandas as soon as a function uses Arrow. Its own message does not name the extra of shardq."""
     from shardq.spark import check_install
 
     check_install()
@@ -79,7 +84,7 @@ def _check_pandas() -> None:
 
 
 def show(report: Report, shell: Shell) -> None:
-    """Print a report: judgements first, then figures, then what took how long."""
+    """Print a report: remarks first, then figures, then how long each step took."""
     if shell.json:
         print(json_line(report.fields()))
         return

@@ -1,4 +1,4 @@
-"""The JVM of a session that we start: what it says on stderr passes through here, without what it always says."""
+"""Starting a JVM for Spark. Its stderr is forwarded line by line, without a warning that it always prints."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from shardq.errors import ConfigError
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 ALWAYS: Final = re.compile(r"WARNING: Using incubator modules: ")
-"""The JVM says this of modules that Spark asks for itself; no setting keeps it from doing so."""
+"""The JVM warns of modules that Spark itself requests; no setting turns that off."""
 
 FRAME: Final = re.compile(r"\tat ")
-"""Of a stack trace: of no use to anybody before anything runs."""
+"""A line of a Java stack trace. Before Spark runs these are left out, because they help nobody."""
 
 Tell = Callable[[str], None]
 
@@ -37,7 +37,7 @@ def start(settings: dict[str, str], tell: Tell) -> None:
 
     *tell* gets each line of the JVM's stderr, on a thread of its own. A JVM that an earlier session left is used again.
     """
-    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # says in JSON what is raised as well
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it logs errors as JSON that are raised, too
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
@@ -45,16 +45,16 @@ def start(settings: dict[str, str], tell: Tell) -> None:
 
 
 def _launched(conf: SparkConf, tell: Tell) -> Any:
-    """The way to a new JVM. ConfigError when it does not start, after what it said was told."""
+    """Start a JVM; its Py4J gateway. ConfigError if it does not start, after its stderr was forwarded."""
     (reading, writing), running = os.pipe(), Event()
-    thread = Thread(target=_pass_on, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
+    thread = Thread(target=_forward_lines, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
     thread.start()
     try:
         gateway = launch_gateway(conf, {"stderr": writing})
     except PySparkRuntimeError as error:
         os.close(writing)
         thread.join(5)
-        raise ConfigError("Spark did not start: above is what it said; look at --master and --conf") from error
+        raise ConfigError("Spark did not start; its messages are above; check --master and --conf") from error
     os.close(writing)
     running.set()
     return gateway
@@ -68,7 +68,7 @@ def logging_options() -> dict[str, str]:
     return {"spark.driver.defaultJavaOptions": f'"-Dlog4j2.configurationFile={quoted}"'}
 
 
-def _pass_on(reading: int, tell: Tell, running: Event) -> None:
+def _forward_lines(reading: int, tell: Tell, running: Event) -> None:
     with open(reading, encoding="utf-8", errors="replace") as stream:
         for line in stream:
             if not ALWAYS.match(line) and (running.is_set() or not FRAME.match(line)):

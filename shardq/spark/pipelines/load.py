@@ -1,4 +1,4 @@
-"""The pipeline "load": rows of a table become messages of a queue, each once, also when it is run again."""
+"""The pipeline "load": each row of a table becomes one message of a queue, also if the load is run again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shardq.errors import ConfigError
 from shardq.spark.pipelines.report import Progress
 
 PARTITIONS: Final = 16
-"""Into how many partitions files are cut at least: the same on every machine, since rows are numbered by partition."""
+"""Files are split into at least so many partitions: the same on every machine, since rows are numbered by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a table become what of a message; without `payload` all others do, together.
+    """Which column of a table becomes which part of a message. Without `payload` the payload is all other columns.
 
     `delay` and `deadline` are seconds from the write.
     """
@@ -35,13 +35,13 @@ class Columns:
     headers: str | None = None
 
     def given(self) -> dict[str, str]:
-        """Part of a message -> column, without the payload."""
+        """The columns by part of a message, without the payload."""
         names = ("shard_key", "delay", "deadline", "dedup_key", "headers")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 def messages(rows: DataFrame, columns: Columns) -> DataFrame:
-    """*rows* as format("shardq") takes them. ConfigError that names the column which is missing or does not fit."""
+    """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type."""
     given = columns.given()
     for part, name in {**given, **({"payload": columns.payload} if columns.payload else {})}.items():
         if name not in rows.columns:
@@ -68,21 +68,21 @@ def _payload(rows: DataFrame, columns: Columns) -> Column:
 
 
 def identity(rows: DataFrame, queue: str, columns: Columns) -> str:
-    """A name for this load: the same rows of the same files into the same queue have the same one.
+    """The id of this load: a load of the same columns of the same files into the same queue has the same id.
 
-    ConfigError when the rows come from no files: then the caller has to name it.
+    ConfigError when the rows come from no files; then the caller has to choose an id.
     """
     files = sorted(rows.inputFiles())
     if not files:
         raise ConfigError(
-            "these rows come from no files, so a load that is run again cannot be told from a new one: name it"
+            "these rows come from no files, so a load that is run again cannot be told from a new one: give it an id"
         )
     text = "\n".join((queue, repr(columns), *files))
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str], progress: Progress) -> int:
-    """Write messages as of `messages` into *queue* under *write_id*; how many rows there were.
+    """Write the rows *made* by `messages` into *queue* under *write_id*; returns how many rows there were.
 
     *options* are those of format("shardq"), `url` among them.
     """
@@ -102,6 +102,6 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
 
 
 def _growth(queue: Queue) -> Callable[[], str]:
-    """How many messages have come since now, from everybody."""
+    """A function that returns how many messages the queue got since now, from all writers, as text."""
     before = queue.stats().written
     return lambda: f"{queue.stats().written - before:,} messages more in {queue.name}"

@@ -1,4 +1,4 @@
-"""The pipeline "redrive": dead letters that a SQL condition chooses go back to their queue, at a bounded rate."""
+"""The pipeline "redrive", which moves dead letters that an SQL condition chooses back to their queue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFr
 
 
 def preview(chosen: DataFrame, progress: Progress) -> int:
-    """What would be redriven: the count, by reason and by shard key, into the report."""
+    """Count the chosen dead letters, and add the counts by reason and of shard keys to the report."""
     by_reason = chosen.groupBy("reason").count().orderBy(F.desc("count"), "reason").limit(SHOWN).collect()
     total = chosen.agg(F.count(F.lit(1)), F.count_distinct("key"), F.min("died_at"), F.max("died_at")).first()
     count, keys, oldest, newest = total or (0, 0, None, None)
@@ -57,28 +57,28 @@ def redrive(
     clock: Clock | None = None,
     pause: Callable[[float], object] | None = None,
 ) -> int:
-    """Move the *chosen* letters back into *queue*, at most *rate* a second; how many moved.
+    """Move the *chosen* dead letters back into *queue*, at most *rate* per second; returns how many were moved.
 
-    Letters that are gone meanwhile are passed over, so it can be run again after it was interrupted.
+    Dead letters that are gone meanwhile are skipped, so it can be run again after it was interrupted.
     """
     if not 0 < rate < 1e9:
         raise ConfigError(f"rate must be a positive number of messages per second, not {shown(rate)}")
     clock, pause = clock or SystemClock(), pause or Event().wait
-    begun, asked, moved = clock.monotonic(), 0, 0
-    progress.sofar = lambda: f"{moved:,} of {asked:,} letters are back in the queue"
+    begun, tried, moved = clock.monotonic(), 0, 0
+    progress.sofar = lambda: f"{moved:,} of {tried:,} dead letters are back in the queue"
     rows = chosen.select("entry_id", "message_id", "key").orderBy("died_at", "entry_id").toLocalIterator()
     size = max(1, min(CHUNK, int(rate)))
     for some in _chunks((_letter(row) for row in rows), size):
-        if (early := begun + asked / rate - clock.monotonic()) > 0:
+        if (early := begun + tried / rate - clock.monotonic()) > 0:
             pause(early)
         moved += queue.redrive(some)
-        asked += len(some)
+        tried += len(some)
     progress.report.figures["redriven"] = moved
     return moved
 
 
 def _letter(row: Any) -> DeadLetter:
-    """As much of a letter as a redrive needs."""
+    """A dead letter with the fields that a redrive needs."""
     return DeadLetter(row.entry_id, row.message_id, bytes(row.key), "", 0, "", 0.0, 0.0, b"")
 
 

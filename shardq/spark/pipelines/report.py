@@ -1,4 +1,4 @@
-"""What a pipeline says: each step while it runs, and a short report at its end."""
+"""The output of a pipeline: its steps while it runs, and a short report at its end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Sofar = Callable[[], str]
 
 
 def silent(text: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def unknown() -> str:
-    """How far a step is that does not tell."""
+    """The progress of a step that does not report any."""
     return ""
 
 
 def unwatched(step: str, sofar: Sofar) -> AbstractContextManager[None]:
-    """Nobody looks while it runs."""
+    """Run a step without showing its progress."""
     return nullcontext()
 
 
 @dataclass(slots=True)
 class Report:
-    """What a pipeline did: figures by name, and sentences that judge them."""
+    """The result of a pipeline: figures by name, remarks in sentences, and the seconds that each step took."""
 
     name: str
     figures: dict[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def fields(self) -> Mapping[str, Any]:
-        """For programs."""
+        """The report for JSON."""
         return {"pipeline": self.name, **self.figures, "remarks": self.remarks, "seconds": self.seconds}
 
 
@@ -57,7 +57,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """A step that begins and ends here; told when it begins, timed when it ends well."""
+        """Run a step in this context: it is printed when it begins, and timed if it succeeds."""
         self.say(f"{name} ...")
         self.sofar, begun = unknown, self.clock.monotonic()
         with self.watch(name, self._sofar):
@@ -65,4 +65,4 @@ class Progress:
         self.report.seconds[name] = round(self.clock.monotonic() - begun, 3)
 
     def _sofar(self) -> str:
-        return self.sofar()  # as it is set by then
+        return self.sofar()  # looked up at each call, because a step may set it later

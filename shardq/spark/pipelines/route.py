@@ -1,4 +1,4 @@
-"""The pipeline "route": events with topics go through a router's bindings into the queues that are bound to them."""
+"""The pipeline "route", which writes events with topics to the queues that a router binds to the topics."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ Batches = Iterator[pa.RecordBatch]
 def routed(events: DataFrame, bindings: Sequence[Binding], topic: str = "topic") -> DataFrame:
     """The rows of *events* with one more column, `queue`: a row for each queue that its topic goes to.
 
-    Rows whose topic nothing matches are left out. *bindings* travel to the tasks once, as they are now. ConfigError
-    when there is no column *topic* of text, or there are no bindings; what is no topic fails the job with PatternError.
+    Rows whose topic no pattern matches are left out. *bindings* are sent to the tasks once, as they are now.
+    ConfigError when there is no column *topic* of text, or there are no bindings. A bad topic fails the job with
+    PatternError.
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
     if "queue" in events.columns:
@@ -46,9 +47,9 @@ def write(
     options: Mapping[str, str],
     progress: Progress,
 ) -> dict[str, int]:
-    """Write rows as of `routed` into their queues, as the messages that *made* makes of them; how many each got.
+    """Write the rows of `routed` to their queues as messages, which *made* makes of them; the count for each queue.
 
-    Each row goes to each of its queues once, also when it is run again under *write_id* with the same rows.
+    Each row is written to each of its queues once, also if the same rows are written again under *write_id*.
     """
     kept = routes.persist()
     try:
@@ -72,7 +73,7 @@ def _route(shared: Broadcast[list[tuple[str, str]]], topic: str) -> Callable[[Ba
         for batch in batches:
             column = batch.column(topic).dictionary_encode()
             if column.null_count:
-                raise ConfigError(f"column {topic} holds a null: each event to route needs a topic")
+                raise ConfigError(f"column {topic} has a null: each event to route needs a topic")
             queues = [sorted(router.match(each)) for each in column.dictionary.to_pylist()]
             found = [queues[at] for at in column.indices.to_pylist()]
             rows = pa.array([at for at, names in enumerate(found) for _ in names], pa.int64())
@@ -91,5 +92,5 @@ def _built(bindings: tuple[tuple[str, str], ...]) -> Router:
 
 
 def _router(shared: Broadcast[list[tuple[str, str]]]) -> Router:
-    """The router of this worker process, which runs many tasks."""
+    """The router of this process, which is made once for all of its tasks."""
     return _built(tuple(shared.value))

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline, and what went wrong in Spark in the words of shardq."""
+"""The Spark session of a pipeline, and Spark's errors as one line of text."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Defaults of a session that a pipeline starts itself; spark-submit and `settings` go before them."""
+"""Defaults of a session that a pipeline starts itself; spark-submit and `settings` override them."""
 
 
 def check_java() -> None:
-    """ConfigError that says what to install, unless there is a Java that runs Spark 4."""
+    """ConfigError that says what to install, unless a Java is found that can run Spark 4."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:
-        where = f"JAVA_HOME is {home}, which holds no bin/java" if home else "there is no java on PATH"
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on PATH"
         raise ConfigError(f"{where}: Spark needs Java {OLDEST_JAVA} or newer (Debian: default-jre-headless)")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found on PATH
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told.stderr + told.stdout)
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found on PATH
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
     if found is None:
-        raise ConfigError(f"{java} -version says no version: Spark needs Java {OLDEST_JAVA} or newer")
+        raise ConfigError(f"{java} -version prints no version: Spark needs Java {OLDEST_JAVA} or newer")
     version = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if version < OLDEST_JAVA:
         raise ConfigError(f"{java} is Java {version}: Spark needs {OLDEST_JAVA} or newer; set JAVA_HOME to one")
@@ -48,9 +48,9 @@ def check_java() -> None:
 def session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, tell: Tell = to_stderr
 ) -> SparkSession:
-    """The session that is there (under spark-submit, say), else a new one on *master*, by default all cores here.
+    """The active session, for example under spark-submit; else a new one on *master*, by default all cores here.
 
-    The format "shardq" is known to it. *tell* gets what a JVM that is started says on stderr, line by line: errors.
+    The format "shardq" is registered with it. If a JVM is started, *tell* gets each line of its stderr, mostly errors.
     ConfigError when PySpark, PyArrow or Java is missing or too old, or the session is one of Spark Connect.
     """
     check_install()
@@ -78,36 +78,36 @@ def _settings(name: str, master: str) -> dict[str, str]:
 
 
 def _submitted() -> bool:
-    """Whether spark-submit runs us: it has chosen master and settings."""
+    """Whether spark-submit started this program, and so has chosen the master and the settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what Spark raises into one line: ConfigError for a wrong table, column or path, else PipelineFailed."""
+    """Turn errors of Spark into one line: ConfigError for a wrong table, column or path, else PipelineFailed."""
     try:
         yield
     except AnalysisException as error:
         raise ConfigError(_line(error)) from error
-    except (PySparkException, Py4JJavaError) as error:  # the second where Spark has no words of its own
+    except (PySparkException, Py4JJavaError) as error:  # Py4JJavaError if Spark has no message of its own
         raise PipelineFailed(_line(error)) from error
 
 
 RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
-"""The last line of a Python traceback, whoever's error it is."""
+"""The last line of a Python traceback."""
 
 OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
-"""The last line of a Python traceback in one of Spark's messages, where the error is one of shardq's."""
+"""The last line of a Python traceback with an error of shardq, within a message of Spark."""
 
 SPARKS: Final = re.compile(r"^.*?(\[[A-Z_.]+\] .+)$", re.MULTILINE)
-"""A message of Spark's that has a name."""
+"""A message of Spark that begins with the name of an error class in brackets."""
 
 
 def _line(error: Exception) -> str:
-    """What an error of Spark's says, without its tracebacks: what shardq said in a task, if it did."""
+    """The message of a Spark error in one line, without tracebacks; if shardq raised it in a task, shardq's message."""
     text = str(error)
     if "[MALFORMED_RECORD_IN_PARSING" in text:  # whose message holds the record
-        return "a line of the input cannot be parsed: mend it, or say what is in it (format, schema)"
+        return "a line of the input cannot be parsed: fix it, or give its format and schema"
     ours, sparks = OURS.findall(text), SPARKS.findall(text)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     line: str = ours[-1] if ours else sparks[-1] if sparks else first

@@ -1,4 +1,4 @@
-"""Which streams each shard key has: dealt, as the queue deals them, or seen in the journal."""
+"""Which streams each shard key has: as queues deal them, or as the journal shows them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def dealt(keys: DataFrame, streams: int, streams_per_shard: int) -> DataFrame:
-    """The rows of *keys* with one more column, `streams`: what a queue of so many deals to `shard_key`.
+    """The rows of *keys* with one more column, `streams`: the shard that such a queue deals to `shard_key`.
 
-    ConfigError for numbers that no queue can have; a shard key that is none fails the job with ConfigError.
+    ConfigError for numbers that no queue can have; an invalid shard key fails the job with ConfigError.
     """
     check_width(streams, streams_per_shard)
     names = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in keys.schema)

@@ -1,4 +1,4 @@
-"""What a pipeline's step is doing, asked again and again while it runs."""
+"""Shows at intervals what a pipeline's step is doing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Text = Callable[[], str]
 
 
 class Watch:
-    """Shows every so many seconds which step runs, how far it is, how many of Spark's tasks are done, since when.
+    """Shows every *every* seconds which step runs, for how long, how far it is, and how many Spark tasks are done.
 
-    `show` gets a line, on a thread of the watch, and "" when the step is over.
+    `show` gets the line, on a thread of its own, and "" when the step is over.
     """
 
     def __init__(self, show: Callable[[str], None], every: float, clock: Clock | None = None) -> None:
@@ -26,12 +26,12 @@ class Watch:
 
     @contextmanager
     def __call__(self, step: str, sofar: Text) -> Iterator[None]:
-        """Watch *step* as long as the block runs; *sofar* says how far it is, "" if it does not know."""
+        """Show *step* while the block runs; *sofar* returns how far it is, "" if that is not known."""
         over, begun = Event(), self._clock.monotonic()
 
         def look() -> None:
             while not over.wait(self._every):
-                known = [text for text in (_asked(sofar), _asked(tasks)) if text]
+                known = [text for text in (_text_or_nothing(sofar), _text_or_nothing(tasks)) if text]
                 if not over.is_set():
                     self._show(", ".join((f"{step}: {self._clock.monotonic() - begun:,.0f} s", *known)))
 
@@ -61,8 +61,8 @@ def _counted(tracker: StatusTracker) -> tuple[int, int]:
     return sum(each.numCompletedTasks for each in found), sum(each.numTasks for each in found)
 
 
-def _asked(text: Text) -> str:
-    """A server or a JVM that does not answer is told of by the step itself."""
+def _text_or_nothing(text: Text) -> str:
+    """The result of *text*, "" if a server or the JVM does not answer: then the step itself raises an error."""
     try:
         return text()
     except (ShardqError, Py4JError, OSError):

@@ -72,6 +72,7 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
 
 
+@pytest.mark.soak  # in short: test_a_day_of_a_queue
 def test_the_counts_of_the_demo_agree(
     spark: Any, url: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,9 @@ def test_the_counts_of_the_demo_agree(
     demo_spark.demo(spark, url, demo_spark.queues_of(client), tmp_path, tmp_path, 30)
     assert (tmp_path / "plain.html").exists()
     assert (tmp_path / "fair.html").exists()
+
+
+def test_counts_of_the_demo_that_disagree_end_it() -> None:
     with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
         demo_spark.agree("step", one=1, two=2)
 
@@ -134,7 +138,7 @@ def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(
     with pytest.raises(ConfigError, match="there is no java on PATH: Spark needs Java 17 or newer"):
         check_java()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"JAVA_HOME is .*, which holds no bin/java"):
+    with pytest.raises(ConfigError, match=r"JAVA_HOME is .*, which has no bin/java"):
         check_java()
     java = tmp_path / "bin" / "java"
     for version, old in (("1.8.0_312", 8), ("11.0.2", 11)):
@@ -170,7 +174,7 @@ def test_the_command_says_in_one_line_that_java_or_a_fitting_pyspark_is_missing(
     assert told() == f"shardq: {java} is Java 11: Spark needs 17 or newer; set JAVA_HOME to one"
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'")
-    assert told() == "shardq: PySpark 3.5.1 is here, 4.2 up to 5 is needed: pip install 'shardq[spark]'"
+    assert told() == "shardq: PySpark 3.5.1 is installed, but 4.2 up to 5 is needed: pip install 'shardq[spark]'"
 
 
 def test_a_session_of_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report, shards
 from shardq.spark.pipelines.fairness.follow import follow
 from shardq.spark.pipelines.fairness.neighbours import neighbourhood
-from shardq.spark.pipelines.fairness.pipeline import Asked, run
+from shardq.spark.pipelines.fairness.pipeline import Request, run
 from shardq.spark.pipelines.fairness.service import fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
 from tests.spark.pipelines.history import BEGIN, History, Naive, random_history, time_of
@@ -129,7 +129,7 @@ def test_tables_a_picture_and_a_page_that_needs_nothing_else(spark: Any, tmp_pat
         key = hostile if at % 1000 else f"quiet-{at % 7000}"
         history.tell(at + 70, "delivered", history.message(at, key, at % 8), key, 1)
     progress = quiet()
-    (found,) = run(history.frame(spark), Asked(WINDOW, (8, 2), None, tmp_path), progress)
+    (found,) = run(history.frame(spark), Request(WINDOW, (8, 2), None, tmp_path), progress)
     assert found.totals["picked"] == 240
     assert progress.report.figures["queues"][0]["jain"] == pytest.approx(1)
     assert (
@@ -157,14 +157,14 @@ def test_late_events_are_dropped_by_the_watermark_and_all_others_counted(spark: 
     late.tell(61_000, "delivered", late.message(60_000, "b"), "b", 1)
     folder, out = tmp_path / "events", tmp_path / "report"
 
-    def turn(history: History) -> int:
+    def run(history: History) -> int:
         history.frame(spark).coalesce(1).write.mode("append").parquet(str(folder))
         events = spark.readStream.schema(history.frame(spark).schema).parquet(str(folder))
-        return follow(events, Asked(WINDOW, (8, 2), "jobs", out), progress, lateness=120)
+        return follow(events, Request(WINDOW, (8, 2), "jobs", out), progress, lateness=120)
 
     progress = quiet()
-    assert turn(on_time) == 0
-    assert turn(late) > 0
+    assert run(on_time) == 0
+    assert run(late) > 0
     assert (out / "jobs.html").exists()
     assert progress.report.figures["queues"][0]["picked"] == 7 * 6
     closed = spark.read.parquet(str(out / "tallies"))
@@ -179,11 +179,11 @@ def test_what_is_no_journal_is_refused_with_the_column_named(spark: Any) -> None
     with pytest.raises(
         ConfigError, match=r"journal events need the column queue, kind, .* the columns there are: time"
     ):
-        run(spark.sql("select timestamp'2026-01-01' as time"), Asked(), quiet())
+        run(spark.sql("select timestamp'2026-01-01' as time"), Request(), quiet())
     with pytest.raises(ConfigError, match=r"column time of journal events is string: it must be timestamp"):
         tallied(History().frame(spark).withColumn("time", _text()), 60)
     with pytest.raises(ConfigError, match=r"there are no journal events: is the queue's journal on"):
-        run(History().frame(spark), Asked(), quiet())
+        run(History().frame(spark), Request(), quiet())
     with pytest.raises(ConfigError, match=r"window must be a whole number of seconds from 1 to 2,678,400, not 0"):
         tallied(History().frame(spark), 0)
 

@@ -13,7 +13,7 @@ from shardq.errors import ConfigError
 from shardq.planner.odds import clean_odds
 from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report
-from shardq.spark.pipelines.planning.model import Load, bucket, bucket_end, turns
+from shardq.spark.pipelines.planning.model import Load, bucket, bucket_end, deliveries_before
 from shardq.spark.pipelines.planning.pipeline import Goal, candidates, judge, survey_assumed, survey_named, tenants_of
 from shardq.spark.pipelines.planning.survey import CHUNK, Candidate, Survey, assumed, dealt_shards
 from shardq.spark.pipelines.planning.verdict import judged, recommended
@@ -37,10 +37,10 @@ def served_before(held: list[int], mine: int) -> int:
 
 
 def test_predicted_waits_are_those_of_reading_in_turns(rng: random.Random) -> None:
-    """The formula takes streams to be in the midst of a round: it is off by at most one turn of each."""
+    """The formula assumes a read in the middle of a round: it is off by at most one message of each stream."""
     for _ in range(200):
         held = [rng.choice([0, 0, rng.randrange(40)]) for _ in range(rng.randrange(1, 9))]
-        predicted = turns(np.array(held, dtype=float))
+        predicted = deliveries_before(np.array(held, dtype=float))
         for stream in range(len(held)):
             exact = served_before(held, stream)
             others = sum(count > held[stream] for count in held)
@@ -80,7 +80,8 @@ def test_the_cheapest_candidate_that_does_is_taken_and_each_has_its_reason() -> 
     chosen, reasons = recommended(found, 0.9)
     assert str(chosen.candidate) == "32x2"
     assert (
-        reasons[Candidate(64, 4)] == f"does it too, at {found[0].price / found[1].price:.1f} times the streams x turns"
+        reasons[Candidate(64, 4)]
+        == f"reaches it, too, at {found[0].price / found[1].price:.1f} times the streams x busy streams"
     )
     assert reasons[Candidate(16, 1)].startswith("falls short: 50.000%")
     assert recommended(found, 0.99)[1][Candidate(64, 4)].startswith("best of those surveyed, but falls short")
@@ -96,7 +97,7 @@ def test_the_cheapest_candidate_that_does_is_taken_and_each_has_its_reason() -> 
         (lambda: Goal(Load(noisy=0)), "noisy must be an int from 1"),
         (lambda: Goal(Load(noisy=1), within=float("nan")), "within must be a positive number"),
         (lambda: Candidate(0, 1), "streams must be an int from 1"),
-        (lambda: candidates(10_000, Goal(Load(noisy=9_000), isolation=0.999999)), "no queue isolates so well"),
+        (lambda: candidates(10_000, Goal(Load(noisy=9_000), isolation=0.999999)), "no queue reaches this isolation"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(make: Any, told: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shardq.cli.pipelines.line import CLEARED, Line
+from shardq.cli.pipelines.status_line import CLEARED, StatusLine
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.watch import Watch
 from tests.waiting import eventually
@@ -22,7 +22,7 @@ DONE = re.compile(r"3 of \d tasks done")  # counting the rows may be known as a 
 def test_on_a_terminal_a_line_is_written_anew_and_cut_to_the_width() -> None:
     master, slave = os.openpty()
     with os.fdopen(slave, "w") as stream, os.fdopen(master, "rb", buffering=0) as terminal:
-        line = Line(stream)
+        line = StatusLine(stream)
         line.update("one")
         line.update("x" * 500)
         line.remark("stays \x1b[31m")
@@ -37,10 +37,10 @@ def test_on_a_terminal_a_line_is_written_anew_and_cut_to_the_width() -> None:
 
 def test_elsewhere_each_update_is_a_line_and_rarer() -> None:
     stream = io.StringIO()
-    line = Line(stream)
+    line = StatusLine(stream)
     line.update("one")
     line.update("")
-    line.passed_on("Spark: \tsays")
+    line.forward("Spark: \tsays")
     assert stream.getvalue() == "shardq: one\nSpark: \tsays\n"
     assert line.every >= 5
 

@@ -1,5 +1,6 @@
-"""How fair a queue was, from its journal: tables, a picture and a page. docs/pipelines.md says what they hold.
+"""How fair was a queue? Tables, a picture and a page, made from its journal; docs/pipelines.md describes them.
 
-`tallies` count journal events (batch or stream), `service` says who got what and should have got, `neighbours` who
-shares streams with the noisy, `findings` what of that is worth telling, `pictures` and `page` how it looks.
+`tallies` counts journal events by window and shard key. `service` compares what each shard key got with its fair share.
+`neighbours` finds who shares streams with noisy shard keys. `findings` selects what to report; `pictures` and `page`
+draw it.
 """

@@ -1,4 +1,4 @@
-"""What is worth telling of one queue's fairness: a bounded number of rows as plain values, and a judgement."""
+"""The findings on one queue's fairness: a bounded number of rows as plain values, and remarks in words."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from shardq.spark.pipelines.fairness.service import Fairness, percentiles
 
 TOP: Final = 20
 DRAWN: Final = 8
-"""How many shard keys are listed, and drawn by window: those that were served most."""
+"""How many shard keys are listed, and drawn by window: those with the most deliveries."""
 
 FAIR: Final = 0.9
-"""From which value of Jain's index on a window is called fair."""
+"""A window counts as fair if Jain's index is at least this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Of one queue. `windows` and `top` are rows of `Fairness`; `served` is by drawn shard key and window."""
+    """The findings on one queue. `windows` and `top` are rows of `Fairness`; `served` has deliveries by shard key."""
 
     queue: str
     window: int
@@ -37,13 +37,13 @@ class Findings:
 
     @property
     def jain(self) -> float | None:
-        """Jain's index of the windows, each weighed by what it served."""
+        """The mean of Jain's index over the windows, weighted by their deliveries."""
         weighed = [(each["jain"], each["picked"]) for each in self.windows if each["jain"] is not None]
         weight = sum(picked for _, picked in weighed)
         return sum(jain * picked for jain, picked in weighed) / weight if weight else None
 
     def figures(self) -> dict[str, Any]:
-        """For programs, without the rows."""
+        """The figures for JSON, without the rows."""
         named = ("keys", "arrived", "picked", "repeated", "dead", "p50", "p95", "p99")
         return {
             "queue": self.queue, "window": self.window, "windows": len(self.windows), "begin": self.begin,
@@ -53,7 +53,7 @@ class Findings:
         }  # fmt: skip
 
     def remarks(self) -> list[str]:
-        """Judgements in words."""
+        """What the figures mean, in sentences."""
         return [*self._judged(), *self._noisy(), *self._isolation()]
 
     def _judged(self) -> list[str]:
@@ -67,11 +67,11 @@ class Findings:
 
     def _noisy(self) -> list[str]:
         found = {each["shard_key"]: each for each in self.top}
-        told = [self._ask(each, found[each.shard_key]) for each in self.around.noisy[:3] if each.shard_key in found]
-        return told or ["no shard key asked for more than twice its fair share"]
+        texts = [self._excess(each, found[each.shard_key]) for each in self.around.noisy[:3] if each.shard_key in found]
+        return texts or ["no shard key asked for more than twice its fair share"]
 
     @staticmethod
-    def _ask(noisy: Noisy, row: Mapping[str, Any]) -> str:
+    def _excess(noisy: Noisy, row: Mapping[str, Any]) -> str:
         return (
             f"{shown_text(noisy.shard_key)} asked for more than twice its fair share in {row['noisy']} windows: "
             f"{row['demand_share']:.1%} of the messages, {row['share']:.1%} of the service; "
@@ -88,7 +88,7 @@ class Findings:
 
 
 def findings(fairness: Fairness, tallies: DataFrame, shards: DataFrame, queue: str, window: int) -> Findings:
-    """The findings of one *queue*. *shards* as of `shards`."""
+    """The findings on *queue*; *shards* has the streams of each shard key, as `shards` makes it."""
     mine = F.col("queue") == queue
     keys = fairness.keys.where(mine).persist()
     try:
@@ -114,7 +114,7 @@ SUMMED: Final = ("arrived", "picked", "repeated", "dead", "lease_ended")
 
 
 def _in_utc(row: Any) -> Mapping[str, Any]:
-    """A row by column. Spark hands out times as naive local ones."""
+    """A row as a dict. Spark returns times as naive local ones, so the window's time is made UTC."""
     columns: dict[str, Any] = row.asDict()
     return columns | {"window": row.window.astimezone(UTC)}
 
@@ -127,9 +127,9 @@ def _served(by_key: DataFrame, drawn: list[Any]) -> dict[str, dict[datetime, int
 
 
 def shown_text(shard_key: Any) -> str:
-    """A shard key for people, from a column of text or of bytes, at most 60 characters of it.
+    """A shard key as text for people, at most 60 characters of it, from a column of text or of bytes.
 
-    Tenants choose them: what a terminal would obey is escaped.
+    Tenants choose shard keys, so characters that would control a terminal are escaped.
     """
     text = shard_key if isinstance(shard_key, str) else bytes(shard_key).decode(errors="backslashreplace")
     safe = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text[:60])

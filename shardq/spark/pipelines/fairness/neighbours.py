@@ -12,7 +12,7 @@ from shardq.spark.pipelines.fairness.service import percentiles
 
 MOST_NOISY: Final = 20
 WORST: Final = 5
-"""How many noisy shard keys are looked at, and how many neighbours of each are named."""
+"""How many noisy shard keys are examined, and how many neighbours of each are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Quiet shard keys with so many streams in which no noisy one is: how many, their messages, delays in ms."""
+    """The quiet shard keys with `clean` clean streams: how many, their deliveries, their pick-up delays in ms."""
 
     clean: int
     keys: int
@@ -48,14 +48,14 @@ class Clean:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """The noisy shard keys of one queue, the noisiest first, and the quiet ones by what they had left."""
+    """The noisy shard keys of one queue, the noisiest first, and the quiet ones by number of clean streams."""
 
     noisy: tuple[Noisy, ...]
     clean: tuple[Clean, ...]
 
 
 def neighbourhood(keys: DataFrame, tallies: DataFrame, shards: DataFrame) -> Neighbourhood:
-    """Of one queue: *keys* as of `Fairness`, the *tallies* that it is made of, and who has which streams."""
+    """The neighbourhood in one queue, from `Fairness.keys`, its *tallies*, and the streams of each shard key."""
     placed = keys.join(shards.select("shard_key", "streams"), "shard_key").persist()
     try:
         return _neighbourhood(placed, tallies)

@@ -1,4 +1,4 @@
-"""The fairness of a queue as one HTML file that needs nothing beside it: no script, no font, no picture elsewhere."""
+"""The fairness of a queue as one HTML file, which needs no other file, font or script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ th:first-child, td:first-child { text-align: left } th { background: #f4f4f4 }
 
 
 def page(found: Findings, picture: bytes) -> str:
-    """The file. Shard keys are escaped: tenants choose them."""
+    """The text of the file. Shard keys are escaped, because tenants choose them."""
     name = escape(found.queue)
     image = base64.b64encode(picture).decode()
     remarks = "".join(f"<li>{escape(each)}</li>" for each in found.remarks())

@@ -35,7 +35,7 @@ def _figure(found: Findings) -> Figure:
 
 
 def _draw_service(axes: Any, found: Findings) -> None:
-    """Who was served, window by window."""
+    """The deliveries of each shard key, by window."""
     times = [each["window"] for each in found.windows]
     series = {_plain(key): [served.get(time, 0) for time in times] for key, served in found.served.items()}
     named = [sum(column) for column in zip(*series.values(), strict=True)] if series else [0] * len(times)
@@ -47,7 +47,7 @@ def _draw_service(axes: Any, found: Findings) -> None:
 
 
 def _draw_index(axes: Any, found: Findings) -> None:
-    """Jain's index, and what was left waiting."""
+    """Jain's index, and the messages that were left waiting, by window."""
     times = [each["window"] for each in found.windows]
     jain = [float("nan") if each["jain"] is None else each["jain"] for each in found.windows]
     axes.plot(times, jain, color="tab:blue", marker=".", label="Jain's index")
@@ -60,7 +60,7 @@ def _draw_index(axes: Any, found: Findings) -> None:
 
 
 def _in_powers(axes: Any) -> None:
-    """A scale of powers of ten with plain numbers, between the powers only where there are few of these."""
+    """Use a scale of powers of ten with plain numbers; numbers between the powers only if there are few powers."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
@@ -79,7 +79,7 @@ def _draw_delays(axes: Any, found: Findings) -> None:
 
 
 def _draw_isolation(axes: Any, found: Findings) -> None:
-    """Quiet shard keys by how many of their streams no noisy one is in; without any, delays of the busiest."""
+    """Pick-up delays of quiet shard keys by number of clean streams; if there are none, those of the busiest keys."""
     clean = [each for each in found.around.clean if each.p95 is not None]
     labels = [f"{each.clean} clean\n{each.keys:,} keys" for each in clean]
     rows: list[dict[str, Any]] = [{"p50": each.p50, "p95": each.p95, "p99": each.p99} for each in clean]

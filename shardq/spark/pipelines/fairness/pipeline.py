@@ -1,4 +1,4 @@
-"""The pipeline "fairness": journal events in; tables, a picture, a page and a report out."""
+"""The pipeline "fairness", which makes tables, a picture, a page and a report from journal events."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ MAX_QUEUES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is wanted: windows of so many seconds, and the queue's streams and streams per shard where known.
+class Request:
+    """What to report on.
 
-    `out`: the folder for tables, pictures and pages; None for none. `queue`: only this one.
+    `window`: the length of a window in seconds. `dealt`: the queue's numbers of streams and of streams per shard, if
+    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages; None writes none.
     """
 
     window: int = 60
@@ -32,22 +33,24 @@ class Asked:
     out: Path | None = None
 
 
-def run(events: DataFrame, asked: Asked, progress: Progress) -> list[Findings]:
-    """Findings for each queue in *events*, journal events as of `tallies`; its tables and pages go to `asked.out`.
+def run(events: DataFrame, request: Request, progress: Progress) -> list[Findings]:
+    """The findings on each queue in *events*, which are journal events; tables and pages are written to `request.out`.
 
-    ConfigError when there are none, or the DataFrame is no journal.
+    ConfigError when there are no events, or the DataFrame has not the columns of a journal.
     """
-    if asked.queue is not None and "queue" in events.columns:
-        events = events.where(F.col("queue") == asked.queue)
+    if request.queue is not None and "queue" in events.columns:
+        events = events.where(F.col("queue") == request.queue)
     with progress.step("counting events by window and shard key"):
         tallies = (
-            tallied(events, asked.window).repartition("queue", "shard_key").persist()
+            tallied(events, request.window).repartition("queue", "shard_key").persist()
         )  # all that follows is by these
         names = [row.queue for row in tallies.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
     if len(names) > MAX_QUEUES:
         raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
     try:
-        return judge(tallies, sorted(names), lambda found, name: _shards(events, found, name, asked), asked, progress)
+        return judge(
+            tallies, sorted(names), lambda found, name: _shards(events, found, name, request), request, progress
+        )
     finally:
         tallies.unpersist()
 
@@ -56,29 +59,29 @@ def judge(
     tallies: DataFrame,
     queues: Sequence[str],
     shards_of: Callable[[Fairness, str], DataFrame],
-    asked: Asked,
+    request: Request,
     progress: Progress,
 ) -> list[Findings]:
-    """Findings for each of the *queues* from *tallies*; `shards_of` says which streams its shard keys have."""
+    """The findings on each of *queues* from *tallies*; `shards_of` returns the streams of its shard keys."""
     with progress.step("fair shares"):
-        found = fairness(tallies, asked.window)
+        found = fairness(tallies, request.window)
         found.by_key.count()
-    told = []
+    every = []
     for name in queues:
         with progress.step(f"findings on {name}"):
-            told.append(findings(found, tallies, shards_of(found, name), name, asked.window))
-    if asked.out is not None:
-        with progress.step(f"writing to {asked.out}"):
-            _write(found, told, asked.out)
-    progress.report.figures["queues"] = [each.figures() for each in told]
-    progress.report.remarks += [f"{each.queue}: {remark}" for each in told for remark in each.remarks()]
+            every.append(findings(found, tallies, shards_of(found, name), name, request.window))
+    if request.out is not None:
+        with progress.step(f"writing to {request.out}"):
+            _write(found, every, request.out)
+    progress.report.figures["queues"] = [each.figures() for each in every]
+    progress.report.remarks += [f"{each.queue}: {remark}" for each in every for remark in each.remarks()]
     found.by_key.unpersist()
-    return told
+    return every
 
 
-def _shards(events: DataFrame, found: Fairness, queue: str, asked: Asked) -> DataFrame:
-    """Dealt where N and M are known, else what the journal shows."""
-    return shards.seen(events) if asked.dealt is None else dealt(found, queue, *asked.dealt)
+def _shards(events: DataFrame, found: Fairness, queue: str, request: Request) -> DataFrame:
+    """The shards as they are dealt, if N and M are known; else as the journal shows them."""
+    return shards.seen(events) if request.dealt is None else dealt(found, queue, *request.dealt)
 
 
 def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFrame:
@@ -87,8 +90,8 @@ def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFram
     return shards.dealt(keys, streams, per_shard)
 
 
-def _write(found: Fairness, told: list[Findings], out: Path) -> None:
-    """The tables as Parquet; a picture and a page for each queue."""
+def _write(found: Fairness, every: list[Findings], out: Path) -> None:
+    """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
         table.write.mode("overwrite").parquet(str(out / name))
     try:
@@ -97,7 +100,7 @@ def _write(found: Fairness, told: list[Findings], out: Path) -> None:
         raise ConfigError("pictures need matplotlib: pip install 'shardq[plan]'") from None
     from shardq.spark.pipelines.fairness.page import page
 
-    for each in told:
+    for each in every:
         picture = png(each)
         stem = each.queue.replace("/", "_").replace(":", "_")
         (out / f"{stem}.png").write_bytes(picture)

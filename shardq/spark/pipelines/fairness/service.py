@@ -1,12 +1,13 @@
 """How fair a queue was: demand, service and pick-up delay by shard key and window, Jain's index, noisy neighbours.
 
-In each window a shard key's *demand* is what it had waiting at the start and what arrived; it was *served* what was
-delivered for the first time. Its *fair share* is max-min fair: all service of the window poured into the demands from
-below, so that whoever asks less than the *level* gets all and the others get the level (Bertsekas & Gallager, Data
-Networks, 1992, 6.5.2). Jain's index is that of served / fair share over all that had a demand: 1 when all got their
-fair share, 1/n when one got everything (Jain, Chiu & Hawe, DEC-TR-301, 1984, section 4).
+In each window a shard key's *demand* is the number of its messages that waited at the start, and of those that arrived.
+Its *service* is the number of messages that were delivered for the first time. The *fair share* is max-min fair: a
+shard key with a demand below a certain *level* gets all of it, the others get the level, and all together get the
+service of the window (Bertsekas & Gallager, Data Networks, 1992, 6.5.2). Jain's index is computed of service / fair
+share over all shard keys with a demand. It is 1 when all got their fair share, and 1/n when one of n got everything
+(Jain, Chiu & Hawe, DEC-TR-301, 1984, section 4).
 
-A shard key is *noisy* in a window in which it asked for more than `NOISY` times the level, and anything was served.
+A shard key is *noisy* in a window if its demand was more than `NOISY` times the level, and anything was delivered.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NAMES: Final = tuple(f"p{round(share * 100)}" for share in PERCENTILES)
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """The tables. All are lazy; `by_key` is what the others are made of, so it is worth a `cache()`.
+    """The tables. All are lazy. The others are made of `by_key`, so it is worth a `cache()`.
 
     - `by_key`: a row for each queue, window and shard key that had a demand or service: counts, `carried` (waiting at
       the start), `demand`, `level`, `fair`, `noisy`, p50, p95, p99 (ms).
@@ -47,9 +48,9 @@ class Fairness:
 
 
 def fairness(tallies: DataFrame, window: int) -> Fairness:
-    """The tables of *tallies* that were made with the same *window* (seconds).
+    """The tables of *tallies*, which must be made with the same *window* (seconds).
 
-    ConfigError when there are none, or too many windows. Tallies without a shard key are left out.
+    ConfigError when there are no tallies, or too many windows. Tallies without a shard key are left out.
     """
     check_window(window)
     begin, end = _bounds(tallies, window)
@@ -77,7 +78,7 @@ def _delays(tallies: DataFrame, *keys: str) -> DataFrame:
 
 
 def _bounds(tallies: DataFrame, window: int) -> tuple[datetime, datetime]:
-    """The first and the last window. Those after the last event hold messages that are not due yet."""
+    """The first and the last window. Windows after the last event would have only messages that are not due yet."""
     found: Any = tallies.agg(F.min("window"), F.max("seen")).first()
     begin, end = found
     if begin is None:
@@ -88,9 +89,10 @@ def _bounds(tallies: DataFrame, window: int) -> tuple[datetime, datetime]:
 
 
 def _carried(counts: DataFrame, window: int, end: datetime) -> DataFrame:
-    """Add what was waiting at each window's start, and rows for windows in which that was all there was.
+    """Add how many messages waited at each window's start, and rows for windows in which nothing else happened.
 
-    What was served without having arrived was waiting before the first event: the least such backlog is taken.
+    Messages that were delivered but never arrived must have waited before the first event. The smallest backlog that
+    explains them is assumed.
     """
     key = Window.partitionBy("queue", "shard_key")
     timed = key.orderBy("window")
@@ -116,10 +118,10 @@ def _carried(counts: DataFrame, window: int, end: datetime) -> DataFrame:
 
 
 def _shared(rows: DataFrame) -> DataFrame:
-    """Add demand, level, fair share and whether it was noisy.
+    """Add the demand, the level, the fair share and whether the shard key was noisy.
 
-    With the n demands d in rising order, the level is the greatest (served - d_1 - ... - d_k-1) / (n - k + 1): each of
-    them is a lower bound, and the right one is among them.
+    With the n demands d in rising order, the level is the greatest (served - d_1 - ... - d_k-1) / (n - k + 1) of all k:
+    each of these is a lower bound of the level, and one of them is the level.
     """
     alone = Window.partitionBy("queue", "window")
     rising = alone.orderBy("demand", "shard_key")

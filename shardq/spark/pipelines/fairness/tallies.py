@@ -26,7 +26,8 @@ GROWTH: Final = 1.02
 
 LEAST_WINDOW, LONGEST_WINDOW = 1, 31 * 86_400
 COUNTS: Final = ("arrived", "picked", "repeated", "left", "acked", "nacked", "lease_ended", "dead")
-"""What is counted: became deliverable; delivered for the first time; again; left before any delivery; and then."""
+"""What is counted: messages that became deliverable (arrived), were delivered for the first time (picked) or again
+(repeated), left the queue before any delivery (left); and how deliveries ended."""
 
 WANTED: Final = {
     "queue": (StringType,),
@@ -41,7 +42,7 @@ WANTED: Final = {
 
 
 def check_window(window: int) -> int:
-    """A window's length in whole seconds; ConfigError."""
+    """*window* if it is a valid length in whole seconds; else ConfigError."""
     if type(window) is not int or not LEAST_WINDOW <= window <= LONGEST_WINDOW:
         raise ConfigError(
             f"window must be a whole number of seconds from {LEAST_WINDOW} to {LONGEST_WINDOW:,}, not {shown(window)}"
@@ -50,7 +51,7 @@ def check_window(window: int) -> int:
 
 
 def tallied(events: DataFrame, window: int, *, lateness: int | None = None) -> DataFrame:
-    """Counts of *events* by queue, shard key, windows of so many seconds and bucket of pick-up delay.
+    """Count *events* by queue, shard key, window of *window* seconds, and bucket of pick-up delay.
 
     With *lateness*, in seconds, for a streaming DataFrame: a window is closed that long after the newest event, and
     what comes later for it is dropped (Spark counts it). ConfigError for events without the columns of a journal.
@@ -90,7 +91,7 @@ def _counts() -> list[Column]:
 
 
 def _arrival(window: int) -> Column:
-    """The start of the window in which an event counts: for a message that is written with a delay, that of its due."""
+    """The start of the window in which an event counts; for a write with a delay that of the message's due time."""
     due = F.when((F.col("kind") == "written") & (F.col("due") > F.col("time")), F.col("due")).otherwise(F.col("time"))
     ms = F.unix_millis(due)
     return F.timestamp_millis(ms - ms % (window * 1000))

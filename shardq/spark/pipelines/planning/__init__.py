@@ -1,4 +1,4 @@
-"""N and M for tenants by the million: every tenant's shard drawn or dealt, and its wait beside floods predicted.
+"""Choosing N and M for millions of tenants. The wait of each tenant's messages while others flood is predicted.
 
 `model` predicts waits, `survey` applies it to tenants in chunks, `pipeline` runs the survey on Spark and recommends.
 """

@@ -1,8 +1,8 @@
-"""How long a quiet message waits beside floods, for all streams of a queue at once. Needs numpy.
+"""How long does a quiet tenant's message wait while others flood? Computed for all streams at once. Needs numpy.
 
-Streams are read in turns, one message each. A message behind b others in its stream is therefore delivered when that
-stream had b + 1 turns; until then every other stream gave as many, or all that it held. So it waits for the sum over
-the streams of min(what a stream holds, b) deliveries, and its own (processor sharing: Kleinrock, JACM 14(2), 1967).
+Reads go round the streams and take one message of each. A message behind b others in its stream is therefore delivered
+after b rounds. By then each other stream has delivered b messages, or all that it held. So the message waits for the
+sum, over the streams, of min(what a stream holds, b) deliveries (processor sharing: Kleinrock, JACM 14(2), 1967).
 A tenant's message goes to the shortest stream of its shard.
 """
 
@@ -20,12 +20,12 @@ from shardq.errors import ConfigError
 
 LEAST: Final = 1e-4
 GROWTH: Final = 1.02
-"""The shortest wait that is told from none, in seconds; the ratio of a bucket's bounds: waits are told within 2 %."""
+"""The shortest wait that counts as one, in seconds; the ratio of a bucket's bounds, so waits are within 2 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a queue is to bear. ConfigError for what cannot be.
+    """The load of a queue. ConfigError for a number out of its bounds.
 
     `noisy` tenants flood at a time and have `flood` messages waiting each, of which at most `admitted` in the shared
     streams (the admission window; 0: all of them). All workers take `service` messages a second, and the share
@@ -49,14 +49,14 @@ class Load:
             raise ConfigError(f"used must be a share from 0 to less than 1, not {shown(self.used)}")
 
     def waits(self, noisy: NDArray[np.int64], streams: int) -> NDArray[np.float64]:
-        """By stream, the seconds that a message waits which is written to its end while the *noisy* shards flood."""
+        """For each stream, how many seconds a message waits that is written to it while the *noisy* shards flood."""
         shared = min(self.flood, self.admitted) if self.admitted else self.flood
         held = np.bincount(noisy.ravel(), minlength=streams) * (shared / noisy.shape[1])
-        return (turns(held) + 1) / (self.service * (1 - self.used))
+        return (deliveries_before(held) + 1) / (self.service * (1 - self.used))
 
 
-def turns(held: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By stream, the deliveries before that of a message behind all that its stream holds."""
+def deliveries_before(held: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each stream, how many deliveries come before that of a message at its end; *held* are stream lengths."""
     order = np.argsort(held)
     rising = held[order]
     before = np.cumsum(rising) + rising * (len(held) - 1 - np.arange(len(held)))
@@ -66,7 +66,7 @@ def turns(held: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def bucket(waits: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The bucket of each wait in seconds: what is up to `LEAST` is in bucket 0."""
+    """The bucket of each wait in seconds; waits up to `LEAST` are in bucket 0."""
     return np.ceil(np.log(np.maximum(waits, LEAST) / LEAST) / log(GROWTH) - 1e-9).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline "plan": surveys candidates for N and M over all tenants, on Spark."""
+"""The pipeline "plan", which examines all tenants under each candidate for N and M, on Spark."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Goal:
 
 
 def candidates(tenants: int, goal: Goal) -> list[Candidate]:
-    """Those worth a survey: for each M the fewest streams with which so many keep a clean one (`planner.frontier`)."""
+    """The candidates to survey: for each M the fewest streams that reach the isolation (`planner.frontier`)."""
     plans = frontier(tenants, goal.load.noisy, goal.isolation)
     if not plans:
-        raise ConfigError("no queue isolates so well: ask for less isolation, or name candidates such as 64x4")
+        raise ConfigError("no queue reaches this isolation: lower it, or name candidates such as 64x4")
     return [Candidate(each.streams, each.streams_per_shard) for each in plans]
 
 
 def survey_assumed(
     spark: SparkSession, tenants: int, tried: Sequence[Candidate], goal: Goal, *, skew: float = 1.0, seed: int = 0
 ) -> list[Survey]:
-    """Survey *tenants* that nobody knows: random shards, loads 1 / rank ^ *skew*, and floods anew in each chunk."""
+    """Survey *tenants* assumed ones, with random shards, loads of 1 / rank ^ *skew*, and other floods in each chunk."""
     check_count("tenants", tenants, 1, MAX_TENANTS)
     chunks = -(-tenants // CHUNK)
 
@@ -79,9 +79,9 @@ def tenants_of(table: DataFrame) -> DataFrame:
 
 
 def survey_named(loads: DataFrame, tried: Sequence[Candidate], goal: Goal) -> list[Survey]:
-    """Survey tenants as of `tenants_of`, with the shards that queues deal them.
+    """Survey the tenants of a table as `tenants_of` returns it, with the shards that queues deal them.
 
-    Those with the greatest loads are the noisy ones; they are left out of the survey.
+    The tenants with the greatest loads are the noisy ones; they are left out of the survey.
     """
     top = loads.orderBy(F.desc("load"), "shard_key").limit(goal.load.noisy).collect()
     noisy = [bytes(row.shard_key) for row in top]
@@ -99,7 +99,7 @@ def survey_named(loads: DataFrame, tried: Sequence[Candidate], goal: Goal) -> li
 
 
 def _surveyed(frame: DataFrame, tried: Sequence[Candidate], work: Callable[[list[Survey], Any], None]) -> list[Survey]:
-    """Each task surveys its rows for all candidates; what the tasks found is added up."""
+    """Survey the rows in tasks, each for all candidates, and add up what the tasks found."""
     if not 1 <= len(tried) <= MAX_CANDIDATES:
         raise ConfigError(f"there must be 1 to {MAX_CANDIDATES} candidates, not {len(tried)}")
 
@@ -126,7 +126,7 @@ def _surveyed(frame: DataFrame, tried: Sequence[Candidate], work: Callable[[list
 
 
 def judge(surveys: Sequence[Survey], goal: Goal, progress: Progress) -> tuple[Verdict, list[Verdict]]:
-    """The verdict on the recommended candidate, and on all; the reasons go into the report."""
+    """The verdict on the recommended candidate, and those on all; the reasons are added to the report."""
     verdicts = [judged(each, goal.load.noisy, goal.within) for each in surveys]
     chosen, reasons = recommended(verdicts, goal.isolation)
     report = progress.report

@@ -1,6 +1,6 @@
-"""Many tenants under one candidate: how many clean streams each has beside the floods, and how long it waits.
+"""A survey of many tenants under one candidate: how many clean streams each has, and how long its messages wait.
 
-Tenants are surveyed in chunks, and what chunks found adds up. Needs numpy.
+Tenants are surveyed in chunks, whose results are added up. Needs numpy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHUNK: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """N streams, M to a shard."""
+    """A candidate: N streams, with M (`width`) per shard."""
 
     streams: int
     width: int
@@ -36,10 +36,10 @@ class Candidate:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found of one candidate.
+    """The counts for one candidate.
 
-    Tenants and their loads by number of clean streams, by number of streams shared with one flood and by bucket of the
-    wait; loads by stream.
+    `clean`, `shared` and `wait` count tenants and their loads by number of clean streams, by number of streams that
+    they share with one flood, and by bucket of the wait. `stream` has the load of each stream.
     """
 
     candidate: Candidate
@@ -72,7 +72,7 @@ class Survey:
             self.stream += np.bincount(column, loads, streams) / width
 
     def rows(self) -> list[tuple[str, int, float, float]]:
-        """As rows (table, at, tenants, load), which add up with those of other chunks."""
+        """The counts as rows (table, at, tenants, load), which can be added to those of other chunks."""
         rows = [
             *(("clean", at, *pair) for at, pair in enumerate(self.clean.tolist())),
             *(("shared", at, *pair) for at, pair in enumerate(self.shared.tolist())),
@@ -83,7 +83,7 @@ class Survey:
 
     @classmethod
     def of(cls, candidate: Candidate, rows: list[tuple[str, int, float, float]]) -> Survey:
-        """From rows that were summed."""
+        """The survey of *candidate* from rows that were added up."""
         found = cls(candidate)
         for table, at, tenants, load in rows:
             if table == "stream":
@@ -110,7 +110,7 @@ def assumed(surveys: Sequence[Survey], first: int, count: int, load: Load, skew:
 
 
 DEALT: Final = 1 << 17
-"""Scores that are looked at at once, 8 bytes each: as many as a processor's cache holds."""
+"""How many scores of 8 bytes are handled at once: as many as a processor's cache holds."""
 
 
 def named(
@@ -126,7 +126,7 @@ def named(
 def dealt_shards(keys: Sequence[bytes], candidates: Sequence[Candidate]) -> list[NDArray[np.int64]]:
     """For each candidate the streams dealt to each key, in no order: `shardq.sharding.shard`, many at once.
 
-    A stream's score does not depend on how many there are, so one hash per key does for all.
+    A stream's score does not depend on the number of streams, so one hash per key suffices for all candidates.
     """
     most = max(each.streams for each in candidates)
     some = max(1, DEALT // most)
@@ -140,9 +140,10 @@ def dealt_shards(keys: Sequence[bytes], candidates: Sequence[Candidate]) -> list
 
 
 def _highest(scores: NDArray[np.uint64], candidates: Sequence[Candidate]) -> list[NDArray[np.int64]]:
-    """For each candidate, by row, its M highest of the first N scores.
+    """For each candidate and row, the streams of the M highest among the first N scores.
 
-    From few streams to many: whatever is among the highest of more was so among fewer, or is new.
+    It goes from few streams to many: a stream that is among the highest of more streams is new, or was among the
+    highest of fewer.
     """
     width = max(each.width for each in candidates)
     found: dict[Candidate, NDArray[np.int64]] = {}
@@ -156,7 +157,7 @@ def _highest(scores: NDArray[np.uint64], candidates: Sequence[Candidate]) -> lis
 
 
 def _best(scores: NDArray[np.uint64], among: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """By row, the *count* numbers among those given whose scores are highest."""
+    """For each row, the *count* stream numbers of *among* with the highest scores."""
     if among.shape[1] <= count:
         return among
     places = np.argpartition(np.take_along_axis(scores, among, axis=1), -count, axis=1)[:, -count:]

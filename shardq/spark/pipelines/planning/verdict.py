@@ -1,4 +1,4 @@
-"""What a survey says about a candidate, and which candidate to take."""
+"""The verdict on each candidate from its survey, and the choice among the candidates."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ class Verdict:
     candidate: Candidate
     tenants: int
     isolated: float
-    """Have a stream without a flood."""
+    """The share that has a clean stream."""
     in_time: float
-    """Wait no longer than was asked."""
+    """The share that waits no longer than the goal allows."""
     without_clean: int
-    """Tenants that have none."""
+    """How many tenants have no clean stream."""
     waits: tuple[float, ...]
     """The median, 99th and 99.9th percentile of the tenants' waits."""
     worst: float
     loaded_wait: float
-    """The 99th percentile of the waits of messages: tenants weighed by their loads."""
+    """The 99th percentile of the waits of messages: tenants are weighted by their loads."""
     shared: tuple[float, ...]
     """The blast radius of one flood: the share of tenants that share j streams with it, for j = 0 to M."""
     same_shard: float
     """Other tenants with exactly the shard of a given one, on average."""
     hottest: float
-    """The load of the busiest stream beside the mean."""
-    turns: float
+    """The load of the busiest stream, divided by the mean."""
+    busy: float
+    """How many streams the floods write to, on average."""
     memory: int
 
     @property
     def price(self) -> float:
         """Memory times waiting, as in `shardq.planner.choice`."""
-        return self.candidate.streams * self.turns
+        return self.candidate.streams * self.busy
 
     def fields(self) -> dict[str, Any]:
-        """For programs."""
+        """The verdict for JSON."""
         names = (
             "tenants", "isolated", "in_time", "without_clean", "waits", "worst", "loaded_wait", "shared", "same_shard",
         )  # fmt: skip
-        numbers = {name: getattr(self, name) for name in (*names, "hottest", "turns", "memory")}
+        numbers = {name: getattr(self, name) for name in (*names, "hottest", "busy", "memory")}
         return {"streams": self.candidate.streams, "streams_per_shard": self.candidate.width, **numbers}
 
 
 def judged(survey: Survey, noisy: int, within: float) -> Verdict:
-    """What *survey* says; *within* seconds is in time."""
+    """The verdict of *survey*; a wait of at most *within* seconds is in time."""
     each, tenants = survey.candidate, int(survey.clean[:, 0].sum())
     numbers = sorted(survey.wait)
     counts = np.array([survey.wait[number] for number in numbers])
@@ -76,7 +77,7 @@ def judged(survey: Survey, noisy: int, within: float) -> Verdict:
         shared=tuple((survey.shared[:, 0] / tenants).tolist()),
         same_shard=(tenants - 1) / comb(each.streams, each.width),
         hottest=float(survey.stream.max() / mean) if mean else 1.0,
-        turns=busy(each.streams, each.width, noisy),
+        busy=busy(each.streams, each.width, noisy),
         memory=cost(each.streams, each.width).memory,
     )
 
@@ -87,10 +88,10 @@ def _percentile(numbers: Sequence[int], weights: Any, share: float) -> float:
 
 
 def recommended(verdicts: Sequence[Verdict], isolation: float) -> tuple[Verdict, dict[Candidate, str]]:
-    """The candidate to take, and for each why or why not.
+    """The recommended candidate, and for each candidate the reason why it is recommended or not.
 
-    Of those that keep the share *isolation* of the tenants in time the one with the lowest price; where none does, the
-    one that keeps most.
+    Of the candidates with which the share *isolation* of the tenants is in time, the one with the lowest price is
+    recommended; if there is none, the one with the largest share.
     """
     good = [each for each in verdicts if each.in_time >= isolation]
     chosen = min(good, key=lambda each: each.price) if good else max(verdicts, key=lambda each: each.in_time)
@@ -98,11 +99,11 @@ def recommended(verdicts: Sequence[Verdict], isolation: float) -> tuple[Verdict,
 
 
 def _reason(each: Verdict, chosen: Verdict, isolation: float) -> str:
-    share = f"{each.in_time:.3%} wait no longer than asked"
+    share = f"{each.in_time:.3%} wait no longer than wanted"
     if each.in_time < isolation:
         if each is chosen:
             return f"best of those surveyed, but falls short: {share}, {isolation:.3%} were wanted: add streams"
         return f"falls short: {share}, {isolation:.3%} were wanted"
     if each is chosen:
-        return f"{share}, and streams x turns are least: {each.candidate.streams:,} x {each.turns:,.0f}"
-    return f"does it too, at {each.price / chosen.price:.1f} times the streams x turns"
+        return f"{share}, and streams x busy streams are least: {each.candidate.streams:,} x {each.busy:,.0f}"
+    return f"reaches it, too, at {each.price / chosen.price:.1f} times the streams x busy streams"

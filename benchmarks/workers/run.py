@@ -22,7 +22,7 @@ LOOK = 0.002
 PATIENCE = 60.0
 
 
-class Turn(NamedTuple):
+class Run(NamedTuple):
     """µs per job: enqueueing by the clock; working by the clock; CPU of the enqueuer, the worker, and the server."""
 
     enqueue: float
@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     server_cpu: float
 
 
-def turn(contender: Contender, settings: Settings) -> Turn:
+def measured(contender: Contender, settings: Settings) -> Run:
     """Run it. A slow one is stopped after `settings.seconds`, and what it did until then counts."""
     with place(replace(settings, link="tcp")) as here, connect(here.url) as server:
         try:
@@ -82,7 +82,7 @@ class Bench(NamedTuple):
         return self.worker.cpu(), float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def _measured(bench: Bench, settings: Settings) -> Turn:
+def _measured(bench: Bench, settings: Settings) -> Run:
     payload, number = "x" * settings.payload, settings.messages
     bench.enqueuer.enqueue(WARM, payload)
     bench.marked()
@@ -96,7 +96,7 @@ def _measured(bench: Bench, settings: Settings) -> Turn:
     if done == number:
         bench.check_ran(number + WARM)
     worker, server = (1e6 * (late - early) / done for early, late in zip(before, after, strict=True))
-    return Turn(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
+    return Run(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
 
 
 def _drained(bench: Bench, number: int, seconds: float) -> tuple[int, float]:

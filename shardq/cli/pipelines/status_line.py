@@ -1,4 +1,4 @@
-"""Stderr while something runs: remarks, and below them one line that is written anew, on a terminal."""
+"""Output on stderr while a pipeline runs: remarks and, on a terminal, a status line below them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from shardq.cli.text import printable
 CLEARED = "\r\x1b[K"
 
 
-class Line:
-    """Remarks go through `remark`, what changes through `update`; where there is no terminal both are lines.
+class StatusLine:
+    """Prints remarks with `remark`, and rewrites the status line with `update`. Threads may share it.
 
-    `every` says after how many seconds an update is worth it. Threads may share it.
+    If stderr is no terminal, each update is a line that stays. `every` is the number of seconds between two updates.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -23,19 +23,19 @@ class Line:
         self.every = 0.3 if self._terminal else 5.0
 
     def remark(self, text: str) -> None:
-        """One line that stays."""
+        """Print a line that stays."""
         with self._lock:
             self._clear()
             print(f"shardq: {printable(text)}", file=self._stream, flush=True)
 
-    def passed_on(self, line: str) -> None:
-        """A line of somebody else that stays."""
+    def forward(self, line: str) -> None:
+        """Print a line of another program, which stays."""
         with self._lock:
             self._clear()
             print(printable(line, keep="\t"), file=self._stream, flush=True)
 
     def update(self, text: str) -> None:
-        """The line that changes; "" removes it."""
+        """Replace the status line; "" removes it."""
         if not self._terminal:
             if text:
                 self.remark(text)
