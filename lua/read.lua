@@ -134,6 +134,9 @@ repeat
   end
 until q.is_missed or q.found == q.count or not has_more
 
+-- All that was due may have expired or died, and what is due behind it may be for delivery: then the caller reads again.
+if q.found == 0 and q.has_more_due then q.is_missed = true end
+
 -- What happened is written down.
 local wait = -1
 if q.found == 0 then

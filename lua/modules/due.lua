@@ -84,7 +84,8 @@ local function save_bucket_times(q, buckets, last)
   if #emptied > 0 then redis.call('ZREM', q.due, unpack(emptied)) end -- at most 201: one for each bucket
 end
 
--- Takes what is due until `upto` out of an index. Returns the members, and with them in `times` when each came due.
+-- Takes what is due until `upto` out of an index. Returns the members, and with them in `times` when each came due. Where it
+-- took as many as a call may, `q.has_more_due` says that there may be more.
 local function take_all_due(q, kind, index, upto)
   local buckets, last = list_due_buckets(q, kind, index)
   local found, full = {times = {}}, buckets
@@ -97,6 +98,7 @@ local function take_all_due(q, kind, index, upto)
     full = still_full
   end
   if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 128
+  if #found == MOST_DUE then q.has_more_due = true end
   save_bucket_times(q, buckets, last)
   return found
 end

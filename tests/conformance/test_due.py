@@ -211,3 +211,19 @@ def test_a_lease_that_is_shortened_ends_when_it_says(world: World, open_queue: O
     assert world.census(queue).problems() == []
     world.elapse(queue, 20)
     assert queue.read().count == 2
+
+
+def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(
+    anywhere: None, world: World, open_queue: OpenQueue
+) -> None:
+    """A call takes back a part of it and finds nothing to deliver; another one follows, before the reader is answered."""
+    queue, doomed = open_queue(streams=4), 2 * MAX_TAKEN_BACK
+    queue.write_many([(number, "flood") for number in range(doomed)])
+    queue.nack_many(queue.read_many(doomed))
+    queue.nack_many(queue.read_many(doomed), delay=50)
+    queue.configure(max_deliveries=2)
+    queue.write("due last", shard_key="quiet", delay=52)
+    world.elapse(queue, 60)
+
+    assert [each.payload for each in queue.read_many(1)] == ["due last"]
+    assert queue.stats().dead == doomed
