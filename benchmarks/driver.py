@@ -1,4 +1,4 @@
-"""driver: what the generators and the face cost on top of redis-py, one call after the other."""
+"""driver: what shardq's client (operations and driver) costs on top of redis-py, one call after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, middle, ratio, take_turns
+from benchmarks.rounds import Contender, middle, ratio, run_rounds
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client
 from shardq.ops.steps import Call, Op
@@ -41,14 +41,14 @@ def run(place: Place) -> list[Table]:
             Contender("the asyncio driver, the same call", calls, lambda: runner.run(repeated())),
             contender("Queue.len()", queue.len),
         ]
-        turns = take_turns(server, contenders, place.settings.rounds, place.settings.seed)
+        samples = run_rounds(server, contenders, place.settings.rounds, place.settings.seed)
         runner.run(other.aclose())
-    reference = turns["redis-py evalsha(len)"]
+    reference = samples["redis-py evalsha(len)"]
     rows = []
-    for name, own in turns.items():
+    for name, own in samples.items():
         cells = [name, us(middle(own, "wall")), times(ratio(own, reference, "wall"))]
         rows.append((*cells, us(middle(own, "client")), times(ratio(own, reference, "client"))))
-    same = ratio(turns["the driver, the same call"], reference, "wall")
+    same = ratio(samples["the driver, the same call"], reference, "wall")
     return [
         Table(
             "driver",
@@ -57,6 +57,6 @@ def run(place: Place) -> list[Table]:
             ("", "clock", "/ redis-py", "client CPU", "/ redis-py"),
             rows,
             [Target("the driver against redis-py, by the clock", same, 1.08, True)],
-            {name: [turn._asdict() for turn in own] for name, own in turns.items()},
+            {name: [sample._asdict() for sample in own] for name, own in samples.items()},
         )
     ]

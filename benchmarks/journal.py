@@ -1,4 +1,4 @@
-"""journal: what writing down what happens costs, beside the same queue without."""
+"""journal: what does a journal cost? Compared with the same queue without one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Turn, middle, ratio, take_turns
+from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
 from benchmarks.settings import Place
 from shardq import Client, Delivery, Queue
 
@@ -51,7 +51,7 @@ class Subject:
         self.held = []
 
     def contender(self, step: str) -> Contender:
-        """One of the three steps; those before it prepare, those after it clear up."""
+        """A contender for one of the three steps; the steps before it prepare, those after it clean up."""
         calls: list[Callable[[], None]] = [self.write, self.read, self.ack]
         at = STEPS.index(step)
 
@@ -79,9 +79,9 @@ def run(place: Place) -> list[Table]:
     with Client.from_url(place.url) as client, connect(place.url) as server:
         subjects = [Subject(place, client, journal, batch) for batch in sizes for journal in (0, KEPT)]
         contenders = [each.contender(step) for each in subjects for step in STEPS]
-        turns = take_turns(server, contenders, chosen.rounds, chosen.seed)
+        samples = run_rounds(server, contenders, chosen.rounds, chosen.seed)
         bytes_per_event = [_bytes_per_event(server, each) for each in subjects if each.journal]
-    return [_table(place, turns, sizes, bytes_per_event)]
+    return [_table(place, samples, sizes, bytes_per_event)]
 
 
 def _bytes_per_event(server: Any, subject: Subject) -> float:
@@ -91,17 +91,19 @@ def _bytes_per_event(server: Any, subject: Subject) -> float:
     return float(server.memory_usage(keys.journal, samples=0)) / min(events, KEPT)
 
 
-def _table(place: Place, turns: dict[str, list[Turn]], sizes: tuple[int, ...], size: list[float]) -> Table:
+def _table(place: Place, samples: dict[str, list[Sample]], sizes: tuple[int, ...], size: list[float]) -> Table:
     rows = []
     for batch in sizes:
         for step in STEPS:
-            off, on = turns[_name(step, batch, 0)], turns[_name(step, batch, KEPT)]
+            off, on = samples[_name(step, batch, 0)], samples[_name(step, batch, KEPT)]
             cells = [_name(step, batch, 0).removesuffix(", none")]
             for field in ("commands", "server", "client", "wall"):
                 cells += [us(middle(off, field)), us(middle(on, field)), times(ratio(on, off, field))]
             rows.append(tuple(cells))
-    batched = [ratio(turns[_name(step, sizes[0], KEPT)], turns[_name(step, sizes[0], 0)], "server") for step in STEPS]
-    single = [ratio(turns[_name(step, 1, KEPT)], turns[_name(step, 1, 0)], "server") for step in STEPS]
+    batched = [
+        ratio(samples[_name(step, sizes[0], KEPT)], samples[_name(step, sizes[0], 0)], "server") for step in STEPS
+    ]
+    single = [ratio(samples[_name(step, 1, KEPT)], samples[_name(step, 1, 0)], "server") for step in STEPS]
     fields = ("server time", "server CPU", "client CPU", "clock")
     return Table(
         "journal",
@@ -114,5 +116,5 @@ def _table(place: Place, turns: dict[str, list[Turn]], sizes: tuple[int, ...], s
             Target("server CPU of a batch with a journal against without, at worst", max(batched), 1.5, True),
             Target("server CPU of a single call, at worst", max(single), 1.25, True),
         ],
-        {name: [turn._asdict() for turn in own] for name, own in turns.items()},
+        {name: [sample._asdict() for sample in own] for name, own in samples.items()},
     )

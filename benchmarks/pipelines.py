@@ -1,6 +1,6 @@
 """pipelines: a plan for ten million tenants, and the fairness of two million journal events, on Spark.
 
-Beside a plan stands the same survey in one process without Spark, of fewer tenants; beside a fairness report a plain
+A plan is compared with the same survey of fewer tenants in one process without Spark, a fairness report with a plain
 count of the same events by shard key. The first round warms the JVM up.
 """
 
@@ -32,7 +32,7 @@ ROUNDS = 2
 
 
 @dataclass(frozen=True)
-class Turn:
+class Sample:
     """One job: how many things, seconds, CPU seconds of Python and the JVM, bytes at most, seconds of its steps."""
 
     count: int
@@ -48,11 +48,11 @@ def run(place: Place) -> list[Table]:
     with tempfile.TemporaryDirectory(prefix="shardq-bench-") as folder:
         ground = Ground(place, Path(folder))
         try:
-            turns = {name: [job() for _ in range(ROUNDS + 1)][1:] for name, job in ground.jobs().items()}
+            samples = {name: [job() for _ in range(ROUNDS + 1)][1:] for name, job in ground.jobs().items()}
         finally:
             ground.spark.stop()
     alone = [ground.alone() for _ in range(ROUNDS)]
-    return [plan_table(place, turns, alone), fairness_table(place, turns)]
+    return [plan_table(place, samples, alone), fairness_table(place, samples)]
 
 
 class Ground:
@@ -68,18 +68,18 @@ class Ground:
         ).write.parquet(self.loads)
         history(self.spark, self.events // 3).write.parquet(self.journal)
 
-    def jobs(self) -> dict[str, Callable[[], Turn]]:
-        """By name; each on its own."""
+    def jobs(self) -> dict[str, Callable[[], Sample]]:
+        """The jobs by name."""
         return {"assumed": self.assumed, "named": self.named, "fairness": self.fairness, "count": self.count}
 
-    def assumed(self) -> Turn:
+    def assumed(self) -> Sample:
         """Tenants with random shards, under the candidates that `shardq pipeline plan` would try."""
         from shardq.spark.pipelines.planning.pipeline import candidates, survey_assumed
 
         tried = candidates(self.tenants, goal())
         return self.timed(self.tenants, lambda: survey_assumed(self.spark, self.tenants, tried, goal()))
 
-    def named(self) -> Turn:
+    def named(self) -> Sample:
         """Those of a table, with the shards that queues deal them."""
         from shardq.spark.pipelines.planning.pipeline import survey_named, tenants_of
         from shardq.spark.pipelines.planning.survey import Candidate
@@ -88,7 +88,7 @@ class Ground:
         table = tenants_of(self.spark.read.parquet(self.loads))
         return self.timed(self.tenants, lambda: survey_named(table, tried, goal()))
 
-    def fairness(self) -> Turn:
+    def fairness(self) -> Sample:
         """The whole report, with tables, picture and page."""
         from shardq.spark.pipelines.fairness.pipeline import Request
         from shardq.spark.pipelines.fairness.pipeline import run as judged
@@ -98,11 +98,11 @@ class Ground:
         with tempfile.TemporaryDirectory() as out:
             request = Request(WINDOW, (64, 4), None, Path(out))
             events = self.spark.read.parquet(self.journal)
-            turn = self.timed(events.count(), lambda: judged(events, request, progress))
+            sample = self.timed(events.count(), lambda: judged(events, request, progress))
         steps = {name.replace(out, "files"): seconds for name, seconds in progress.report.seconds.items()}
-        return Turn(turn.count, turn.seconds, turn.python, turn.jvm, turn.memory, steps)
+        return Sample(sample.count, sample.seconds, sample.python, sample.jvm, sample.memory, steps)
 
-    def count(self) -> Turn:
+    def count(self) -> Sample:
         """What Spark needs to read the events and to group them once."""
         grouped = self.spark.read.parquet(self.journal).groupBy("shard_key", "kind").count()
         return self.timed(self.events // 3 * 3, grouped.collect)
@@ -118,15 +118,15 @@ class Ground:
             assumed(surveys, first, min(CHUNK, count - first), goal().load, 1.0, 0)
         return count / (time.perf_counter() - begun)
 
-    def timed(self, count: int, work: Callable[[], Any]) -> Turn:
-        """Do it once."""
+    def timed(self, count: int, work: Callable[[], Any]) -> Sample:
+        """Run the work once, and measure it."""
         jvm = self.spark.sparkContext._gateway.proc.pid
         forget_peaks([jvm, *below(jvm)])
         before, begun = self.cpu(jvm), time.perf_counter()
         work()
         seconds, after = time.perf_counter() - begun, self.cpu(jvm)
         python, java = (end - start for start, end in zip(before, after, strict=True))
-        return Turn(count, seconds, python, java, peak([jvm, *below(jvm)]))
+        return Sample(count, seconds, python, java, peak([jvm, *below(jvm)]))
 
     @staticmethod
     def cpu(jvm: int) -> tuple[float, float]:
@@ -164,27 +164,27 @@ def history(spark: Any, messages: int) -> Any:
     )  # fmt: skip
 
 
-def _middle(turns: list[Turn], name: str) -> float:
-    return float(median(getattr(turn, name) for turn in turns))
+def _middle(samples: list[Sample], name: str) -> float:
+    return float(median(getattr(sample, name) for sample in samples))
 
 
-def _row(name: str, turns: list[Turn]) -> tuple[str, ...]:
-    seconds, count = _middle(turns, "seconds"), turns[0].count
-    cpu = [f"{_middle(turns, part):.1f}" for part in ("python", "jvm")]
-    return name, f"{seconds:.1f}", f"{count / seconds:,.0f}", *cpu, f"{_middle(turns, 'memory') / 2**20:,.0f}"
+def _row(name: str, samples: list[Sample]) -> tuple[str, ...]:
+    seconds, count = _middle(samples, "seconds"), samples[0].count
+    cpu = [f"{_middle(samples, part):.1f}" for part in ("python", "jvm")]
+    return name, f"{seconds:.1f}", f"{count / seconds:,.0f}", *cpu, f"{_middle(samples, 'memory') / 2**20:,.0f}"
 
 
 COLUMNS = ("", "s", "/s", "CPU s: Python", "JVM", "MiB at most")
 
 
-def plan_table(place: Place, turns: dict[str, list[Turn]], alone: list[float]) -> Table:
+def plan_table(place: Place, samples: dict[str, list[Sample]], alone: list[float]) -> Table:
     """Of the surveys, and of one in a process `alone`, in tenants per second."""
     tried = ", ".join(f"{streams} x {width}" for streams, width in NAMED)
-    assumed = turns["assumed"]
+    assumed = samples["assumed"]
     rate = float(median(alone))
     rows = [
         _row("assumed tenants, six candidates", assumed),
-        _row(f"tenants of a table, {tried}", turns["named"]),
+        _row(f"tenants of a table, {tried}", samples["named"]),
         ("assumed, one process without Spark", f"{assumed[0].count / rate:.1f}", f"{rate:,.0f}", "", "", ""),
     ]
     return Table(
@@ -198,14 +198,14 @@ def plan_table(place: Place, turns: dict[str, list[Turn]], alone: list[float]) -
                 "tenants/s beside one process without Spark", assumed[0].count / _middle(assumed, "seconds") / rate, 1
             )
         ],
-        data={name: [vars(turn) for turn in turns[name]] for name in ("assumed", "named")} | {"alone": alone},
+        data={name: [vars(sample) for sample in samples[name]] for name in ("assumed", "named")} | {"alone": alone},
     )
 
 
-def fairness_table(place: Place, turns: dict[str, list[Turn]]) -> Table:
+def fairness_table(place: Place, samples: dict[str, list[Sample]]) -> Table:
     """Of the report, step by step."""
-    found, count = turns["fairness"], turns["count"]
-    steps = {name: median(turn.steps[name] for turn in found) for name in found[0].steps}
+    found, count = samples["fairness"], samples["count"]
+    steps = {name: median(sample.steps[name] for sample in found) for name in found[0].steps}
     return Table(
         name="pipelines-fairness",
         title=f"Spark: the fairness of {found[0].count:,} journal events, {SPAN // WINDOW} windows",
@@ -216,7 +216,7 @@ def fairness_table(place: Place, turns: dict[str, list[Turn]]) -> Table:
             *((f"- {name}", f"{seconds:.1f}", "", "", "", "") for name, seconds in steps.items()),
             _row("a count by shard key and kind", count),
         ],
-        data={name: [vars(turn) for turn in turns[name]] for name in ("fairness", "count")},
+        data={name: [vars(sample) for sample in samples[name]] for name in ("fairness", "count")},
     )
 
 

@@ -1,4 +1,4 @@
-"""Contenders take turns, round after round, so that whatever else the machine does meets all of them alike."""
+"""Runs contenders one after the other, in several rounds, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to do the work. `run` alone is timed; it returns what `finish` gets.
+    """One way to do the work. Only `run` is timed; its result is passed to `finish`.
 
-    `commands` are those whose server time counts: a script's own time includes what it calls.
+    `commands` are the commands whose server time counts; the time of a script includes the commands that it calls.
     """
 
     name: str
@@ -25,8 +25,8 @@ class Contender:
     finish: Callable[[Any], Any] = lambda _: None
 
 
-class Turn(NamedTuple):
-    """One contender in one round, µs per message: by the clock, CPU of this process, of the server, its commands'."""
+class Sample(NamedTuple):
+    """One contender in one round, in µs per message: wall time, CPU of this process and of the server, its commands."""
 
     wall: float
     client: float
@@ -34,19 +34,19 @@ class Turn(NamedTuple):
     commands: float
 
 
-def take_turns(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Turn]]:
+def run_rounds(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Sample]]:
     """Run all of them *rounds* times in changing order, after one round that does not count."""
     dice = random.Random(seed)
-    turns: dict[str, list[Turn]] = {contender.name: [] for contender in contenders}
+    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
     for number in range(rounds + 1):
         for contender in dice.sample(contenders, len(contenders)):
-            turn = _turn(server, contender)
+            sample = _sample(server, contender)
             if number:
-                turns[contender.name].append(turn)
-    return turns
+                samples[contender.name].append(sample)
+    return samples
 
 
-def _turn(server: Any, contender: Contender) -> Turn:
+def _sample(server: Any, contender: Contender) -> Sample:
     contender.prepare()
     commands, busy = _server_us(server, contender.commands), _server_cpu(server)
     cpu, started = time.process_time(), time.perf_counter()
@@ -55,7 +55,7 @@ def _turn(server: Any, contender: Contender) -> Turn:
     commands, busy = _server_us(server, contender.commands) - commands, _server_cpu(server) - busy
     contender.finish(result)
     share = 1e6 / contender.messages
-    return Turn(wall * share, cpu * share, busy * share, commands / contender.messages)
+    return Sample(wall * share, cpu * share, busy * share, commands / contender.messages)
 
 
 def _server_us(server: Any, commands: Sequence[str]) -> float:
@@ -68,12 +68,12 @@ def _server_cpu(server: Any) -> float:
     return float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def ratio(turns: Sequence[Turn], reference: Sequence[Turn], field: str) -> float:
-    """How many times more (of time) *turns* took than *reference*: the median over the rounds, each by itself."""
-    pairs = zip(turns, reference, strict=True)
-    return float(median(getattr(turn, field) / max(getattr(other, field), 1e-9) for turn, other in pairs))
+def ratio(samples: Sequence[Sample], reference: Sequence[Sample], field: str) -> float:
+    """How many times as long *samples* took as *reference*: the median of the ratios of the rounds."""
+    pairs = zip(samples, reference, strict=True)
+    return float(median(getattr(sample, field) / max(getattr(other, field), 1e-9) for sample, other in pairs))
 
 
-def middle(turns: Sequence[Turn], field: str) -> float:
+def middle(samples: Sequence[Sample], field: str) -> float:
     """The median of *field*."""
-    return float(median(getattr(turn, field) for turn in turns))
+    return float(median(getattr(sample, field) for sample in samples))

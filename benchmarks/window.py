@@ -1,4 +1,4 @@
-"""window: what the admission window costs, on against off, in turns: written, read and acked."""
+"""window: what does the admission window cost? Messages are written, read and acked with it and without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Turn, middle, ratio, take_turns
+from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
 from benchmarks.settings import Place
 from shardq import Client, Queue
 
@@ -18,7 +18,7 @@ PAYLOAD = b"x" * 100
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Whose message comes when, how many are written before the reader comes, and what the ratio may be."""
+    """The order of tenants, how many messages are written before they are read, and the largest allowed ratio."""
 
     name: str
     key: Callable[[int], str]
@@ -78,19 +78,19 @@ def run(place: Place) -> list[Table]:
             for batch, messages in sizes.items()
             for window, queue in queues.items()
         ]
-        return [_table(place, take_turns(server, contenders, chosen.rounds, chosen.seed), list(sizes))]
+        return [_table(place, run_rounds(server, contenders, chosen.rounds, chosen.seed), list(sizes))]
 
 
 def _running(queue: Queue, load: Load, messages: int, batch: int) -> Callable[[], Any]:
     return lambda: _cycle(queue, load, messages, batch)
 
 
-def _table(place: Place, turns: dict[str, list[Turn]], batches: Sequence[int]) -> Table:
+def _table(place: Place, samples: dict[str, list[Sample]], batches: Sequence[int]) -> Table:
     rows: list[tuple[str, ...]] = []
     targets = []
     for load in LOADS:
         for batch in batches:
-            off, on = (turns[f"{load.name}|{batch}|{window}"] for window in (0, 1))
+            off, on = (samples[f"{load.name}|{batch}|{window}"] for window in (0, 1))
             shape = "one at a time" if batch == 1 else f"in batches of {batch}"
             cost = ratio(on, off, "server")
             rows.append((
@@ -105,5 +105,5 @@ def _table(place: Place, turns: dict[str, list[Turn]], batches: Sequence[int]) -
         ("written, read and acked", "server CPU, off", "window=1", "on : off", "server time", "by the clock"),
         rows,
         targets,
-        {name: [turn._asdict() for turn in each] for name, each in turns.items()},
+        {name: [sample._asdict() for sample in each] for name, each in samples.items()},
     )

@@ -1,7 +1,7 @@
 """worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, RQ and Celery.
 
 `python -m benchmarks.worker [--quick] [CONTENDER ...]`. Each runs in an environment of its own (made under `.bench/`
-when it is first needed), in its best usual setting, on a fresh server, in turns; all enqueue the same jobs.
+when it is first needed), in its best usual setting, on a fresh server, one after the other; all enqueue the same jobs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import killed
 from benchmarks.workers.contenders import OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import Missing, programs
-from benchmarks.workers.turn import Turn, turn
+from benchmarks.workers.sample import Sample, sample
 
 JOBS_PER_MESSAGE = 4
-"""How many jobs for each message of the settings: the fastest would be through too soon to be measured."""
-Turns = dict[str, list[Turn]]
+"""How many jobs there are for each message of the settings; with fewer the fastest would be done too soon."""
+Samples = dict[str, list[Sample]]
 
 
 def run(place: Place) -> list[Table]:
@@ -31,7 +31,7 @@ def run(place: Place) -> list[Table]:
 
 
 def compare(place: Place, asked: Sequence[Contender], patience: float = killed.PATIENCE) -> list[Table]:
-    """The tables of those asked for, without those whose packages cannot be fetched; it says which."""
+    """The tables of the contenders, without those whose packages cannot be fetched; the table names these."""
     if sys.platform != "linux":
         raise SystemExit("benchmarks.worker measures CPU time through /proc: run it on Linux")
     chosen = replace(place.settings, messages=JOBS_PER_MESSAGE * place.settings.messages, seconds=5.0)
@@ -42,41 +42,41 @@ def compare(place: Place, asked: Sequence[Contender], patience: float = killed.P
             present.append(contender)
         except Missing as error:
             missing[contender.name] = str(error)
-    turns = _take_turns(present, chosen)
+    samples = _run_rounds(present, chosen)
     jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables != SINGLE]
     kills = killed.table(once, place.described("one run"), jobs, patience)
-    return [_rates(Place(place.server, chosen), turns, missing), kills, _settings(place, present)]
+    return [_rates(Place(place.server, chosen), samples, missing), kills, _settings(place, present)]
 
 
-def _take_turns(contenders: Sequence[Contender], chosen: Settings) -> Turns:
+def _run_rounds(contenders: Sequence[Contender], chosen: Settings) -> Samples:
     dice = random.Random(chosen.seed)
-    turns: Turns = {contender.name: [] for contender in contenders}
+    samples: Samples = {contender.name: [] for contender in contenders}
     for _ in range(chosen.rounds):
         for contender in dice.sample(contenders, len(contenders)):
-            turns[contender.name].append(turn(contender, chosen))
-    return turns
+            samples[contender.name].append(sample(contender, chosen))
+    return samples
 
 
-def _rate(own: Sequence[Turn], what: str) -> float:
+def _rate(own: Sequence[Sample], what: str) -> float:
     return 1e6 / median(_cost(each, what) for each in own)
 
 
-def _cost(each: Turn, what: str) -> float:
+def _cost(each: Sample, what: str) -> float:
     """µs per job; `both` is enqueueing, then working."""
     return each.enqueue + each.work if what == "both" else float(getattr(each, what))
 
 
-def _rates(place: Place, turns: Turns, missing: dict[str, str]) -> Table:
-    rivals = [other.name for other in OTHERS if other.name in turns]
-    fastest = {what: max(rivals, key=lambda name: _rate(turns[name], what), default="") for what in ("work", "both")}
-    rows = [_row(name, own, turns.get(fastest["work"])) for name, own in turns.items()]
+def _rates(place: Place, samples: Samples, missing: dict[str, str]) -> Table:
+    rivals = [other.name for other in OTHERS if other.name in samples]
+    fastest = {what: max(rivals, key=lambda name: _rate(samples[name], what), default="") for what in ("work", "both")}
+    rows = [_row(name, own, samples.get(fastest["work"])) for name, own in samples.items()]
     rows += [(name, f"left out: {why}", *[""] * 7) for name, why in missing.items()]
     targets = [
-        Target(f"{ours.name}, {said}, against {name}", _ratio(turns[ours.name], turns[name], what), 5)
+        Target(f"{ours.name}, {said}, against {name}", _ratio(samples[ours.name], samples[name], what), 5)
         for what, said in (("work", "worked"), ("both", "enqueued, then worked"))
         if (name := fastest[what])
         for ours in OURS
-        if ours.name in turns
+        if ours.name in samples
     ]
     columns = (
         "worker", "worked, jobs/s", "slowest to fastest round", "/ fastest other", "enqueued, jobs/s",
@@ -89,16 +89,16 @@ def _rates(place: Place, turns: Turns, missing: dict[str, str]) -> Table:
         columns,
         rows,
         targets,
-        {name: [each._asdict() for each in own] for name, own in turns.items()},
+        {name: [each._asdict() for each in own] for name, own in samples.items()},
     )
 
 
-def _ratio(own: Sequence[Turn], other: Sequence[Turn], what: str) -> float:
+def _ratio(own: Sequence[Sample], other: Sequence[Sample], what: str) -> float:
     """How many times the other's rate: the median over the rounds, each by itself."""
     return median(_cost(theirs, what) / _cost(mine, what) for mine, theirs in zip(own, other, strict=True))
 
 
-def _row(name: str, own: Sequence[Turn], fastest: Sequence[Turn] | None) -> tuple[str, ...]:
+def _row(name: str, own: Sequence[Sample], fastest: Sequence[Sample] | None) -> tuple[str, ...]:
     rates = sorted(1e6 / each.work for each in own)
     return (
         name,

@@ -20,9 +20,9 @@ def rates(size: Size) -> list[Table]:
                 told: dict[str, float] = in_process("benchmarks.timers.realtime", name, mode, rate, size.seconds)
                 return told
 
-            turns = rounds_of(min(3, size.rounds), LIVE, measure)
+            samples = rounds_of(min(3, size.rounds), LIVE, measure)
             for name, own in found.items():
-                own.append({"target": rate, **{field: middle(turns, field, name) for field in turns[name][0]}})
+                own.append({"target": rate, **{field: middle(samples, field, name) for field in samples[name][0]}})
         rows = []
         for at, rate in enumerate(size.rates):
             own = [found[name][at] for name in LIVE]

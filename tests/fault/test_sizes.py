@@ -10,7 +10,7 @@ from tests.conformance.census import take
 from tests.fault.conftest import Open
 from tests.servers import Server
 
-pytestmark = pytest.mark.parametrize("face", ["sync"], indirect=True)  # scripts do not know who sent them
+pytestmark = pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # scripts do not know who sent them
 WIDEST = 1_000_000
 RULES = (
     {"window": 0}, {"window": 1, "max_in_flight": 1}, {"max_in_flight": 0, "window": WIDEST}, {"max_in_flight": WIDEST},

@@ -108,18 +108,18 @@ def test_a_child_that_cannot_be_told_is_not_left(
 ) -> None:
     """Whatever goes wrong between, no process is forgotten."""
     started: list[Child] = []
-    ask, start = Child.ask, Children._start
+    handle, start = Child.handle, Children._start
 
     def failing(child: Child, received: Received) -> Answer:
         if received.count == 1:
             raise ValueError("not to be encoded")
-        return ask(child, received)
+        return handle(child, received)
 
     def counted(children: Children) -> Child:
         started.append(child := start(children))
         return child
 
-    monkeypatch.setattr(Child, "ask", failing)
+    monkeypatch.setattr(Child, "handle", failing)
     monkeypatch.setattr(Children, "_start", counted)
     jobs.write_many([(f"m{n}", "t") for n in range(4)])
     with begun(url) as running:

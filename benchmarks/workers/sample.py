@@ -1,6 +1,7 @@
-"""One contender in one round, on a fresh server: its worker is warmed up and paused, the jobs are enqueued, it goes on.
+"""Measures one contender in one round, on a fresh server.
 
-So enqueueing and working are measured apart, and starting a worker is not measured.
+The worker is warmed up and paused, the jobs are enqueued, and the worker goes on. So enqueueing and working are
+measured separately, and starting a worker is not measured.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LOOK = 0.002
 PATIENCE = 60.0
 
 
-class Turn(NamedTuple):
+class Sample(NamedTuple):
     """µs per job: enqueueing by the clock; working by the clock; CPU of the enqueuer, the worker, and the server."""
 
     enqueue: float
@@ -32,8 +33,8 @@ class Turn(NamedTuple):
     server_cpu: float
 
 
-def turn(contender: Contender, settings: Settings) -> Turn:
-    """Run it. A slow one is stopped after `settings.seconds`, and what it did until then counts."""
+def sample(contender: Contender, settings: Settings) -> Sample:
+    """Run a contender. A slow one is stopped after `settings.seconds`; the jobs that it has done by then count."""
     with place(replace(settings, link="tcp")) as here, connect(here.url) as server:
         try:
             with Worker(contender, here.url) as worker, Enqueuer(contender, here.url) as enqueuer:
@@ -43,7 +44,7 @@ def turn(contender: Contender, settings: Settings) -> Turn:
 
 
 class Bench(NamedTuple):
-    """What takes part."""
+    """A contender with its server, its worker and the process that enqueues."""
 
     contender: Contender
     url: str
@@ -64,7 +65,7 @@ class Bench(NamedTuple):
             time.sleep(LOOK)
 
     def marked(self) -> int:
-        """Send a job that tells how many ran, and wait for what it says."""
+        """Enqueue a job that reports how many jobs ran, and wait for the report."""
         self.server.delete(RAN)
         self.enqueuer.enqueue(1, MARK)
         self.wait("the mark", lambda: self.server.exists(RAN))
@@ -82,7 +83,7 @@ class Bench(NamedTuple):
         return self.worker.cpu(), float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def _measured(bench: Bench, settings: Settings) -> Turn:
+def _measured(bench: Bench, settings: Settings) -> Sample:
     payload, number = "x" * settings.payload, settings.messages
     bench.enqueuer.enqueue(WARM, payload)
     bench.marked()
@@ -96,7 +97,7 @@ def _measured(bench: Bench, settings: Settings) -> Turn:
     if done == number:
         bench.check_ran(number + WARM)
     worker, server = (1e6 * (late - early) / done for early, late in zip(before, after, strict=True))
-    return Turn(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
+    return Sample(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
 
 
 def _drained(bench: Bench, number: int, seconds: float) -> tuple[int, float]:
