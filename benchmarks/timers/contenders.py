@@ -172,7 +172,7 @@ class FlatRequest:
 
 
 class Flat:
-    """A dict of ticks and a heap of those in use, without wheels: seed 001's comment 6. No lock; ticks of 1 ms."""
+    """A dict of ticks and a heap of those in use, without wheels. No lock; ticks of 1 ms."""
 
     def __init__(self, monotonic: Monotonic) -> None:
         self.timeouts, self.wake, self.monotonic = 0, nobody, monotonic

@@ -21,7 +21,7 @@ from shardq.cli.text import printable
 from shardq.embedded import EmbeddedServer
 from shardq.spark.pipelines.archive import Archive
 from shardq.spark.pipelines.fairness.findings import Findings
-from shardq.spark.pipelines.fairness.pipeline import Asked, run
+from shardq.spark.pipelines.fairness.pipeline import Request, run
 from shardq.spark.pipelines.load import Columns, identity, load, messages
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.session import explained, session
@@ -93,8 +93,8 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
     events = archive.table("journal")
     kinds = {row.kind: row["count"] for row in events.groupBy("kind").count().collect()}
     agree("archived", rows=count * len(queues), **kinds)
-    agree("events", told=archived, stored=events.count())
-    for found in run(events, Asked(1, (STREAMS, PER_SHARD), None, out), progress):
+    agree("events", archived=archived, stored=events.count())
+    for found in run(events, Request(1, (STREAMS, PER_SHARD), None, out), progress):
         totals = found.totals
         agree(f"{found.queue}: judged", rows=count, arrived=totals["arrived"], served=totals["picked"])
         for remark in found.remarks():
