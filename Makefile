@@ -72,7 +72,7 @@ test soak docs examples: export PYTHONDONTWRITEBYTECODE =
 test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
 	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
 	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
-	else $(PY) -m pytest -q -n 2 --dist loadgroup tests/spark $(PYTEST_ARGS); fi
+	else $(PY) -m pytest -q -n 2 --dist worksteal tests/spark $(PYTEST_ARGS); fi
 
 check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
 	@echo "check: all good"
@@ -104,8 +104,8 @@ examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
 # What is long by nature: `make test` runs a short form of each of these.
-soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, slots that move (MIN min)
-	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -p no:cacheprovider $(SOAKED) $(PYTEST_ARGS)
+soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters (about 10 min)
+	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -m "soak or long" $(if $(filter no,$(SPARK)),--ignore=tests/spark) $(PYTEST_ARGS)
 
 bench: $(STAMP) ## the benchmarks, each beside its reference (half an hour)
 	@$(PY) -m benchmarks

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, middle, ratio, run_rounds
+from benchmarks.rounds import Contender, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client
 from shardq.ops.steps import Call, Op
@@ -41,14 +41,14 @@ def run(place: Place) -> list[Table]:
             Contender("the asyncio driver, the same call", calls, lambda: runner.run(repeated())),
             contender("Queue.len()", queue.len),
         ]
-        samples = run_rounds(server, contenders, place.settings.rounds, place.settings.seed)
+        runs = take_runs(server, contenders, place.settings.rounds, place.settings.seed)
         runner.run(other.aclose())
-    reference = samples["redis-py evalsha(len)"]
+    reference = runs["redis-py evalsha(len)"]
     rows = []
-    for name, own in samples.items():
+    for name, own in runs.items():
         cells = [name, us(middle(own, "wall")), times(ratio(own, reference, "wall"))]
         rows.append((*cells, us(middle(own, "client")), times(ratio(own, reference, "client"))))
-    same = ratio(samples["the driver, the same call"], reference, "wall")
+    same = ratio(runs["the driver, the same call"], reference, "wall")
     return [
         Table(
             "driver",
@@ -57,6 +57,6 @@ def run(place: Place) -> list[Table]:
             ("", "clock", "/ redis-py", "client CPU", "/ redis-py"),
             rows,
             [Target("the driver against redis-py, by the clock", same, 1.08, True)],
-            {name: [sample._asdict() for sample in own] for name, own in samples.items()},
+            {name: [run._asdict() for run in own] for name, own in runs.items()},
         )
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
+from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import Client, Delivery, Queue
 
@@ -79,9 +79,9 @@ def run(place: Place) -> list[Table]:
     with Client.from_url(place.url) as client, connect(place.url) as server:
         subjects = [Subject(place, client, journal, batch) for batch in sizes for journal in (0, KEPT)]
         contenders = [each.contender(step) for each in subjects for step in STEPS]
-        samples = run_rounds(server, contenders, chosen.rounds, chosen.seed)
+        runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
         bytes_per_event = [_bytes_per_event(server, each) for each in subjects if each.journal]
-    return [_table(place, samples, sizes, bytes_per_event)]
+    return [_table(place, runs, sizes, bytes_per_event)]
 
 
 def _bytes_per_event(server: Any, subject: Subject) -> float:
@@ -91,19 +91,17 @@ def _bytes_per_event(server: Any, subject: Subject) -> float:
     return float(server.memory_usage(keys.journal, samples=0)) / min(events, KEPT)
 
 
-def _table(place: Place, samples: dict[str, list[Sample]], sizes: tuple[int, ...], size: list[float]) -> Table:
+def _table(place: Place, runs: dict[str, list[Run]], sizes: tuple[int, ...], size: list[float]) -> Table:
     rows = []
     for batch in sizes:
         for step in STEPS:
-            off, on = samples[_name(step, batch, 0)], samples[_name(step, batch, KEPT)]
+            off, on = runs[_name(step, batch, 0)], runs[_name(step, batch, KEPT)]
             cells = [_name(step, batch, 0).removesuffix(", none")]
             for field in ("commands", "server", "client", "wall"):
                 cells += [us(middle(off, field)), us(middle(on, field)), times(ratio(on, off, field))]
             rows.append(tuple(cells))
-    batched = [
-        ratio(samples[_name(step, sizes[0], KEPT)], samples[_name(step, sizes[0], 0)], "server") for step in STEPS
-    ]
-    single = [ratio(samples[_name(step, 1, KEPT)], samples[_name(step, 1, 0)], "server") for step in STEPS]
+    batched = [ratio(runs[_name(step, sizes[0], KEPT)], runs[_name(step, sizes[0], 0)], "server") for step in STEPS]
+    single = [ratio(runs[_name(step, 1, KEPT)], runs[_name(step, 1, 0)], "server") for step in STEPS]
     fields = ("server time", "server CPU", "client CPU", "clock")
     return Table(
         "journal",
@@ -116,5 +114,5 @@ def _table(place: Place, samples: dict[str, list[Sample]], sizes: tuple[int, ...
             Target("server CPU of a batch with a journal against without, at worst", max(batched), 1.5, True),
             Target("server CPU of a single call, at worst", max(single), 1.25, True),
         ],
-        {name: [sample._asdict() for sample in own] for name, own in samples.items()},
+        {name: [run._asdict() for run in own] for name, own in runs.items()},
     )

@@ -32,7 +32,7 @@ ROUNDS = 2
 
 
 @dataclass(frozen=True)
-class Sample:
+class Run:
     """One job: how many things, seconds, CPU seconds of Python and the JVM, bytes at most, seconds of its steps."""
 
     count: int
@@ -48,11 +48,11 @@ def run(place: Place) -> list[Table]:
     with tempfile.TemporaryDirectory(prefix="shardq-bench-") as folder:
         ground = Ground(place, Path(folder))
         try:
-            samples = {name: [job() for _ in range(ROUNDS + 1)][1:] for name, job in ground.jobs().items()}
+            runs = {name: [job() for _ in range(ROUNDS + 1)][1:] for name, job in ground.jobs().items()}
         finally:
             ground.spark.stop()
     alone = [ground.alone() for _ in range(ROUNDS)]
-    return [plan_table(place, samples, alone), fairness_table(place, samples)]
+    return [plan_table(place, runs, alone), fairness_table(place, runs)]
 
 
 class Ground:
@@ -68,18 +68,18 @@ class Ground:
         ).write.parquet(self.loads)
         history(self.spark, self.events // 3).write.parquet(self.journal)
 
-    def jobs(self) -> dict[str, Callable[[], Sample]]:
+    def jobs(self) -> dict[str, Callable[[], Run]]:
         """The jobs by name."""
         return {"assumed": self.assumed, "named": self.named, "fairness": self.fairness, "count": self.count}
 
-    def assumed(self) -> Sample:
+    def assumed(self) -> Run:
         """Tenants with random shards, under the candidates that `shardq pipeline plan` would try."""
         from shardq.spark.pipelines.planning.pipeline import candidates, survey_assumed
 
         tried = candidates(self.tenants, goal())
         return self.timed(self.tenants, lambda: survey_assumed(self.spark, self.tenants, tried, goal()))
 
-    def named(self) -> Sample:
+    def named(self) -> Run:
         """Those of a table, with the shards that queues deal them."""
         from shardq.spark.pipelines.planning.pipeline import survey_named, tenants_of
         from shardq.spark.pipelines.planning.survey import Candidate
@@ -88,7 +88,7 @@ class Ground:
         table = tenants_of(self.spark.read.parquet(self.loads))
         return self.timed(self.tenants, lambda: survey_named(table, tried, goal()))
 
-    def fairness(self) -> Sample:
+    def fairness(self) -> Run:
         """The whole report, with tables, picture and page."""
         from shardq.spark.pipelines.fairness.pipeline import Request
         from shardq.spark.pipelines.fairness.pipeline import run as judged
@@ -98,11 +98,11 @@ class Ground:
         with tempfile.TemporaryDirectory() as out:
             request = Request(WINDOW, (64, 4), None, Path(out))
             events = self.spark.read.parquet(self.journal)
-            sample = self.timed(events.count(), lambda: judged(events, request, progress))
+            run = self.timed(events.count(), lambda: judged(events, request, progress))
         steps = {name.replace(out, "files"): seconds for name, seconds in progress.report.seconds.items()}
-        return Sample(sample.count, sample.seconds, sample.python, sample.jvm, sample.memory, steps)
+        return Run(run.count, run.seconds, run.python, run.jvm, run.memory, steps)
 
-    def count(self) -> Sample:
+    def count(self) -> Run:
         """What Spark needs to read the events and to group them once."""
         grouped = self.spark.read.parquet(self.journal).groupBy("shard_key", "kind").count()
         return self.timed(self.events // 3 * 3, grouped.collect)
@@ -118,7 +118,7 @@ class Ground:
             assumed(surveys, first, min(CHUNK, count - first), goal().load, 1.0, 0)
         return count / (time.perf_counter() - begun)
 
-    def timed(self, count: int, work: Callable[[], Any]) -> Sample:
+    def timed(self, count: int, work: Callable[[], Any]) -> Run:
         """Run the work once, and measure it."""
         jvm = self.spark.sparkContext._gateway.proc.pid
         forget_peaks([jvm, *below(jvm)])
@@ -126,7 +126,7 @@ class Ground:
         work()
         seconds, after = time.perf_counter() - begun, self.cpu(jvm)
         python, java = (end - start for start, end in zip(before, after, strict=True))
-        return Sample(count, seconds, python, java, peak([jvm, *below(jvm)]))
+        return Run(count, seconds, python, java, peak([jvm, *below(jvm)]))
 
     @staticmethod
     def cpu(jvm: int) -> tuple[float, float]:
@@ -164,27 +164,27 @@ def history(spark: Any, messages: int) -> Any:
     )  # fmt: skip
 
 
-def _middle(samples: list[Sample], name: str) -> float:
-    return float(median(getattr(sample, name) for sample in samples))
+def _middle(runs: list[Run], name: str) -> float:
+    return float(median(getattr(run, name) for run in runs))
 
 
-def _row(name: str, samples: list[Sample]) -> tuple[str, ...]:
-    seconds, count = _middle(samples, "seconds"), samples[0].count
-    cpu = [f"{_middle(samples, part):.1f}" for part in ("python", "jvm")]
-    return name, f"{seconds:.1f}", f"{count / seconds:,.0f}", *cpu, f"{_middle(samples, 'memory') / 2**20:,.0f}"
+def _row(name: str, runs: list[Run]) -> tuple[str, ...]:
+    seconds, count = _middle(runs, "seconds"), runs[0].count
+    cpu = [f"{_middle(runs, part):.1f}" for part in ("python", "jvm")]
+    return name, f"{seconds:.1f}", f"{count / seconds:,.0f}", *cpu, f"{_middle(runs, 'memory') / 2**20:,.0f}"
 
 
 COLUMNS = ("", "s", "/s", "CPU s: Python", "JVM", "MiB at most")
 
 
-def plan_table(place: Place, samples: dict[str, list[Sample]], alone: list[float]) -> Table:
+def plan_table(place: Place, runs: dict[str, list[Run]], alone: list[float]) -> Table:
     """Of the surveys, and of one in a process `alone`, in tenants per second."""
     tried = ", ".join(f"{streams} x {width}" for streams, width in NAMED)
-    assumed = samples["assumed"]
+    assumed = runs["assumed"]
     rate = float(median(alone))
     rows = [
         _row("assumed tenants, six candidates", assumed),
-        _row(f"tenants of a table, {tried}", samples["named"]),
+        _row(f"tenants of a table, {tried}", runs["named"]),
         ("assumed, one process without Spark", f"{assumed[0].count / rate:.1f}", f"{rate:,.0f}", "", "", ""),
     ]
     return Table(
@@ -198,14 +198,14 @@ def plan_table(place: Place, samples: dict[str, list[Sample]], alone: list[float
                 "tenants/s beside one process without Spark", assumed[0].count / _middle(assumed, "seconds") / rate, 1
             )
         ],
-        data={name: [vars(sample) for sample in samples[name]] for name in ("assumed", "named")} | {"alone": alone},
+        data={name: [vars(run) for run in runs[name]] for name in ("assumed", "named")} | {"alone": alone},
     )
 
 
-def fairness_table(place: Place, samples: dict[str, list[Sample]]) -> Table:
+def fairness_table(place: Place, runs: dict[str, list[Run]]) -> Table:
     """Of the report, step by step."""
-    found, count = samples["fairness"], samples["count"]
-    steps = {name: median(sample.steps[name] for sample in found) for name in found[0].steps}
+    found, count = runs["fairness"], runs["count"]
+    steps = {name: median(run.steps[name] for run in found) for name in found[0].steps}
     return Table(
         name="pipelines-fairness",
         title=f"Spark: the fairness of {found[0].count:,} journal events, {SPAN // WINDOW} windows",
@@ -216,7 +216,7 @@ def fairness_table(place: Place, samples: dict[str, list[Sample]]) -> Table:
             *((f"- {name}", f"{seconds:.1f}", "", "", "", "") for name, seconds in steps.items()),
             _row("a count by shard key and kind", count),
         ],
-        data={name: [vars(sample) for sample in samples[name]] for name in ("fairness", "count")},
+        data={name: [vars(run) for run in runs[name]] for name in ("fairness", "count")},
     )
 
 

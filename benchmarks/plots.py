@@ -88,7 +88,7 @@ def _bars(axes: Any, ranges: Mapping[str, Sequence[float]], unit: str, order: Se
 
 def _rates(panels: list[Any], table: Table) -> None:
     """Messages per second."""
-    ranges = {name: [1e6 / sample["wall"] for sample in own] for name, own in table.data.items()}
+    ranges = {name: [1e6 / run["wall"] for run in own] for name, own in table.data.items()}
     _bars(panels[0], ranges, "messages/s")
 
 
@@ -96,7 +96,7 @@ def _workers(panels: list[Any], table: Table) -> None:
     """Jobs per second, worked off and enqueued."""
     order: list[str] = []
     for axes, what, unit in zip(panels, ("work", "enqueue"), ("worked off, jobs/s", "enqueued, jobs/s"), strict=True):
-        ranges = {name: [1e6 / sample[what] for sample in own] for name, own in table.data.items()}
+        ranges = {name: [1e6 / run[what] for run in own] for name, own in table.data.items()}
         order = _bars(axes, ranges, unit, order)
 
 
@@ -104,7 +104,7 @@ def _streams(panels: list[Any], table: Table) -> None:
     axes = panels[0]
     for kind in ("prior art", "shardq"):
         points = {int(name.rpartition(" ")[2]): own for name, own in table.data.items() if name.startswith(kind)}
-        values = [median(sample["commands"] for sample in own) for own in points.values()]
+        values = [median(run["commands"] for run in own) for own in points.values()]
         axes.plot(list(points), values, "o-", color=_colour(kind))
         _name(axes, kind, list(points)[-1], values[-1], _colour(kind))
     axes.set(xscale="log", yscale="log", xlabel="streams, of which one is busy", ylabel="server time of a read, µs")

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.prior_art import PriorArt, connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
+from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import Client, Delivery, Queue
 
@@ -15,7 +15,7 @@ SIZES = (8, 64, 256, 1024)
 DECLARED = (1, 8, 70, 262, 1030)
 
 
-class BusyStream:
+class Lane:
     """One tenant with one stream, among N streams that are empty: in both kinds of queue."""
 
     def __init__(self, place: Place, client: Client, streams: int, reads: int) -> None:
@@ -53,22 +53,22 @@ def run(place: Place) -> list[Table]:
     chosen = place.settings
     reads = max(10, chosen.messages // 20)
     with Client.from_url(place.url) as client, connect(place.url) as server:
-        contenders = [each for n in SIZES for each in BusyStream(place, client, n, reads).contenders()]
-        samples = run_rounds(server, contenders, chosen.rounds, chosen.seed)
-        return [_table(place, samples, reads), _declared(place, server)]
+        contenders = [each for n in SIZES for each in Lane(place, client, n, reads).contenders()]
+        runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
+        return [_table(place, runs, reads), _declared(place, server)]
 
 
-def _table(place: Place, samples: dict[str, list[Sample]], reads: int) -> Table:
+def _table(place: Place, runs: dict[str, list[Run]], reads: int) -> Table:
     rows = []
     for n in SIZES:
-        ours, old = samples[f"shardq {n}"], samples[f"prior art {n}"]
+        ours, old = runs[f"shardq {n}"], runs[f"prior art {n}"]
         cells = [str(n), us(middle(old, "commands")), us(middle(ours, "commands")), times(ratio(old, ours, "commands"))]
-        cells += [times(ratio(ours, samples[f"shardq {SIZES[0]}"], "commands"))]
+        cells += [times(ratio(ours, runs[f"shardq {SIZES[0]}"], "commands"))]
         cells += [us(middle(old, "wall")), us(middle(ours, "wall")), times(ratio(old, ours, "wall"))]
         rows.append(tuple(cells))
     first, last = SIZES[0], SIZES[-1]
-    at_256 = ratio(samples["prior art 256"], samples["shardq 256"], "commands")
-    grown = ratio(samples[f"shardq {last}"], samples[f"shardq {first}"], "commands")
+    at_256 = ratio(runs["prior art 256"], runs["shardq 256"], "commands")
+    grown = ratio(runs[f"shardq {last}"], runs[f"shardq {first}"], "commands")
     return Table(
         "reads",
         f"Read when one of N streams is busy: {reads} reads a round",
@@ -80,7 +80,7 @@ def _table(place: Place, samples: dict[str, list[Sample]], reads: int) -> Table:
             Target("the prior art's server time at 256 streams against shardq's", at_256, 8),
             Target(f"shardq's server time at {last:,} streams against {first}", grown, 1.3, True),
         ],
-        {name: [sample._asdict() for sample in own] for name, own in samples.items()},
+        {name: [run._asdict() for run in own] for name, own in runs.items()},
     )  # fmt: skip
 
 
@@ -97,10 +97,10 @@ def _declared(place: Place, server: Any) -> Table:
 
         return Contender(str(count), calls, call)
 
-    samples = run_rounds(server, [contender(count) for count in DECLARED], place.settings.rounds, place.settings.seed)
-    fewest = samples[str(DECLARED[0])]
+    runs = take_runs(server, [contender(count) for count in DECLARED], place.settings.rounds, place.settings.seed)
+    fewest = runs[str(DECLARED[0])]
     rows = []
-    for name, own in samples.items():
+    for name, own in runs.items():
         cells = [name, us(middle(own, "commands")), times(ratio(own, fewest, "commands"))]
         cells += [us(middle(own, "server")), us(middle(own, "wall")), times(ratio(own, fewest, "wall"))]
         rows.append(tuple(cells))
@@ -110,5 +110,5 @@ def _declared(place: Place, server: Any) -> Table:
         place.described(),
         ("keys", "server time", "/ 1 key", "server CPU", "clock", "/ 1 key"),
         rows,
-        data={name: [sample._asdict() for sample in own] for name, own in samples.items()},
+        data={name: [run._asdict() for run in own] for name, own in runs.items()},
     )

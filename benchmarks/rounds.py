@@ -25,7 +25,7 @@ class Contender:
     finish: Callable[[Any], Any] = lambda _: None
 
 
-class Sample(NamedTuple):
+class Run(NamedTuple):
     """One contender in one round, in µs per message: wall time, CPU of this process and of the server, its commands."""
 
     wall: float
@@ -34,19 +34,19 @@ class Sample(NamedTuple):
     commands: float
 
 
-def run_rounds(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Sample]]:
+def take_runs(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Run]]:
     """Run all of them *rounds* times in changing order, after one round that does not count."""
     dice = random.Random(seed)
-    samples: dict[str, list[Sample]] = {contender.name: [] for contender in contenders}
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
     for number in range(rounds + 1):
         for contender in dice.sample(contenders, len(contenders)):
-            sample = _sample(server, contender)
+            run = _run(server, contender)
             if number:
-                samples[contender.name].append(sample)
-    return samples
+                runs[contender.name].append(run)
+    return runs
 
 
-def _sample(server: Any, contender: Contender) -> Sample:
+def _run(server: Any, contender: Contender) -> Run:
     contender.prepare()
     commands, busy = _server_us(server, contender.commands), _server_cpu(server)
     cpu, started = time.process_time(), time.perf_counter()
@@ -55,7 +55,7 @@ def _sample(server: Any, contender: Contender) -> Sample:
     commands, busy = _server_us(server, contender.commands) - commands, _server_cpu(server) - busy
     contender.finish(result)
     share = 1e6 / contender.messages
-    return Sample(wall * share, cpu * share, busy * share, commands / contender.messages)
+    return Run(wall * share, cpu * share, busy * share, commands / contender.messages)
 
 
 def _server_us(server: Any, commands: Sequence[str]) -> float:
@@ -68,12 +68,12 @@ def _server_cpu(server: Any) -> float:
     return float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def ratio(samples: Sequence[Sample], reference: Sequence[Sample], field: str) -> float:
-    """How many times as long *samples* took as *reference*: the median of the ratios of the rounds."""
-    pairs = zip(samples, reference, strict=True)
-    return float(median(getattr(sample, field) / max(getattr(other, field), 1e-9) for sample, other in pairs))
+def ratio(runs: Sequence[Run], reference: Sequence[Run], field: str) -> float:
+    """How many times as long *runs* took as *reference*: the median of the ratios of the rounds."""
+    pairs = zip(runs, reference, strict=True)
+    return float(median(getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs))
 
 
-def middle(samples: Sequence[Sample], field: str) -> float:
+def middle(runs: Sequence[Run], field: str) -> float:
     """The median of *field*."""
-    return float(median(getattr(sample, field) for sample in samples))
+    return float(median(getattr(run, field) for run in runs))

@@ -21,7 +21,7 @@ from benchmarks.processes import below, cpu_of
 from benchmarks.report import Table, Target
 from benchmarks.settings import Place
 from shardq import Client
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 
 PER_MESSAGE = 200  # rows, for each of `--messages`: a million by default
 NAIVE = 20  # one row in so many is enough to know the naive writer
@@ -30,7 +30,7 @@ CORES = (2, 1)
 
 
 @dataclass(frozen=True)
-class Sample:
+class Run:
     """One job: rows, seconds, and µs of CPU per row beyond those of a job of a few rows."""
 
     rows: int
@@ -49,18 +49,18 @@ def run(place: Place) -> list[Table]:
     """Write and read tables."""
     rows = place.settings.messages * PER_MESSAGE
     rounds = max(2, place.settings.rounds // 2)
-    samples: dict[str, list[Sample]] = {}
+    runs: dict[str, list[Run]] = {}
     for cores in CORES:
         field = Field(place, cores, rows)
         for number in range(rounds + 1):
             for name, job in field.jobs().items():
-                sample = job()
+                run = job()
                 if number:  # the first warms the JVM up
-                    samples.setdefault(name, []).append(sample)
+                    runs.setdefault(name, []).append(run)
         field.close()
     return [
-        _table("write", samples, place, rounds, 1.5),
-        _table("read", samples, place, rounds, 3.0),
+        _table("write", runs, place, rounds, 1.5),
+        _table("read", runs, place, rounds, 3.0),
     ]
 
 
@@ -78,7 +78,7 @@ class Field:
         """End the session."""
         self.spark.stop()
 
-    def jobs(self) -> dict[str, Callable[[], Sample]]:
+    def jobs(self) -> dict[str, Callable[[], Run]]:
         """The jobs to compare; the references run only with the session on the most cores."""
         own = f"Spark local[{self.cores}]"
         found = {
@@ -96,10 +96,10 @@ class Field:
             }
         return found
 
-    def beyond(self, job: Callable[[int], Sample]) -> Sample:
+    def beyond(self, job: Callable[[int], Run]) -> Run:
         """A job of all rows, without the CPU that one of a few rows takes."""
         small, large = job(FEW), job(self.rows)
-        return Sample(
+        return Run(
             large.rows,
             large.seconds,
             *(max(0.0, getattr(large, part) * large.rows - getattr(small, part) * FEW) / large.rows for part in PARTS),
@@ -121,16 +121,16 @@ class Field:
         name, chosen = uuid.uuid4().hex, self.place.settings
         with Client.from_url(self.place.url) as client:
             queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard)
-            client.run(opened(queue.state, queue.state.until()))
+            client.run(open_queue(queue.state, queue.state.until()))
         return name
 
-    def write(self, rows: int) -> Sample:
+    def write(self, rows: int) -> Run:
         """All rows into a new queue."""
         name = self.filled = self.queue()
         save = self.frame(rows).write.format("shardq").options(url=self.place.url, queue=name).mode("append").save
         return self.timed(rows, save)
 
-    def read(self, rows: int, schema: str = "") -> Sample:
+    def read(self, rows: int, schema: str = "") -> Run:
         """What `write` wrote: every payload is looked at."""
         if self.held() != rows:
             self.write(rows)
@@ -144,7 +144,7 @@ class Field:
         with Client.from_url(self.place.url) as client:
             return client.queue(self.filled).len() if self.filled else 0
 
-    def naive(self) -> Sample:
+    def naive(self) -> Run:
         """A call of the client for each row, from Spark's tasks."""
         name, url, rows = self.queue(), self.place.url, self.rows // NAIVE
 
@@ -157,7 +157,7 @@ class Field:
         self.filled = ""
         return self.timed(rows, lambda: self.frame(rows).foreachPartition(each))
 
-    def pipeline(self) -> Sample:
+    def pipeline(self) -> Run:
         """XADD in pipelines of 1,000, to as many streams: no shards, no leases, no counts."""
         rows, streams, payload = self.rows, self.place.settings.streams, self.payload
         self.server.flushall()
@@ -172,7 +172,7 @@ class Field:
 
         return self.timed(rows, work, own=True)
 
-    def ranges(self) -> Sample:
+    def ranges(self) -> Run:
         """The same entries by XRANGE in pages of 1,000."""
         if not self.server.exists("s0"):
             self.pipeline()
@@ -185,12 +185,12 @@ class Field:
 
         return self.timed(self.rows, work, own=True)
 
-    def timed(self, rows: int, work: Callable[[], Any], *, own: bool = False) -> Sample:
+    def timed(self, rows: int, work: Callable[[], Any], *, own: bool = False) -> Run:
         """Run the work once, and measure it; with `own` its Python code runs in this process."""
         before, started = self.cpu(own), time.perf_counter()
         work()
         seconds, after = time.perf_counter() - started, self.cpu(own)
-        return Sample(rows, seconds, *((end - start) / rows * 1e6 for start, end in zip(before, after, strict=True)))
+        return Run(rows, seconds, *((end - start) / rows * 1e6 for start, end in zip(before, after, strict=True)))
 
     def cpu(self, own: bool) -> tuple[float, float, float]:
         """Seconds of CPU so far: Python workers (or this process), JVM, server."""
@@ -222,25 +222,25 @@ def session(cores: int) -> Any:
     return spark
 
 
-def _table(kind: str, samples: dict[str, list[Sample]], place: Place, rounds: int, most: float) -> Table:
-    chosen = {name.partition(": ")[2]: each for name, each in samples.items() if name.startswith(kind)}
+def _table(kind: str, runs: dict[str, list[Run]], place: Place, rounds: int, most: float) -> Table:
+    chosen = {name.partition(": ")[2]: each for name, each in runs.items() if name.startswith(kind)}
     reference = next(name for name in chosen if "redis-py" in name)
     own = next(name for name in chosen if f"local[{max(CORES)}]" in name)
 
     def times(name: str) -> float:
         pairs = zip(chosen[name], chosen[reference], strict=True)
-        return float(median(sample.rate / other.rate for sample, other in pairs))
+        return float(median(run.rate / other.rate for run, other in pairs))
 
     rows = [
         (
             name,
-            f"{median(sample.rate for sample in each):,.0f}",
+            f"{median(run.rate for run in each):,.0f}",
             f"{times(name):.2f} x",
-            *(f"{median(getattr(sample, part) for sample in each):.2f}" for part in PARTS),
+            *(f"{median(getattr(run, part) for run in each):.2f}" for part in PARTS),
         )
         for name, each in chosen.items()
     ]
-    python = median(sample.python for sample in chosen[own])
+    python = median(run.python for run in chosen[own])
     return Table(
         name=f"spark-{kind}",
         title=f"Spark: {kind} {chosen[own][0].rows:,} rows",
@@ -251,5 +251,5 @@ def _table(kind: str, samples: dict[str, list[Sample]], place: Place, rounds: in
             Target(f"rows/s beside {reference}", times(own), 3.0),
             Target("CPU of Python per row", python, most, most=True, unit=" µs"),
         ],
-        data={name: [vars(sample) for sample in each] for name, each in chosen.items()},
+        data={name: [vars(run) for run in each] for name, each in chosen.items()},
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.prior_art import Bare, PriorArt, connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
+from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import Client, Delivery
 
@@ -126,19 +126,19 @@ def run(place: Place) -> list[Table]:
         field.drain_prior()  # makes its streams and groups, which is not the work of a write
         rounds, seed = place.settings.rounds, place.settings.seed
         return [
-            _written(place, run_rounds(server, field.writers(), rounds, seed)),
-            _read(place, run_rounds(server, field.readers(), rounds, seed)),
+            _written(place, take_runs(server, field.writers(), rounds, seed)),
+            _read(place, take_runs(server, field.readers(), rounds, seed)),
         ]
 
 
-def _written(place: Place, samples: dict[str, list[Sample]]) -> Table:
-    batched = samples[f"shardq write_many({place.settings.batch})"]
-    prior, bare = samples["prior art, one at a time"], samples["bare XADD, pipelined"]
+def _written(place: Place, runs: dict[str, list[Run]]) -> Table:
+    batched = runs[f"shardq write_many({place.settings.batch})"]
+    prior, bare = runs["prior art, one at a time"], runs["bare XADD, pipelined"]
     return Table(
         "throughput-write",
         f"Write: {place.settings.streams} streams, {place.settings.per_shard} per shard, one process",
         place.described(),
-        *_compared(samples, {"prior art": prior, "pipelined XADD": bare}),
+        *_compared(runs, {"prior art": prior, "pipelined XADD": bare}),
         [
             Target("batched write against the prior art's, by the clock", 1 / ratio(batched, prior, "wall"), 20),
             Target(
@@ -146,44 +146,44 @@ def _written(place: Place, samples: dict[str, list[Sample]]) -> Table:
             ),
             Target("server CPU of a batched write against pipelined XADD", ratio(batched, bare, "server"), 2.5, True),
         ],
-        _data(samples),
+        _data(runs),
     )
 
 
-def _read(place: Place, samples: dict[str, list[Sample]]) -> Table:
+def _read(place: Place, runs: dict[str, list[Run]]) -> Table:
     ours = f"shardq read_many({place.settings.batch})"
-    prior, with_acks = samples["prior art, one at a time"], samples["prior art, one at a time, with acks"]
-    alone = 1 / ratio(samples[ours], prior, "wall")
-    acked = 1 / ratio(samples[f"{ours}, with acks"], with_acks, "wall")
+    prior, with_acks = runs["prior art, one at a time"], runs["prior art, one at a time, with acks"]
+    alone = 1 / ratio(runs[ours], prior, "wall")
+    acked = 1 / ratio(runs[f"{ours}, with acks"], with_acks, "wall")
     return Table(
         "throughput-read",
         f"Read: {place.settings.streams} streams, all busy, one process",
         place.described(),
         *_compared(
-            samples,
+            runs,
             {
                 "prior art, with acks": with_acks,
-                "bare batches, with acks": samples["bare XREADGROUP, in batches, with acks"],
+                "bare batches, with acks": runs["bare XREADGROUP, in batches, with acks"],
             },
         ),
         [
             Target("batched read against the prior art's read, neither acked, by the clock", alone, 8),
             Target("batched read and ack against the prior art's read and ack, by the clock", acked, 8),
         ],
-        _data(samples),
+        _data(runs),
     )
 
 
 def _compared(
-    samples: dict[str, list[Sample]], references: dict[str, list[Sample]]
+    runs: dict[str, list[Run]], references: dict[str, list[Run]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     columns = ["one message", "messages/s", "slowest to fastest round"]
     columns += [f"rate / {name}" for name in references]
     columns += ["client CPU", "server CPU", "server time"]
     columns += [f"server time / {name}" for name in references]
     rows = []
-    for name, own in samples.items():
-        rates = sorted(1e6 / sample.wall for sample in own)
+    for name, own in runs.items():
+        rates = sorted(1e6 / run.wall for run in own)
         cells = [name, f"{1e6 / middle(own, 'wall'):,.0f}", f"{rates[0]:,.0f} to {rates[-1]:,.0f}"]
         cells += [times(1 / ratio(own, other, "wall")) for other in references.values()]
         cells += [us(middle(own, "client")), us(middle(own, "server")), us(middle(own, "commands"))]
@@ -192,5 +192,5 @@ def _compared(
     return tuple(columns), rows
 
 
-def _data(samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    return {name: [sample._asdict() for sample in own] for name, own in samples.items()}
+def _data(runs: dict[str, list[Run]]) -> dict[str, Any]:
+    return {name: [run._asdict() for run in own] for name, own in runs.items()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, times, us
-from benchmarks.rounds import Contender, Sample, middle, ratio, run_rounds
+from benchmarks.rounds import Contender, Run, middle, ratio, take_runs
 from benchmarks.settings import Place
 from shardq import Client, Queue
 
@@ -78,19 +78,19 @@ def run(place: Place) -> list[Table]:
             for batch, messages in sizes.items()
             for window, queue in queues.items()
         ]
-        return [_table(place, run_rounds(server, contenders, chosen.rounds, chosen.seed), list(sizes))]
+        return [_table(place, take_runs(server, contenders, chosen.rounds, chosen.seed), list(sizes))]
 
 
 def _running(queue: Queue, load: Load, messages: int, batch: int) -> Callable[[], Any]:
     return lambda: _cycle(queue, load, messages, batch)
 
 
-def _table(place: Place, samples: dict[str, list[Sample]], batches: Sequence[int]) -> Table:
+def _table(place: Place, runs: dict[str, list[Run]], batches: Sequence[int]) -> Table:
     rows: list[tuple[str, ...]] = []
     targets = []
     for load in LOADS:
         for batch in batches:
-            off, on = (samples[f"{load.name}|{batch}|{window}"] for window in (0, 1))
+            off, on = (runs[f"{load.name}|{batch}|{window}"] for window in (0, 1))
             shape = "one at a time" if batch == 1 else f"in batches of {batch}"
             cost = ratio(on, off, "server")
             rows.append((
@@ -105,5 +105,5 @@ def _table(place: Place, samples: dict[str, list[Sample]], batches: Sequence[int
         ("written, read and acked", "server CPU, off", "window=1", "on : off", "server time", "by the clock"),
         rows,
         targets,
-        {name: [sample._asdict() for sample in each] for name, each in samples.items()},
+        {name: [run._asdict() for run in each] for name, each in runs.items()},
     )

@@ -18,11 +18,11 @@ from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import killed
 from benchmarks.workers.contenders import OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import Missing, programs
-from benchmarks.workers.sample import Sample, sample
+from benchmarks.workers.run import Run, measured
 
 JOBS_PER_MESSAGE = 4
 """How many jobs there are for each message of the settings; with fewer the fastest would be done too soon."""
-Samples = dict[str, list[Sample]]
+Runs = dict[str, list[Run]]
 
 
 def run(place: Place) -> list[Table]:
@@ -42,41 +42,41 @@ def compare(place: Place, asked: Sequence[Contender], patience: float = killed.P
             present.append(contender)
         except Missing as error:
             missing[contender.name] = str(error)
-    samples = _run_rounds(present, chosen)
+    runs = _take_runs(present, chosen)
     jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables != SINGLE]
     kills = killed.table(once, place.described("one run"), jobs, patience)
-    return [_rates(Place(place.server, chosen), samples, missing), kills, _settings(place, present)]
+    return [_rates(Place(place.server, chosen), runs, missing), kills, _settings(place, present)]
 
 
-def _run_rounds(contenders: Sequence[Contender], chosen: Settings) -> Samples:
+def _take_runs(contenders: Sequence[Contender], chosen: Settings) -> Runs:
     dice = random.Random(chosen.seed)
-    samples: Samples = {contender.name: [] for contender in contenders}
+    runs: Runs = {contender.name: [] for contender in contenders}
     for _ in range(chosen.rounds):
         for contender in dice.sample(contenders, len(contenders)):
-            samples[contender.name].append(sample(contender, chosen))
-    return samples
+            runs[contender.name].append(measured(contender, chosen))
+    return runs
 
 
-def _rate(own: Sequence[Sample], what: str) -> float:
+def _rate(own: Sequence[Run], what: str) -> float:
     return 1e6 / median(_cost(each, what) for each in own)
 
 
-def _cost(each: Sample, what: str) -> float:
+def _cost(each: Run, what: str) -> float:
     """µs per job; `both` is enqueueing, then working."""
     return each.enqueue + each.work if what == "both" else float(getattr(each, what))
 
 
-def _rates(place: Place, samples: Samples, missing: dict[str, str]) -> Table:
-    rivals = [other.name for other in OTHERS if other.name in samples]
-    fastest = {what: max(rivals, key=lambda name: _rate(samples[name], what), default="") for what in ("work", "both")}
-    rows = [_row(name, own, samples.get(fastest["work"])) for name, own in samples.items()]
+def _rates(place: Place, runs: Runs, missing: dict[str, str]) -> Table:
+    rivals = [other.name for other in OTHERS if other.name in runs]
+    fastest = {what: max(rivals, key=lambda name: _rate(runs[name], what), default="") for what in ("work", "both")}
+    rows = [_row(name, own, runs.get(fastest["work"])) for name, own in runs.items()]
     rows += [(name, f"left out: {why}", *[""] * 7) for name, why in missing.items()]
     targets = [
-        Target(f"{ours.name}, {said}, against {name}", _ratio(samples[ours.name], samples[name], what), 5)
+        Target(f"{ours.name}, {said}, against {name}", _ratio(runs[ours.name], runs[name], what), 5)
         for what, said in (("work", "worked"), ("both", "enqueued, then worked"))
         if (name := fastest[what])
         for ours in OURS
-        if ours.name in samples
+        if ours.name in runs
     ]
     columns = (
         "worker", "worked, jobs/s", "slowest to fastest round", "/ fastest other", "enqueued, jobs/s",
@@ -89,16 +89,16 @@ def _rates(place: Place, samples: Samples, missing: dict[str, str]) -> Table:
         columns,
         rows,
         targets,
-        {name: [each._asdict() for each in own] for name, own in samples.items()},
+        {name: [each._asdict() for each in own] for name, own in runs.items()},
     )
 
 
-def _ratio(own: Sequence[Sample], other: Sequence[Sample], what: str) -> float:
+def _ratio(own: Sequence[Run], other: Sequence[Run], what: str) -> float:
     """How many times the other's rate: the median over the rounds, each by itself."""
     return median(_cost(theirs, what) / _cost(mine, what) for mine, theirs in zip(own, other, strict=True))
 
 
-def _row(name: str, own: Sequence[Sample], fastest: Sequence[Sample] | None) -> tuple[str, ...]:
+def _row(name: str, own: Sequence[Run], fastest: Sequence[Run] | None) -> tuple[str, ...]:
     rates = sorted(1e6 / each.work for each in own)
     return (
         name,

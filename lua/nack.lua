@@ -54,7 +54,6 @@ for number in string.gmatch(ARGV[4], '[^,]+') do
   redis.call('XLEN', KEYS[at_key])
 end
 
--- The live leases end, and a message that was cancelled meanwhile is gone for good.
 if q.is_fair then
   --- @use window
   prepare_admission(q)
@@ -64,6 +63,8 @@ if q.journal_size > 0 then
   begin_events(q)
   details = read_details(details_text)
 end
+
+-- The live leases end. A message that was cancelled while it was in flight is gone for good now.
 local scores, live, ended = read_scores(q, tokens), {}, {}
 for i, token in ipairs(tokens) do
   live[i] = is_live(q, scores[i])
@@ -75,28 +76,32 @@ if #ended > 0 then
 end
 local items, at_item = end_leases(q, ended, any_cancelled), 0
 
--- Each message goes to the dead letters, or it will be delivered again, now or later.
+-- Each message goes to the dead letters, or it will be delivered again, now or after its delay. A repeated call that finds no
+-- lease did its work the first time: the message is not the caller's either way.
 local letters, kept, back, delayed = {}, {}, {}, {}
 for i in ipairs(tokens) do
-  -- A repeated call that finds no lease did its work the first time: the message is not the caller's either way.
-  local letter = repeated and 'o' or 'l'
+  local letter, item = repeated and 'o' or 'l', nil
   if live[i] then
     at_item = at_item + 1
-    local item, delay = items[at_item], delays[i]
+    item = items[at_item]
     letter = item and 'o' or 'c'
-    if item and errors[i] ~= '' then item.last_error = errors[i] end
-    if item and (rejected or item.deliveries >= q.max_deliveries) then
+  end
+  if item then
+    local delay = delays[i]
+    if errors[i] ~= '' then item.last_error = errors[i] end
+    if rejected or item.deliveries >= q.max_deliveries then
       item.is_rejected = rejected
       letter = end_message(q, item, keys[item.place])
-    elseif item then
+    else
       item.since, kept[#kept + 1] = q.now + delay, item
+      local list = delay == 0 and back or delayed
+      list[#list + 1] = item
+      -- A blocked reader looks again by itself, but maybe not as soon as this message is due.
+      if delay > 0 and delay < 5000 then notify_reader(q, '') end
       if details then
         local message_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
         note_event(q, 'n', message_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)
       end
-      local list = delay == 0 and back or delayed
-      list[#list + 1] = item
-      if delay > 0 and delay < 5000 then notify_reader(q, '') end -- a blocked reader may have to look again before it does by itself
     end
   end
   letters[i] = letter
@@ -104,7 +109,8 @@ end
 save_attempts(q, kept)
 if #delayed > 0 then delay_returned(q, delayed) end
 
--- What may be delivered at once needs room in the window of its shard key; and who ended a lease may have made room for others.
+-- What is to be delivered now needs room in the window of its shard key, else it waits in the overflow. The leases that ended
+-- may have made room for others.
 if q.is_fair then
   --- @use window
   give_back_messages(q, back)

@@ -31,7 +31,8 @@ local answer = check_epoch(q, epoch, following)
 if answer then return {answer, 0, 0} end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
-check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow}, {q.bodies})
+check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys},
+  {q.ready, q.delayed, q.redelivery, q.overflow}, {q.bodies})
 q.keys = {d = q.bodies}
 local at_key = 12
 for number in string.gmatch(ARGV[4], '[^,]+') do

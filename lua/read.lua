@@ -47,7 +47,7 @@ local q = {
   count = tonumber(ARGV[1]), width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
   legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '', stream_count = tonumber(streams), offset = tonumber(offset),
   owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = fair == '1', journal_size = tonumber(journal_size or '0'),
-  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, dead_letters = {},
+  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {},
   due_times = {}, buckets = {}, stream_lists = {}, found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
 }
 for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
@@ -135,23 +135,13 @@ repeat
 until q.is_missed or q.found == q.count or not has_more
 
 -- What happened is written down.
-if #q.dead_letters > 0 then
-  --- @use dead_letters
-  move_dead_letters(q)
-end
 local wait = -1
 if q.found == 0 then
   --- @use notifications, schedule
   if not q.is_missed then clear_notifications(q, blocks) end
   wait = ms_to_next_event(q)
 end
-if q.is_fair then
-  if q.walks_left > 0 and q.walked == 0 then
-    --- @use walks
-    walk_on(q)
-  end
-  steps.finish(q)
-end
+if steps.finish then steps.finish(q) end
 save_leases(q)
 save_streams(q)
 if q.gone ~= 0 or q.adopted ~= 0 then

@@ -1,12 +1,12 @@
 #!lua
--- redrive: move dead letters back, to the store of delayed messages, due at once; ids and headers stay.
+-- redrive: move dead letters back into the queue, to be delivered at once. Their ids and headers stay.
 -- KEYS[1] meta: id clock, counters, who waits
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[6] bodies: bodies of delayed messages
--- KEYS[7] attempts: the streams they may be promoted to
+-- KEYS[7] attempts: what is known of messages that wait
 -- KEYS[8] dead: dead letters
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] accounts: what each shard key holds
@@ -14,8 +14,9 @@
 -- KEYS[12] journal: what happened to the messages
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] client: what the journal calls the caller
--- ARGV[3..] letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
--- Reply: how many moved; an entry that is gone already or no letter is passed over, so a repeated call does nothing but count them
+-- ARGV[3..] dead_letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
+-- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those that the
+--        first try moved
 --- @use time, keys, attempts, dead_letters, journal
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6],

@@ -1,4 +1,4 @@
-"""Checks of what callers pass: each returns the value, or raises a ConfigError that says what it must be."""
+"""Checks of arguments. Each returns the value, or raises a ConfigError that says what the value must be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shardq.errors import ConfigError
 
 T = TypeVar("T")
 MAX_BLOCK = 365 * 86_400.0
-"""The longest time, in seconds, that a call may wait or a message be put off."""
+"""The longest time, in seconds, for which a call may wait or a nack may delay a message."""
 
 MAX_NAME: Final = 200
 """The longest queue name, in characters (which are bytes, since names are ASCII)."""
@@ -20,11 +20,11 @@ _FORBIDDEN: Final = re.compile(r"[^A-Za-z0-9._:/-]")
 
 MIN_LEASE: Final = 0.05
 MAX_LEASE: Final = 7 * 86_400
-"""For how many seconds a lease may last."""
+"""The shortest and the longest lease, in seconds."""
 
 
 def shown(value: object) -> str:
-    """A short text of a refused argument for an error message; never fails, as `repr` does on ints of 4,301 digits."""
+    """Return a short text of a refused argument for an error. It never fails; `repr` does for ints of 4,301 digits."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a repr may raise anything
@@ -33,7 +33,7 @@ def shown(value: object) -> str:
 
 
 def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
-    """*value* if it is a whole number from *low* to *high*, else ConfigError."""
+    """Return *value* if it is a whole number from *low* to *high*; else ConfigError."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         because = f" ({why})" if why else ""
         raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}{because}, not {shown(value)}")
@@ -41,19 +41,19 @@ def whole(name: str, value: int, low: int, high: int, why: str = "") -> int:
 
 
 def seconds(name: str, value: float, low: float, high: float) -> float:
-    """*value* if it is a number of seconds from *low* to *high*, else ConfigError."""
+    """Return *value* if it is a number of seconds from *low* to *high*; else ConfigError."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(f"{name} must be a number of seconds from {low:,.15g} to {high:,.15g}, not {shown(value)}")
     return float(value)
 
 
 def lease_time(name: str, value: float) -> float:
-    """*value* if a lease may last so many seconds, else ConfigError."""
+    """Return *value* if a lease may last so many seconds; else ConfigError."""
     return seconds(name, value, MIN_LEASE, MAX_LEASE)
 
 
 def iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
-    """*items* if they can be gone through; *kind* says what they must be."""
+    """Return *items* if they are iterable; else ConfigError, in which *kind* says what the items must be."""
     try:
         iter(items)
     except TypeError:
@@ -62,7 +62,7 @@ def iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
 
 
 def check_name(name: str) -> str:
-    """Return a queue's `name` if it is 1 to 200 of letters, digits and ``. _ - : /``; else raise ConfigError."""
+    """Return the name of a queue if it has 1 to 200 letters, digits and ``. _ - : /``; else ConfigError."""
     if not isinstance(name, str):
         raise ConfigError(f"a queue name must be a str, not {type(name).__name__}")
     if not name:

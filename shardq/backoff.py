@@ -1,7 +1,7 @@
-"""How long to wait before the next try: a policy turns a count into seconds.
+"""Backoff policies: how many seconds to wait before the next try, given the number of failures.
 
-Used for the delay of a redelivery and between attempts to reconnect. Policies are values: they hold no state and no
-source of randomness, so the caller passes a `random.Random`, a seeded one in tests.
+They are used for the delay of a redelivery and for the pauses between tries of a call. A policy has no state and no
+source of randomness: the caller passes a `random.Random`, in tests a seeded one.
 
 >>> Exponential(base=0.5, cap=10, jitter="none")(4, Random())
 4.0
@@ -17,20 +17,20 @@ from typing import Literal, Protocol
 from shardq.arguments import shown
 from shardq.errors import ConfigError
 
-_ENOUGH = 2**31  # doublings: keeps a huge count from overflowing the conversion to float
+_ENOUGH = 2**31  # bounds the exponent, so that a huge count does not overflow a float
 
 
 class Backoff(Protocol):
-    """Any policy: `count` is 1 after the first failure, 2 after the second; the result is in seconds."""
+    """A backoff policy. `count` is 1 after the first failure, 2 after the second. The result is in seconds."""
 
     def __call__(self, count: int, random: Random) -> float:
-        """Seconds to wait after failure number `count`."""
+        """Return how many seconds to wait after failure number `count`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always the same delay of `seconds`, 0 or more."""
+    """The same delay each time, of `seconds`, which is 0 or more."""
 
     seconds: float = 1.0
 
@@ -38,19 +38,19 @@ class Constant:
         _check_number("seconds", self.seconds, at_least=0.0)
 
     def __call__(self, count: int, random: Random) -> float:
-        """`seconds`, whatever the count (from 1) and the randomness; ConfigError for a bad count."""
+        """Return `seconds`, whatever `count` and `random` are. ConfigError for a bad count."""
         _check_count(count)
         return float(self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """A ceiling that grows by `factor` with each failure, from `base` seconds up to `cap` seconds.
+    """Exponential backoff: the ceiling grows by `factor` with each failure, from `base` seconds to `cap` seconds.
 
-    With full jitter the delay is uniform from 0 to the ceiling: it spreads clients that failed together better than
-    adding noise to the ceiling does, at less work in total (source: AWS Architecture Blog, Brooker, "Exponential
-    Backoff and Jitter", 2015). ConfigError unless 0 < base <= cap, factor >= 1, all finite, and jitter is "full" or
-    "none".
+    With full jitter the delay is uniform from 0 to the ceiling. This spreads clients that failed together better than
+    adding noise to the ceiling, with less work in total (source: AWS Architecture Blog, Brooker, "Exponential Backoff
+    and Jitter", 2015). Without jitter the delay is the ceiling. ConfigError unless 0 < base <= cap, factor >= 1, all
+    finite, and jitter is "full" or "none".
     """
 
     base: float = 0.1
@@ -68,7 +68,7 @@ class Exponential:
             raise ConfigError(f'jitter must be "full" or "none", not {shown(self.jitter)}')
 
     def ceiling(self, count: int) -> float:
-        """The longest delay, in seconds, after failure number `count` (from 1); ConfigError for a bad count."""
+        """Return the longest delay, in seconds, after failure number `count` (from 1). ConfigError for a bad count."""
         _check_count(count)
         try:
             return min(float(self.cap), self.base * float(self.factor) ** min(count - 1, _ENOUGH))
@@ -76,7 +76,7 @@ class Exponential:
             return float(self.cap)
 
     def __call__(self, count: int, random: Random) -> float:
-        """Seconds to wait after failure number `count` (from 1); `random` is used only for jitter."""
+        """Return how many seconds to wait after failure number `count` (from 1). `random` is used only for jitter."""
         ceiling = self.ceiling(count)
         return random.uniform(0.0, ceiling) if self.jitter == "full" else ceiling
 
@@ -91,7 +91,7 @@ def _check_number(name: str, value: float, *, at_least: float) -> None:
 def _is_finite(value: float) -> bool:
     try:
         return isfinite(value)
-    except OverflowError:  # an int that no float holds
+    except OverflowError:  # an int too large for a float
         return False
 
 

@@ -1,4 +1,4 @@
-"""The clock, injected everywhere; this module alone calls `time`."""
+"""The clock, which is passed to everything that needs the time. Only this module reads the time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What shardq needs of a clock; `shardq.testing.ManualClock` is the other one."""
+    """The clock that shardq uses: `SystemClock`, or `shardq.testing.ManualClock` in tests."""
 
     def monotonic(self) -> float:
-        """Seconds that never jump and that count suspended time."""
+        """Return seconds of a clock that never jumps and goes on while the machine is suspended."""
         ...
 
     def wall(self) -> float:
-        """Seconds since the Unix epoch; for logs only, never for decisions."""
+        """Return seconds since the Unix epoch. For logs, traces and the ages of files, never for deadlines."""
         ...
 
 
 class SystemClock:
-    """The machine's clock: CLOCK_BOOTTIME where there is one, since it counts suspend."""
+    """The machine's clock. Its monotonic time is CLOCK_BOOTTIME where that exists, since it counts suspended time."""
 
     _id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def monotonic(self) -> float:
-        """Seconds since boot, suspend included."""
+        """Return seconds since boot; where CLOCK_BOOTTIME exists, including suspended time."""
         return time.clock_gettime(self._id)
 
     def wall(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return seconds since the Unix epoch."""
         return time.time()

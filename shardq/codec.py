@@ -1,6 +1,6 @@
-r"""Payloads and headers to bytes and back.
+r"""Codecs, which turn payloads and headers into bytes and back.
 
-Each stored message carries a tag of one letter that says how its body was written, so that a reader needs no setting:
+Each stored message has a tag of one letter, which says how its body was encoded. So a reader needs no setting:
 
 =====  ==========================================================================
 tag    body
@@ -11,9 +11,9 @@ tag    body
 A - Z  a codec of the user's own
 =====  ==========================================================================
 
-Decoding never runs code: there is no pickle, an unknown tag is refused before its body is looked at, and an unknown
-MessagePack extension stays an inert `msgspec.msgpack.Ext`. Whatever goes wrong is a `CodecError` that says what to do
-and never shows the payload; the cause is left out of the traceback, since causes quote their input.
+Decoding never runs code: there is no pickle, a body with an unknown tag is not decoded, and an unknown MessagePack
+extension stays a `msgspec.msgpack.Ext`. Every failure is a `CodecError` that says what to do and never shows the
+payload. Its cause is left out of the traceback, because causes quote their input.
 
 >>> codecs = Codecs()
 >>> codecs.encode({"prompt": "a cat"})
@@ -45,43 +45,43 @@ MAX_HEADER_KEY: Final = 128
 
 
 class Codec(Protocol):
-    """Turns values into bytes and back; an own one has an upper-case `tag` and may raise anything."""
+    """Turns values into bytes and back. A user's own codec has an upper-case `tag`, and may raise any exception."""
 
     @property
     def tag(self) -> str:
-        """One ASCII letter, stored with each message; upper case is the users', lower case is shardq's."""
+        """One ASCII letter, stored with each message. Users' codecs have upper case, built-in ones lower case."""
         ...
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of `value`."""
+        """Encode `value`."""
         ...
 
     def decode(self, body: bytes) -> Any:
-        """The value of `body`; must be safe on any bytes."""
+        """Decode `body`. It must be safe with any bytes."""
         ...
 
 
 class BytesCodec:
-    """Bytes as they are; a bytearray or memoryview comes back as bytes."""
+    """Bytes that are stored as they are. A bytearray or memoryview comes back as bytes."""
 
     tag: Final = "b"
 
     def encode(self, value: Any) -> bytes:
-        """A copy of a bytes-like `value`; CodecError for anything else."""
+        """Return a copy of a bytes-like `value`. CodecError for anything else."""
         if not isinstance(value, bytes | bytearray | memoryview):
             raise CodecError(f"cannot encode a {_type_name(value)} as raw bytes: pass bytes, bytearray or memoryview")
         return _guarded("encode", "raw bytes", bytes, value)  # fails on a released memoryview
 
     def decode(self, body: bytes) -> bytes:
-        """`body` itself."""
+        """Return `body` itself."""
         return body
 
 
 class MsgpackCodec:
-    """MessagePack; `type` is what to decode to: a msgspec.Struct, dataclass, TypedDict or any type msgspec takes.
+    """MessagePack. `type` is what to decode to: a msgspec.Struct, dataclass, TypedDict or any type msgspec takes.
 
     Without `type`, tuples and sets come back as lists, dataclasses and Structs as dicts; datetimes with a zone and
-    nested bytes survive. Integers go from -2**63 to 2**64 - 1.
+    nested bytes stay what they are. Integers may be from -2**63 to 2**64 - 1.
     """
 
     tag: Final = "m"
@@ -95,19 +95,19 @@ class MsgpackCodec:
         return self.__class__, (self._decoder.type,)
 
     def encode(self, value: Any) -> bytes:
-        """MessagePack of `value`; CodecError when it has none."""
+        """Encode `value`. CodecError if MessagePack cannot represent it."""
         return _guarded("encode", "MessagePack", self._encoder.encode, value)
 
     def decode(self, body: bytes) -> Any:
-        """The value of a MessagePack `body`; CodecError when it is not one, or not of `type`."""
+        """Decode a MessagePack `body`. CodecError if it is damaged, or not of `type`."""
         return _guarded("decode", "MessagePack", self._decoder.decode, body)
 
 
 class JsonCodec:
-    """JSON, for readers in other languages; `type` as in `MsgpackCodec`.
+    """JSON, for readers in other languages. `type` is as in `MsgpackCodec`.
 
-    JSON has fewer types, and msgspec maps what is left: NaN and infinities become null, nested bytes base64 text,
-    keys text. Integers of any practical size survive here, though not in every other language's reader.
+    JSON has fewer types, so msgspec converts some: NaN and infinities to null, nested bytes to base64 text, keys to
+    text. Large integers are kept, but readers in some other languages cannot read them exactly.
     """
 
     tag: Final = "j"
@@ -121,11 +121,11 @@ class JsonCodec:
         return self.__class__, (self._decoder.type,)
 
     def encode(self, value: Any) -> bytes:
-        """JSON of `value` in UTF-8; CodecError when it has none."""
+        """Encode `value` as JSON in UTF-8. CodecError if JSON cannot represent it."""
         return _guarded("encode", "JSON", self._encoder.encode, value)
 
     def decode(self, body: bytes) -> Any:
-        """The value of a JSON `body`; CodecError when it is not one, or not of `type`."""
+        """Decode a JSON `body`. CodecError if it is damaged, or not of `type`."""
         return _guarded("decode", "JSON", self._decoder.decode, body)
 
 
@@ -133,12 +133,12 @@ _BUILT_IN: Final = (BytesCodec, MsgpackCodec, JsonCodec)
 
 
 class Codecs:
-    """The codecs of one client: one that writes, all of them read.
+    """The codecs of one client: one of them encodes, and all of them decode.
 
-    `writer` encodes what is written. A built-in writer leaves bytes, bytearray and memoryview as they are, under tag
-    ``b``; a codec of the user's own sees every value, so that one that encrypts cannot be passed by. `others` are
-    only read with. The three built-in codecs can always be read. ConfigError for a bad tag, two codecs with one tag,
-    or a method that is missing. Safe across threads as long as the user's own codecs are.
+    `writer` encodes payloads. If it is a built-in codec, bytes, bytearray and memoryview are stored as they are, under
+    tag ``b``. A user's own codec gets every value, so that, for example, an encrypting codec encrypts bytes too.
+    `others` only decode. The three built-in codecs can always decode. ConfigError for a bad tag, two codecs with one
+    tag, or a missing method. Safe across threads as long as the user's own codecs are.
     """
 
     __slots__ = ("_by_tag", "_raw", "_writer")
@@ -149,11 +149,11 @@ class Codecs:
         self._by_tag = _by_tag(self._writer, *others)
 
     def encode(self, value: Any) -> tuple[str, bytes]:
-        """The tag and body to store for `value`; CodecError when it cannot be encoded."""
+        """Return the tag and body to store for `value`. CodecError if it cannot be encoded."""
         codec = self._writer
         if self._raw is not None and isinstance(value, bytes | bytearray | memoryview):
             if type(value) is bytes:
-                return BytesCodec.tag, value  # what most writes come to, without the detour
+                return BytesCodec.tag, value  # a shortcut for a common case
             codec = self._raw
         body: object = _guarded("encode", f"with codec {codec.tag!r}", codec.encode, value)
         if not isinstance(body, bytes):
@@ -161,7 +161,7 @@ class Codecs:
         return codec.tag, body
 
     def decode(self, tag: str, body: bytes) -> Any:
-        """The value of a stored `tag` and `body`; CodecError for an unknown tag or a body that does not fit it."""
+        """Decode a stored `body` by its `tag`. CodecError for an unknown tag, or a body that does not fit it."""
         codec = self._by_tag.get(tag)
         if codec is None:
             raise CodecError(_unknown(tag))
@@ -169,19 +169,19 @@ class Codecs:
 
 
 def _by_tag(*codecs: Codec) -> dict[str, Codec]:
-    """The built-in codecs, replaced and joined by `codecs`, by tag."""
-    given: dict[str, Codec] = {}
+    """Return all codecs by tag: the built-in ones, and `codecs`, which replace built-in ones of the same tag."""
+    own: dict[str, Codec] = {}
     for codec in codecs:
         tag = _check_codec(codec)
-        if tag in given:
+        if tag in own:
             raise ConfigError(f"two codecs have the tag {tag!r}: give each its own letter")
-        given[tag] = codec
+        own[tag] = codec
     built_in: dict[str, Codec] = {codec.tag: codec for codec in (BytesCodec(), MsgpackCodec(), JsonCodec())}
-    return built_in | given
+    return built_in | own
 
 
 def _check_codec(codec: Codec) -> str:
-    """The tag of `codec`; ConfigError unless it is a codec."""
+    """Return the tag of `codec`. ConfigError if it is not a codec."""
     tag = getattr(codec, "tag", None)
     if isinstance(codec, _BUILT_IN) and tag == type(codec).tag:
         return codec.tag
@@ -194,7 +194,7 @@ def _check_codec(codec: Codec) -> str:
 
 
 def _make_decoder(make: Any, target: Any) -> Any:
-    """`make(target)`; ConfigError for a type that msgspec cannot decode to."""
+    """Return `make(target)`. ConfigError for a type that msgspec cannot decode to."""
     try:
         return make(target)
     except Exception as error:  # msgspec raises TypeError, and NameError for unresolved annotations
@@ -202,10 +202,10 @@ def _make_decoder(make: Any, target: Any) -> Any:
 
 
 def encode_headers(headers: Mapping[str, str]) -> bytes:
-    """A message's headers as a MessagePack map, ``b""`` when there are none.
+    """Encode a message's headers as a MessagePack map; ``b""`` if there are none.
 
-    Limits: 64 headers, keys of 1 to 128 printable ASCII characters, 8,192 bytes in all. ConfigError for headers that
-    break them or are not str to str.
+    ConfigError for more than 64 headers, a key that is not 1 to 128 printable ASCII characters, more than 8,192 bytes
+    in all, or anything but str to str.
     """
     if not isinstance(headers, Mapping):
         raise ConfigError(f"headers must be a mapping of str to str, not {_type_name(headers)}")
@@ -219,7 +219,7 @@ def encode_headers(headers: Mapping[str, str]) -> bytes:
 
 
 def _check_header(key: object, value: object) -> None:
-    """ConfigError unless `key` and `value` may be a header; values are user data, so no message shows them."""
+    """ConfigError unless `key` and `value` may be a header. Values are user data, so no error text shows them."""
     if not isinstance(key, str) or not isinstance(value, str):
         raise ConfigError(f"headers must be str to str, not {_type_name(key)} to {_type_name(value)}")
     if not 1 <= len(key) <= MAX_HEADER_KEY:
@@ -229,7 +229,7 @@ def _check_header(key: object, value: object) -> None:
 
 
 def _pack_headers(headers: dict[str, str]) -> bytes:
-    """MessagePack of checked headers; ConfigError when it is too large."""
+    """Encode checked headers. ConfigError if they are too large, or not valid Unicode."""
     try:
         body = msgspec.msgpack.encode(headers)
     except UnicodeEncodeError:
@@ -243,9 +243,9 @@ _HEADERS: Final = msgspec.msgpack.Decoder(dict[str, str])
 
 
 def decode_headers(body: bytes) -> dict[str, str]:
-    """The headers of a message, empty for ``b""``; CodecError when `body` is not a MessagePack map of str to str.
+    """Decode a message's headers; empty for ``b""``. CodecError if `body` is not a MessagePack map of str to str.
 
-    Limits are the writer's business: whatever decodes is returned.
+    Only the writer checks the limits.
     """
     if not body:
         return {}
@@ -253,17 +253,17 @@ def decode_headers(body: bytes) -> dict[str, str]:
 
 
 def _guarded(verb: str, what: str, call: Callable[[Any], T], argument: object) -> T:
-    """`call(argument)`; whatever it raises becomes a CodecError without a byte of what was encoded or decoded."""
+    """Return `call(argument)`. Whatever it raises becomes a CodecError that shows nothing of the payload."""
     try:
         return call(argument)
     except CodecError:
         raise
-    except Exception as error:  # noqa: BLE001 - codecs fail in a dozen ways, and poison must not stop a worker
+    except Exception as error:  # noqa: BLE001 - codecs may raise anything, and a bad payload must not stop a worker
         raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from None
 
 
 def _advice(verb: str, error: Exception) -> str:
-    """What is wrong and what to do about it; looks at the error's type, since its text may quote the payload."""
+    """Return what is wrong and what to do. It uses the type of *error* only, whose text may quote the payload."""
     decoding = verb == "decode"
     match error:
         case RecursionError():
@@ -287,13 +287,13 @@ def _advice(verb: str, error: Exception) -> str:
 
 
 def _path(error: Exception) -> str:
-    """Where msgspec found the error, such as ``, at `$.items[...].price` ``: field names of the type, no payload."""
+    """Return where msgspec found the error, such as ``, at `$.items[...].price` ``. It has no part of the payload."""
     _, found, path = str(error).rpartition(" - at `")
     return f", at `{path}" if found else ""
 
 
 def _unknown(tag: object) -> str:
-    """Advice for a tag that no codec has; shows it only when it is one letter, since it came from Redis."""
+    """Return advice for a tag that no codec has. The tag came from Redis, so it is shown only if it is one letter."""
     is_letter = isinstance(tag, str) and len(tag) == 1 and tag.isascii() and tag.isalpha()
     shown_tag = repr(tag) if is_letter else "that is not a letter"
     return f"no codec has the tag {shown_tag}: give the client the codec that wrote it; Delivery.body has the bytes"

@@ -1,4 +1,4 @@
-"""What an acknowledged write survives, by named level, and whether the server really gives it.
+"""Durability levels: what an acknowledged write survives, and whether the server's settings are enough for that.
 
 ==============  =================================  =================================================================
 level           needs of the server                survives
@@ -15,8 +15,8 @@ level           needs of the server                survives
 Redis replicates asynchronously: ``WAIT`` makes losing a write in a failover rare, never impossible, and a failover
 can also bring back a message that was acked. docs/durability.md has the long form.
 
-Nothing here talks to a server: `ServerFacts.from_replies` takes what INFO and CONFIG GET answered, `judge` compares
-it with the level asked for and returns warnings, `fatal` says why a server must not be used at all.
+This module does no I/O. `ServerFacts.from_replies` takes the answers to INFO and CONFIG GET, `judge` compares them with
+the requested level and returns warnings, and `fatal` says why a server must not be used at all.
 
 >>> info = {"redis_version": "7.0.15", "aof_enabled": "0", "maxmemory": "0", "maxmemory_policy": "noeviction"}
 >>> print(*judge(Durability.parse("process"), ServerFacts.from_replies(info, {})))
@@ -37,7 +37,7 @@ Level: TypeAlias = Literal["none", "process", "disk", "replica"]
 Replies: TypeAlias = Mapping[str, object] | Mapping[bytes, object]
 
 MAX_REPLICAS: Final = 100
-"""The most replicas that a level may wait for; a guard against a slip of the finger."""
+"""The most replicas that a level may wait for. The bound catches a mistyped number."""
 
 CONFIG_NAMES: Final = (
     "appendfsync",
@@ -47,7 +47,7 @@ CONFIG_NAMES: Final = (
     "min-replicas-to-write",
     "no-appendfsync-on-rewrite",
 )
-"""What to ask CONFIG GET for; the answer may be empty where CONFIG is forbidden."""
+"""The parameters for CONFIG GET. The answer may be empty, since some services forbid CONFIG."""
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 """The oldest versions that shardq runs on."""
@@ -58,7 +58,7 @@ _LEVEL: Final = re.compile(r"(none|process|disk|replica)(?:\((\d{1,9})\))?", re.
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """A level, and for ``replica`` how many replicas must confirm each write or change; 0 for the others."""
+    """A durability level, and for ``replica`` how many replicas must confirm each write or change; else 0."""
 
     level: Level
     replicas: int = 0
@@ -72,7 +72,7 @@ class Durability:
 
     @classmethod
     def parse(cls, text: str) -> Durability:
-        """``none``, ``process``, ``disk``, ``replica`` (of one) or ``replica(n)``; ConfigError for anything else."""
+        """Parse ``none``, ``process``, ``disk``, ``replica`` (one) or ``replica(n)``. ConfigError for other text."""
         if not isinstance(text, str):
             raise ConfigError(_level_advice(text))
         match = _LEVEL.fullmatch(text)
@@ -82,7 +82,7 @@ class Durability:
         return cls(cast("Level", match[1]), replicas)
 
     def __str__(self) -> str:
-        """The text that `parse` reads back."""
+        """Return the text that `parse` reads."""
         return f"replica({self.replicas})" if self.level == "replica" else self.level
 
 
@@ -92,7 +92,7 @@ def _level_advice(text: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself; None where it did not say.
+    """What a server reports about itself; None for what it did not report.
 
     `version` has one to three parts. `maxmemory` is in bytes, 0 for no limit. `rewrite_pauses_fsync` is
     ``no-appendfsync-on-rewrite``. `replicas` are the connected ones, `min_replicas` is ``min-replicas-to-write``.
@@ -110,27 +110,27 @@ class ServerFacts:
 
     @classmethod
     def from_replies(cls, info: Replies, config: Replies) -> ServerFacts:
-        """The facts in the answers to INFO (all sections) and CONFIG GET (`CONFIG_NAMES`).
+        """Read the answers to INFO (all sections) and CONFIG GET (`CONFIG_NAMES`).
 
-        Keys and values may be str, bytes or, as redis-py parses INFO, numbers. Whatever is missing (managed services
-        forbid CONFIG) or not understood is None. Never raises.
+        Keys and values may be str, bytes or, as redis-py parses INFO, numbers. A value that is missing (managed
+        services forbid CONFIG) or not understood is None. Never raises.
         """
-        said, set_to = _texts(info), _texts(config)
-        server = _server(said)
+        info_texts, config_texts = _texts(info), _texts(config)
+        server = _server(info_texts)
         return cls(
             server=server,
-            version=_version(said.get(f"{server}_version")),
-            aof=_flag(said.get("aof_enabled", set_to.get("appendonly"))),
-            appendfsync=set_to.get("appendfsync"),
-            rewrite_pauses_fsync=_flag(set_to.get("no-appendfsync-on-rewrite")),
-            replicas=_whole(said.get("connected_slaves")),
-            min_replicas=_whole(set_to.get("min-replicas-to-write")),
-            maxmemory=_whole(said.get("maxmemory", set_to.get("maxmemory"))),
-            policy=said.get("maxmemory_policy", set_to.get("maxmemory-policy")),
+            version=_version(info_texts.get(f"{server}_version")),
+            aof=_flag(info_texts.get("aof_enabled", config_texts.get("appendonly"))),
+            appendfsync=config_texts.get("appendfsync"),
+            rewrite_pauses_fsync=_flag(config_texts.get("no-appendfsync-on-rewrite")),
+            replicas=_number(info_texts.get("connected_slaves")),
+            min_replicas=_number(config_texts.get("min-replicas-to-write")),
+            maxmemory=_number(info_texts.get("maxmemory", config_texts.get("maxmemory"))),
+            policy=info_texts.get("maxmemory_policy", config_texts.get("maxmemory-policy")),
         )
 
     def __str__(self) -> str:
-        """The server's name and version, for messages."""
+        """Return the server's name and version, for messages."""
         return f"{self.server.title()} {_dotted(self.version) if self.version else 'of unknown version'}"
 
 
@@ -142,14 +142,14 @@ def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _server(said: Mapping[str, str]) -> str:
-    """``valkey``, ``redis`` or another's name. Valkey also reports a redis_version, 7.2.4, for old clients."""
-    if "valkey_version" in said:
+def _server(info_texts: Mapping[str, str]) -> str:
+    """Return ``valkey``, ``redis`` or another name. Valkey also reports a redis_version, 7.2.4, for old clients."""
+    if "valkey_version" in info_texts:
         return "valkey"
     for other in ("dragonfly", "garnet", "keydb"):
-        if f"{other}_version" in said:
+        if f"{other}_version" in info_texts:
             return other
-    return said.get("server_name", "redis").lower()
+    return info_texts.get("server_name", "redis").lower()
 
 
 def _version(text: str | None) -> tuple[int, ...] | None:
@@ -157,7 +157,7 @@ def _version(text: str | None) -> tuple[int, ...] | None:
     return tuple(map(int, match[0].split("."))) if match else None
 
 
-def _whole(text: str | None) -> int | None:
+def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,19}", text, re.ASCII) else None
 
 
@@ -170,7 +170,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def fatal(facts: ServerFacts) -> str | None:
-    """Why this server must be refused (raise ServerUnfit with it), or None: too old, or it would evict messages."""
+    """Return why this server must not be used, as the text of ServerUnfit: too old, or it evicts messages. Or None."""
     oldest = OLDEST.get(facts.server)
     if oldest and facts.version and facts.version < oldest:
         return f"{facts} is too old: shardq needs Redis 7.0 or Valkey 7.2 or newer"
@@ -187,15 +187,15 @@ def _evicts(facts: ServerFacts) -> bool:
 
 
 def judge(durability: Durability, facts: ServerFacts) -> list[str]:
-    """Warnings: where the server gives less than `durability` asks, or where that could not be checked.
+    """Return warnings: where the server gives less than `durability` needs, or where that could not be checked.
 
-    Empty when all was checked and holds; the level's own come first. What is worse than a warning is in `fatal`.
+    The list is empty if everything was checked and is right. Problems worse than a warning are in `fatal`.
     """
     return [*_level_gaps(durability, facts), *_eviction_gaps(facts), *_version_gaps(facts)]
 
 
 def _level_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
-    """Where the server gives less than the level."""
+    """Yield a warning for each point in which the server gives less than the level needs."""
     if durability.level == "none":
         return
     yield from _aof_gaps(durability, facts)
@@ -210,8 +210,8 @@ def _aof_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
         yield _unchecked(durability, "the append-only file is on", "appendonly yes")
     elif not facts.aof and durability.level == "replica":
         yield (
-            f'durability "{durability}" is undone when a primary without an append-only file restarts: it comes back '
-            "with less, and its replicas copy that; set appendonly yes"
+            f'durability "{durability}" is lost when a primary without an append-only file restarts: it comes back '
+            "with less data, and its replicas copy that; set appendonly yes"
         )
     elif not facts.aof:
         yield (
@@ -253,7 +253,7 @@ def _replica_gaps(durability: Durability, facts: ServerFacts) -> Iterator[str]:
     elif facts.min_replicas < wanted:
         yield (
             f'durability "{durability}" should have min-replicas-to-write {wanted}, but it is {facts.min_replicas}: a '
-            "primary cut off from its replicas goes on leasing messages, which its successor leases too"
+            "primary cut off from its replicas goes on leasing messages that the new primary leases too"
         )
 
 
@@ -278,6 +278,6 @@ def _version_gaps(facts: ServerFacts) -> Iterator[str]:
 
 
 def _unchecked(durability: Durability | str | None, what: str, remedy: str) -> str:
-    """A warning for a fact that the server did not tell."""
-    asked = f'durability "{durability}": ' if durability else ""
-    return f"{asked}could not check that {what} (the server did not say): make sure of {remedy}"
+    """Return a warning for something that the server did not report."""
+    prefix = f'durability "{durability}": ' if durability else ""
+    return f"{prefix}could not check that {what} (the server did not say): make sure of {remedy}"

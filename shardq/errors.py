@@ -1,24 +1,24 @@
-"""Every error that shardq raises, and what the reader should do about it.
+"""Every error that shardq raises, and what to do about it.
 
 ::
 
     ShardqError
     ├── ConfigError (ValueError)        a setting, name or argument is wrong: fix the call
-    │   ├── PatternError                ... it is a topic or a pattern
+    │   ├── PatternError                a topic or a pattern is wrong
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
-    ├── QueueFull                       the queue is at its bound: slow down, retry later
+    ├── QueueFull                       a bound of the queue is reached: slow down, retry later
     ├── Unrouted                        no pattern matches the topic
     ├── MessageNotFound                 no waiting message has this id
     ├── LeaseLost                       the delivery is not yours any more: drop the work
-    │   └── MessageCancelled            ... because the message was cancelled
-    ├── PipelineFailed                  a job of Spark's failed; what was done stays
+    │   └── MessageCancelled            the message was cancelled: drop the work
+    ├── PipelineFailed                  a Spark job failed; what it wrote so far stays
     ├── ClosedError                     the client was closed, or used from another event loop
     └── BackendError                    Redis refused, or could not be reached
         ├── BackendTimeout (TimeoutError)   no answer in time, and nothing was changed
         ├── OutcomeUnknown              the call may or may not have happened
-        │   └── DurabilityUnknown       ... it happened, but fewer replicas than asked hold it
+        │   └── DurabilityUnknown       it happened, but too few replicas confirmed it; see .result
         ├── PartlyPublished             some of the queues that a topic goes to were not written to; see .results
         ├── PartlyWritten               some messages of a batch were not written; see .results
         ├── OutOfMemory                 Redis is full: reads and acks go on, writes wait
@@ -39,23 +39,23 @@ class ConfigError(ShardqError, ValueError):
 
 
 class PatternError(ConfigError):
-    """A topic or a pattern is none: an empty word, a character or a length that may not be."""
+    """A topic or pattern is not valid: it has an empty word, a forbidden character, or is too long."""
 
 
 class QueueMissing(ConfigError):
-    """There is no such queue; the first write or read creates it, an operator's call does not."""
+    """There is no such queue. The first write or read creates a queue; an operator's call does not."""
 
 
 class CodecError(ShardqError, ValueError):
-    """A payload could not be encoded or decoded; `Delivery.body` still holds the bytes."""
+    """A payload could not be encoded or decoded. `Delivery.body` still has the bytes of one that was read."""
 
 
 class Empty(ShardqError):
-    """Nothing became deliverable before the deadline of a read."""
+    """No message could be delivered before the deadline of a read."""
 
 
 class QueueFull(ShardqError):
-    """The queue (or its dedup window) is at its configured bound; nothing was written."""
+    """The queue has reached one of its bounds, such as `max_len`, `max_backlog` or `max_dedup`; nothing was written."""
 
 
 class Unrouted(ShardqError):
@@ -67,9 +67,9 @@ class MessageNotFound(ShardqError):
 
 
 class LeaseLost(ShardqError):
-    """The lease ended or was settled already; the call changed nothing.
+    """The lease ended, or the delivery was settled already. The call changed nothing.
 
-    Stop working on the message: somebody else has it, had it, or will get it.
+    Stop working on the message: another consumer has it, had it, or will get it.
     """
 
 
@@ -82,11 +82,11 @@ class ClosedError(ShardqError):
 
 
 class PipelineFailed(ShardqError):
-    """A job of Spark's failed; what was done stays, and the cause is chained."""
+    """A Spark job failed. What it wrote so far stays. The cause is chained."""
 
 
 class BackendError(ShardqError):
-    """Redis refused the call or could not be reached; the cause is chained."""
+    """Redis refused the call, or could not be reached. The cause is chained."""
 
 
 class BackendTimeout(BackendError, TimeoutError):
@@ -94,13 +94,13 @@ class BackendTimeout(BackendError, TimeoutError):
 
 
 class OutcomeUnknown(BackendError):
-    """The connection broke after sending: the call may or may not have happened."""
+    """No answer came after sending: the call may or may not have been executed."""
 
 
 class DurabilityUnknown(OutcomeUnknown):
-    """The call happened, but fewer replicas than asked confirmed it in time.
+    """The call was executed, but fewer replicas than requested confirmed it in time.
 
-    `result` is what the call returned; a failover now could lose it.
+    `result` is what the call would have returned. A failover now could lose the change.
     """
 
     def __init__(self, message: str, result: object) -> None:
@@ -109,9 +109,9 @@ class DurabilityUnknown(OutcomeUnknown):
 
 
 class PartlyWritten(BackendError):
-    """A batch was written in part.
+    """Only a part of a batch was written.
 
-    `results` has one entry per message, in order: its id, or the error that kept it from being written.
+    `results` has one entry per message, in order: its id, or the error with which its write ended.
     """
 
     def __init__(self, results: list[str | ShardqError], first: ShardqError) -> None:
@@ -123,7 +123,7 @@ class PartlyWritten(BackendError):
 class PartlyPublished(BackendError):
     """A message was written to some of the queues that its topic goes to.
 
-    `results` has for each queue, by name, the id, or the error that kept it from being written there.
+    `results` has for each queue, by name, the id, or the error with which the write ended.
     """
 
     def __init__(self, results: dict[str, str | ShardqError], first: ShardqError) -> None:
@@ -133,7 +133,7 @@ class PartlyPublished(BackendError):
 
 
 class OutOfMemory(BackendError):
-    """Redis reached `maxmemory`; the write was refused whole, reads and acks still work."""
+    """Redis reached `maxmemory` and refused the whole write. Reads and acks still work."""
 
 
 class ServerUnfit(BackendError):

@@ -1,20 +1,20 @@
-"""Shuffle sharding: which M of a queue's N streams a shard key is dealt.
+"""Shuffle sharding: hashing deals each shard key M of a queue's N streams.
 
-Each stream draws a score for the key; the M highest win (rendezvous hashing: Thaler & Ravishankar, "Using name-based
-mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998). The scores are one stretch of SHAKE-128 output::
+Each stream gets a score for the key, and the M streams with the highest scores are the shard (rendezvous hashing:
+Thaler & Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM ToN 6(1), 1998). All scores come from
+one SHAKE-128 output::
 
     score of stream i = bytes [8i, 8i+8) of SHAKE-128("shardq/1" NUL key), unsigned, big-endian
 
-One call gives all scores, and an XOF's output for a larger N begins with that for a smaller N, so a stream's score
-does not depend on N. Hence adding stream N changes the shard of M/(N+1) of the keys, each by one stream; the other
-M-1 stay, in their order.
+A longer SHAKE-128 output begins with the shorter one, so a stream's score does not depend on N. Adding one stream to N
+changes the shard of M/(N+1) of the keys, each by one stream; the other M-1 streams stay, in their order.
 
-Two keys share all M streams with odds of 1 / C(N, M): 1 in 635,376 for 4 of 64. A key that floods its shard therefore
-leaves nearly everybody else a clean stream (source: AWS Builders' Library, "Workload isolation using
-shuffle-sharding"). `Odds` says how nearly.
+Two keys share all M streams with odds of 1 / C(N, M): 1 in 635,376 for 4 of 64. So when one key floods its shard,
+nearly every other key still has a clean stream (source: AWS Builders' Library, "Workload isolation using
+shuffle-sharding"). `Odds` computes the exact figures.
 
-docs/sharding.md describes this for other languages; tests/golden/sharding.json holds vectors. It must never change
-for version 1: processes of different versions write to one queue.
+docs/sharding.md describes the algorithm for other languages, and tests/golden/sharding.json has test vectors. Version 1
+must never change, because processes of different versions of shardq write to the same queue.
 
 >>> shard("tenant-42", streams=16, streams_per_shard=2)
 (12, 15)
@@ -42,7 +42,7 @@ MAX_SHARD_KEY: Final = 1024
 """The longest shard key, in bytes of UTF-8."""
 
 CACHED_SHARDS: Final = 65_536
-"""How many shards the cache holds: 21 MB when full (M = 4, short keys); Zipf traffic of 100,000 tenants hits 89 %."""
+"""The cache has room for so many shards: 21 MB (M = 4, short keys). With 100,000 tenants (Zipf) 89 % are in it."""
 
 _DOMAIN: Final = b"shardq/1\0"
 _CACHED_KEY: Final = 128  # longer keys and wider shards are computed each time, which bounds the cache's bytes
@@ -50,23 +50,23 @@ _CACHED_WIDTH: Final = 32
 
 
 def shard(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, ...]:
-    """The streams dealt to a shard key, best score first.
+    """Return the streams that hashing deals to a shard key, the one with the highest score first.
 
-    `key`: 1 to 1,024 bytes; a str counts as its UTF-8, so ``"a"`` and ``b"a"`` get the same shard. `streams`: N, 1 to
-    4,096. `streams_per_shard`: M, at least 1; more than N means N, so that a queue can shrink below M. Returns M
-    distinct numbers of 0 to N-1, the same in every process, version and language. Raises ConfigError for anything
-    else. Safe across threads; cached.
+    `key` has 1 to 1,024 bytes; a str counts as its UTF-8, so ``"a"`` and ``b"a"`` get the same shard. `streams` is N, 1
+    to 4,096. `streams_per_shard` is M, at least 1; more than N counts as N, so that a queue can shrink below M. The
+    result has M distinct numbers from 0 to N-1, the same in every process, version and language. ConfigError for bad
+    arguments. Safe across threads; cached.
     """
     try:
         if len(key) > _CACHED_KEY or streams_per_shard > _CACHED_WIDTH:
             return _deal(key, streams, streams_per_shard)
         return _deal_cached(key, streams, streams_per_shard)
-    except TypeError:  # of the wrong type, or not hashable: _deal says what is wrong
+    except TypeError:  # a wrong type, or not hashable: _deal raises the right error
         return _deal(key, streams, streams_per_shard)
 
 
 def _deal(key: str | bytes, streams: int, streams_per_shard: int) -> tuple[int, ...]:
-    """`shard` without a cache."""
+    """Compute a shard, without the cache."""
     width = check_width(streams, streams_per_shard)
     scores = _scores(key_bytes(key), streams)
     return tuple(nlargest(width, range(streams), key=scores.__getitem__))  # stable: ties go to the lower number
@@ -76,17 +76,17 @@ _deal_cached = lru_cache(maxsize=CACHED_SHARDS, typed=True)(_deal)  # typed: Tru
 
 
 def _scores(key: bytes, streams: int) -> tuple[int, ...]:
-    """The score of each stream for `key`, unsigned 64-bit."""
+    """Return the score of each stream for `key`, as unsigned 64-bit integers."""
     return struct.unpack(f">{streams}Q", raw_scores(key, streams))
 
 
 def raw_scores(key: bytes, streams: int) -> bytes:
-    """The scores of a key's streams as they are hashed, 8 bytes each, big-endian; for who deals many at once."""
+    """Return the scores of a key's streams as bytes: 8 for each, big-endian. For code that deals many keys at once."""
     return hashlib.shake_128(_DOMAIN + key, usedforsecurity=False).digest(8 * streams)
 
 
 def key_bytes(key: str | bytes) -> bytes:
-    """A shard key as the 1 to 1,024 bytes that are hashed; ConfigError when it is not such a key."""
+    """Return a shard key as the 1 to 1,024 bytes that are hashed. ConfigError if it is not a valid key."""
     if isinstance(key, str):
         try:
             key = key.encode()
@@ -101,18 +101,18 @@ def key_bytes(key: str | bytes) -> bytes:
     return key
 
 
-def check_names(names: Iterable[str | bytes], most: int) -> list[bytes]:
-    """Up to *most* shard keys as bytes, each once, in their order; ConfigError when they are not a list of such."""
+def check_names(names: Iterable[str | bytes], limit: int) -> list[bytes]:
+    """Return up to *limit* shard keys as bytes, in order, without duplicates. ConfigError for anything else."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise ConfigError(f"names must be a list of shard keys; this is of type {type(names).__name__}")
-    found = list(dict.fromkeys(map(key_bytes, islice(names, most + 1))))
-    if len(found) > most:
-        raise ConfigError(f"at most {most:,} shard keys can be named")
+    found = list(dict.fromkeys(map(key_bytes, islice(names, limit + 1))))
+    if len(found) > limit:
+        raise ConfigError(f"at most {limit:,} shard keys can be named")
     return found
 
 
 def check_width(streams: int, streams_per_shard: int) -> int:
-    """How many streams a shard really has: the smaller of the two; ConfigError when either is not a valid number."""
+    """Return how many streams a shard has: the smaller of the two. ConfigError if either is not a valid number."""
     if type(streams) is not int or not 1 <= streams <= MAX_STREAMS:
         raise ConfigError(f"streams must be an int from 1 to {MAX_STREAMS}, not {shown(streams)}")
     if type(streams_per_shard) is not int or streams_per_shard < 1:
@@ -121,21 +121,21 @@ def check_width(streams: int, streams_per_shard: int) -> int:
 
 
 def overlap(a: Iterable[int], b: Iterable[int]) -> int:
-    """How many streams two shards share."""
+    """Return how many streams two shards share."""
     return len(set(a) & set(b))
 
 
 def overlap_odds(streams: int, streams_per_shard: int) -> tuple[float, ...]:
-    """The odds that the shards of two keys share exactly j streams, for j = 0 to M (hypergeometric).
+    """Return the odds that the shards of two keys share exactly j streams, for j = 0 to M (hypergeometric).
 
-    The last one, full overlap, is 1 / C(N, M). Each is exact, rounded once to a float; below 1e-324 that is 0.0.
+    The last one, for all M streams, is 1 / C(N, M). Each is exact, rounded once to a float; below 1e-324 it is 0.0.
     """
     return Odds(streams, streams_per_shard).overlap
 
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """What shuffle sharding with N streams, M to a shard, isolates; all odds are from 0 to 1.
+    """How well shuffle sharding with N streams, M of them in a shard, isolates shard keys. Odds are from 0 to 1.
 
     >>> odds = Odds(streams=64, streams_per_shard=4)
     >>> odds.shards, f"{odds.none:.1%}", f"{odds.blocked(noisy=20):.1%}"
@@ -151,7 +151,7 @@ class Odds:
 
     @property
     def shards(self) -> int:
-        """How many different shards there are, C(N, M)."""
+        """The number of different shards, C(N, M)."""
         return comb(self.streams, self.streams_per_shard)
 
     @property
@@ -171,10 +171,10 @@ class Odds:
         return 1 / self.shards
 
     def blocked(self, noisy: int) -> float:
-        """The odds that `noisy` other keys together cover every stream of a key's shard, so that no clean one is left.
+        """Return the odds that `noisy` other keys together use every stream of a key's shard, so that none is clean.
 
-        By inclusion and exclusion over the j streams that all of them miss, in whole numbers. ConfigError when
-        `noisy` is not an int of at least 0.
+        It is computed in whole numbers, by inclusion and exclusion over the j streams that none of them uses.
+        ConfigError if `noisy` is not an int of at least 0.
         """
         if type(noisy) is not int or noisy < 0:
             raise ConfigError(f"noisy must be an int of at least 0, not {shown(noisy)}")

@@ -1,10 +1,11 @@
-"""OpenTelemetry: the spans of write, publish, read, process and settle; other calls have none.
+"""OpenTelemetry spans for write, publish, read, process and settle. Other calls have none.
 
-API only; without an SDK it costs next to nothing.
+It uses the OpenTelemetry API only. Without an SDK it costs almost nothing.
 
-Names follow the messaging conventions (v1.44, Development), so they stand here and nowhere else. Messages are linked to
-what created them, not parented: a span has one parent and a batch has many. Payloads and lease tokens never enter a
-span; the shard key is on spans only, since it is usually a tenant.
+Names follow the semantic conventions for messaging (v1.44, status Development), which may change, so all names are in
+this module. A span is linked to the spans that wrote its messages, not their child: a span has one parent, but a batch
+has many writers. Payloads and lease tokens never enter a span. The shard key, which usually names a tenant, is on spans
+only.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _CONTEXT_FIELDS = ("traceparent", "tracestate", "baggage")
 
 
 def enabled() -> bool:
-    """Whether there is a provider to record spans, or a context to pass on.
+    """Return whether there is a provider that records spans, or a context to propagate.
 
-    That the API was imported says nothing: redis-py does it too.
+    That the API was imported is not enough: redis-py imports it too.
     """
     trace, context = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.context")
     if trace is None or context is None:
@@ -46,7 +47,7 @@ class Telemetry:
 
     @contextmanager
     def writing(self, count: int | None) -> Iterator[Mapping[str, str]]:
-        """A span around a write; gives the context to put into headers. *count* of a batch, None for one message."""
+        """Make a span around a write, and yield the trace context for the headers. *count* is None for one message."""
         if not enabled():
             yield {}
             return
@@ -59,14 +60,14 @@ class Telemetry:
             yield carrier
 
     def wrote(self, message_id: str) -> None:
-        """Note the id of the one message that the current span wrote."""
+        """Set the id of the only message that the current span wrote."""
         if enabled():
             from opentelemetry import trace
 
             trace.get_current_span().set_attribute("messaging.message.id", message_id)
 
     def read(self, deliveries: Sequence[Received], started_ns: int, *, batch: bool) -> None:
-        """A span for a read that found something; empty polls leave no trace."""
+        """Make a span for a read that returned messages. Empty reads get none."""
         if not deliveries or not enabled():
             return
         from opentelemetry.trace import SpanKind
@@ -86,7 +87,7 @@ class Telemetry:
 
     @contextmanager
     def processing(self, delivery: Received) -> Iterator[Span | None]:
-        """A span around the handling of one delivery, linked to the write; records the pick-up delay."""
+        """Make a span around the handling of one delivery. It has the pick-up delay, and a link to the write."""
         if not enabled():
             yield None
             return
@@ -99,7 +100,7 @@ class Telemetry:
 
     @contextmanager
     def settling(self, verb: str, deliveries: Sequence[Received]) -> Iterator[None]:
-        """A span around ack, nack, reject or extend."""
+        """Make a span around ack, nack, reject or extend."""
         if not enabled():
             yield
             return
@@ -152,7 +153,7 @@ class Telemetry:
         return attributes
 
     def _link(self, delivery: Received) -> Link | None:
-        """A link to the span that wrote the message."""
+        """Return a link to the span that wrote the message; None if its headers have no trace context."""
         carrier = {name: delivery.headers[name] for name in _CONTEXT_FIELDS if name in delivery.headers}
         if "traceparent" not in carrier:
             return None

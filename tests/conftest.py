@@ -35,6 +35,14 @@ Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes by nature is left to `make soak`."""
+    left = [] if os.environ.get("SHARDQ_SOAK") else [item for item in items if item.get_closest_marker("soak")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
+
 @pytest.fixture(scope="session", params=_KINDS, ids=_name)
 def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """One server for the whole run, for each kind that this machine has; `server` is the one to use in a test."""

@@ -20,9 +20,9 @@ def rates(size: Size) -> list[Table]:
                 told: dict[str, float] = in_process("benchmarks.timers.realtime", name, mode, rate, size.seconds)
                 return told
 
-            samples = rounds_of(min(3, size.rounds), LIVE, measure)
+            runs = rounds_of(min(3, size.rounds), LIVE, measure)
             for name, own in found.items():
-                own.append({"target": rate, **{field: middle(samples, field, name) for field in samples[name][0]}})
+                own.append({"target": rate, **{field: middle(runs, field, name) for field in runs[name][0]}})
         rows = []
         for at, rate in enumerate(size.rates):
             own = [found[name][at] for name in LIVE]

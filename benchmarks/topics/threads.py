@@ -36,8 +36,8 @@ def measure(name: str, mix: str, threads: str, each: str, times: str, wild: str)
 
     def insert(mine: list[str]) -> None:
         gate.wait()
-        for sample in range(int(times)):
-            act = trie.remove if sample % 2 else trie.insert
+        for run in range(int(times)):
+            act = trie.remove if run % 2 else trie.insert
             for pattern in mine:
                 act(pattern, "q")
 

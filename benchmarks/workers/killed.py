@@ -20,7 +20,7 @@ from benchmarks.settings import Settings, place
 from benchmarks.workers.contenders import Contender, forget
 from benchmarks.workers.counting import EACH, SEEN
 from benchmarks.workers.processes import Enqueuer, Worker
-from benchmarks.workers.sample import Bench
+from benchmarks.workers.run import Bench
 
 MOST = 1000
 PATIENCE = 75.0

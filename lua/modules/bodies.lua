@@ -1,5 +1,6 @@
--- The bodies of messages that are delivered again, read many at a time. `q.entries` has those that were read, by handle, or by entry
--- id where they lie in the store of delayed messages. What this misses is read by its id: it is gone, or others' entries hid it.
+-- The bodies of messages that are delivered again, read many at a time. `q.entries` has those that were read, by handle, or by
+-- entry id where they lie in the store of delayed messages. What this misses is read by its id: it is gone, or others'
+-- entries hid it.
 
 -- Reads entries of the store of delayed messages from one id to another.
 local function read_stored(q, first, last, count)

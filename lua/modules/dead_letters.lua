@@ -76,12 +76,6 @@ local function end_message(q, item, key)
   return 'l'
 end
 
--- Moves the messages that a read has found to be dead letters.
-local function move_dead_letters(q)
-  if not q.max_dead then read_limits(q, q.known_max_deliveries, q.known_max_dead) end
-  for _, letter in ipairs(q.dead_letters) do move_to_dead(q, letter, letter.key, letter.fields, 'b') end
-end
-
 -- Returns what a dead letter becomes again as an entry of the stream of bodies. Its deadline and its due time are over; the id
 -- that its writer was given and the deliveries so far stay as attributes.
 local function spell_restored(letter)
@@ -90,7 +84,7 @@ local function spell_restored(letter)
   return fields
 end
 
--- Makes a message of the dead letter with this entry id, under a new id of its own. Returns the message as one that is given back;
+-- Makes a message of the dead letter with this entry id, under an id of its own. Returns the message as one that is given back;
 -- nil if there is no such entry any more, or it is no dead letter.
 local function restore_message(q, entry_id, shard, ms, number)
   local entry = redis.call('XRANGE', q.dead, entry_id, entry_id)[1]

@@ -4,7 +4,7 @@
 -- down at its end.
 --- @use attempts, bodies, dead_letters, journal, messages, notifications, redelivery, schedule
 
--- Returns the score of a lease of this call, all in one for each shard key that counts in the admission window.
+-- Returns the score of a lease of this call, of a message that counts in the admission window. It is made once for each shard key.
 local function lease_score(q, shard_key)
   local score = q.lease_scores[shard_key]
   if not score then
@@ -102,16 +102,16 @@ local function drop_returned(q, handle, place, id, key, entry, deliveries)
   q.gone = q.gone + 1
 end
 
--- Says whether a message with so many deliveries had its last one.
-local function had_last_delivery(q, deliveries)
-  if deliveries == 0 then return false end
+-- Says whether a message is a dead letter: it was rejected before, when there was no room, or had its last delivery.
+local function is_dead_letter(q, deliveries, is_rejected)
+  if deliveries == 0 and not is_rejected then return false end
   if not q.max_deliveries then read_limits(q, q.known_max_deliveries, q.known_max_dead) end
-  return deliveries >= q.max_deliveries
+  return is_rejected or deliveries >= q.max_deliveries
 end
 
--- Delivers a message again, unless it is gone, expired, or a dead letter; dead letters are collected, and moved when all is
--- taken. `text` is what is known of it. It comes out of the redelivery queue of a stream, or straight out of an overflow: then
--- `number` is nil, and `shard` says where it may go, should it be given back and nothing be known of it.
+-- Delivers a message again, unless it is gone, expired, or a dead letter. `text` is what is known of it. It comes out of the
+-- redelivery queue of a stream, or straight out of an overflow: then `number` is nil, and `shard` says where it may go, should
+-- it be given back and nothing be known of it.
 local function deliver_again(q, handle, number, text, shard)
   local place, id = split_handle(handle)
   local key = place == 'd' and q.bodies or q.streams[place]
@@ -121,11 +121,11 @@ local function deliver_again(q, handle, number, text, shard)
   q.examined = q.examined + 1
   if not fields or place ~= 'l' and #fields > 4 and is_expired(q, fields) then
     drop_returned(q, handle, place, id, key, entry, deliveries)
-  elseif is_rejected or had_last_delivery(q, deliveries) then
-    q.dead_letters[#q.dead_letters + 1] = {
-      handle = handle, place = place, id = id, key = key, fields = fields, deliveries = deliveries, shard = known_shard,
-      last_error = last_error, is_rejected = is_rejected,
-    }
+  elseif is_dead_letter(q, deliveries, is_rejected) then
+    move_to_dead(q, {
+      handle = handle, place = place, id = id, deliveries = deliveries, shard = known_shard, last_error = last_error,
+      is_rejected = is_rejected,
+    }, key, fields, 'b')
   else
     -- The token of a message that counts says where it may go, so an ack of its first delivery needs to know nothing else.
     local is_plain = fields[1] == 'K' and deliveries == 0 and last_error == '' and known_shard ~= ''

@@ -119,7 +119,8 @@ end
 local function promote_messages(q, items)
   local handles = take_all_due(q, 'd', q.delayed, q.now)
   if #handles == 0 then return end
-  local known, owned, counted = redis.call('HMGET', q.attempts, unpack(handles)), redis.call('HMGET', q.shard_keys, unpack(handles)), {} -- at most 128
+  local known, counted = redis.call('HMGET', q.attempts, unpack(handles)), {} -- at most 128
+  local owned = redis.call('HMGET', q.shard_keys, unpack(handles)) -- at most 128
   for at = 1, q.is_fair and #handles or 0 do counted[#counted + 1] = owned[at] or nil end
   if q.is_fair then load_accounts(q, counted) end
   for _, shard_key in ipairs(counted) do count_delayed(q, shard_key, -1) end

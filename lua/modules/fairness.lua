@@ -1,6 +1,6 @@
 -- Fairness of reads: a message that leaves the streams makes room for the next one of its shard key, which is admitted out of
 -- the overflow when a round ends. What a batch wants beyond the streams comes straight out of overflows.
---- @use accounts, bodies, deliveries, journal, keys, messages, offset, overflow, redelivery, schedule, window
+--- @use accounts, bodies, deliveries, journal, keys, messages, offset, overflow, redelivery, schedule, walks, window
 
 -- Begins a read of a fair queue.
 local function begin_fair_read(q)
@@ -123,9 +123,11 @@ local function end_round(q)
   return has_admitted or has_delivered
 end
 
--- Ends a read of a fair queue: writes down the accounts, and when the buckets of its leases are due.
+-- Ends a read of a fair queue: goes on with a walk that is asked for, writes down the accounts, and when the buckets of its
+-- leases are due.
 local function end_fair_read(q)
   count_left(q)
+  if q.walks_left > 0 and q.walked == 0 then walk_on(q) end
   close_accounts(q)
   save_due_times(q)
 end

@@ -61,8 +61,10 @@ local function end_leases(q, tokens, any_cancelled)
     items[at] = item
     if item.shard_key then shard_keys[#shard_keys + 1] = item.shard_key end
   end
-  if q.is_fair then load_accounts(q, shard_keys) end
-  for _, shard_key in ipairs(shard_keys) do release_delivery(q, shard_key) end
+  if q.is_fair then
+    load_accounts(q, shard_keys)
+    for _, shard_key in ipairs(q.cap > 0 and shard_keys or {}) do release_delivery(q, shard_key) end
+  end
   load_attempts(q, items)
   for at, item in ipairs(any_cancelled and items or {}) do
     if redis.call('SREM', q.cancelled, item.handle) == 1 then

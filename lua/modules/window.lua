@@ -14,9 +14,9 @@ local function room_under_cap(q, account)
   return q.cap > 0 and q.cap * account.weight - account.flight - account.shared or 9e15
 end
 
--- Returns how many more of an account may be in the shared streams. While fewer than eight are active the window is wider:
--- together they have eight places at least (more would be unfair to whom comes next: docs/fairness.md). Where there are
--- weights each has one place: a share is then the number of messages that leave in its turn.
+-- Returns how many more of an account may be in the shared streams. While n accounts are active and n is less than eight, the
+-- window is wider: each has 8 / n places, rounded down (more would be unfair to whom comes next: docs/fairness.md). Where there
+-- are weights each has one place: a share is then the number of messages that leave in its turn.
 local function find_room(q, account)
   local places, others = q.window, q.active
   if places == 0 then return room_under_cap(q, account) end
@@ -100,15 +100,16 @@ local function give_back_messages(q, items)
   load_accounts(q, shard_keys)
   for _, item in ipairs(items) do
     local shard_key = item.shard_key
-    local account = shard_key and find_account(q, shard_key)
+    local account = shard_key and (q.account_by[shard_key] or find_account(q, shard_key))
     if not account then
       admitted[#admitted + 1] = item
     elseif find_room(q, account) > 0 then
       count_messages(q, account, 1, 0)
       admitted[#admitted + 1] = item
     else
-      if not held[shard_key] then held[shard_key], held_keys[#held_keys + 1] = {}, shard_key end
-      table.insert(held[shard_key], item)
+      local list = held[shard_key] or {}
+      if #list == 0 then held[shard_key], held_keys[#held_keys + 1] = list, shard_key end
+      list[#list + 1] = item
     end
   end
   for _, shard_key in ipairs(held_keys) do hold_returned(q, shard_key, held[shard_key]) end

@@ -1,4 +1,4 @@
-"""The public face: clients, their queues and deliveries, for threads and, as twins, for asyncio."""
+"""The public API: clients, queues and deliveries, for threads and (as twins with the same methods) for asyncio."""
 
 from __future__ import annotations
 

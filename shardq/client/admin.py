@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask of a queue, for threads: numbers, settings, shards, dead letters."""
+"""The methods of a queue for operators and autoscalers, for threads: numbers, settings, shards, dead letters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """A client, as far as a queue needs it."""
+    """The part of a client that a queue uses."""
 
     def run(self, op: Op[T]) -> T:
-        """Run one operation."""
+        """Run one operation, and return its result."""
 
 
 class QueueAdmin:
@@ -75,7 +75,7 @@ class QueueAdmin:
     def assignment(self, *, timeout: float | None = None) -> Assignment:
         """Return which shard keys have a stored shard, and which streams are in it.
 
-        ConfigError when something else wrote to the assignment and spoilt it.
+        ConfigError if another program has damaged the stored assignment.
         """
         return self._client.run(assigning.assignment(self.state, timeout))
 

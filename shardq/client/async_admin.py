@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask of a queue, for asyncio: the twin of `shardq.client.admin`."""
+"""The methods of a queue for operators and autoscalers, for asyncio: the twin of `shardq.client.admin`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 class AsyncRunner(Protocol):
-    """A client, as far as a queue needs it."""
+    """The part of a client that a queue uses."""
 
     async def run(self, op: Op[T]) -> T:
-        """Run one operation."""
+        """Run one operation, and return its result."""
 
 
 class AsyncQueueAdmin:
@@ -75,7 +75,7 @@ class AsyncQueueAdmin:
     async def assignment(self, *, timeout: float | None = None) -> Assignment:
         """Return which shard keys have a stored shard, and which streams are in it.
 
-        ConfigError when something else wrote to the assignment and spoilt it.
+        ConfigError if another program has damaged the stored assignment.
         """
         return await self._client.run(assigning.assignment(self.state, timeout))
 

@@ -13,7 +13,7 @@ from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.opening import inspected
+from shardq.ops.opening import inspect_server
 from shardq.ops.outgoing import compose
 from shardq.ops.steps import Op
 from shardq.routing import Binding, Router
@@ -121,7 +121,7 @@ class AsyncClient(BaseClient):
         failed, PartlyPublished has an id or an error for each queue. Bindings that others make are seen within a
         second.
         """
-        names = await self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        names = await self.run(routing.match_queues(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
@@ -142,10 +142,10 @@ class AsyncClient(BaseClient):
         self._stop_server()
 
     async def run(self, op: Op[T]) -> T:
-        """Run one operation; for the parts of shardq that build on a client."""
+        """Run one operation and return its result. For the parts of shardq that use a client."""
         self._check_loop()
         if not self._inspected:
-            warn(await self._driver.run(inspected(self.clock, self.durability, self.timeout)))
+            warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
             self._inspected = True
         return await self._driver.run(op)
 
@@ -160,8 +160,8 @@ class AsyncClient(BaseClient):
                 "this AsyncClient belongs to another event loop or process; make one per loop, after the fork"
             )
 
-    def _later(self, op: Op[Any]) -> None:
-        """Run *op* without anybody waiting for it; its failure only costs time."""
+    def _run_in_background(self, op: Op[Any]) -> None:
+        """Start *op* in the background. Its failure is ignored."""
         task = asyncio.get_running_loop().create_task(self._driver.run(op))
         self._tasks.add(task)
         task.add_done_callback(self._forget)

@@ -15,7 +15,7 @@ from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
-from shardq.ops.read_call import undone
+from shardq.ops.read_call import give_back_all
 from shardq.ops.settle import LOST, Cancelled, checked_each
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -146,9 +146,9 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             rows = await self._client.run(op)
         except asyncio.CancelledError:
-            # A reply is lost: what it may have granted is given back, and what came before it.
+            # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
-                self._client._later(undone(self.state, outstanding, self.state.until()))
+                self._client._run_in_background(give_back_all(self.state, outstanding, self.state.until()))
             raise
         self._telemetry.read(rows, started, batch=batch)
         return [AsyncDelivery(row, self) for row in rows]

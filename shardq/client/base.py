@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` share: their settings, and what they know of queues and routers."""
+"""The base class of `Client` and `AsyncClient`: their settings, and what they remember of queues and routers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_PAYLOAD = 512 * 1024 * 1024  # Redis's proto-max-bulk-len
 
 
 class ClientSettings(TypedDict, total=False):
-    """The keyword arguments of `Client` and `Client.from_url`, documented there; the base has defaults and bounds."""
+    """The keyword arguments of `Client.from_url`, which documents them. `BaseClient` has their defaults and bounds."""
 
     codec: Codec | None
     codecs: Sequence[Codec]
@@ -46,7 +46,7 @@ class ClientSettings(TypedDict, total=False):
 
 
 class BaseClient:
-    """The settings of a client, and what it knows of its queues. `from_url` documents the settings."""
+    """The settings of a client, and what it remembers of queues and routers. `from_url` documents the settings."""
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         if not isinstance(target, Target):
@@ -64,7 +64,9 @@ class BaseClient:
         self._name = _checked_name(settings.get("name"))
         self._settings = settings
         self._states: dict[str, QueueState] = {}
-        self._held: weakref.WeakSet[QueueState] = weakref.WeakSet()  # all that some queue object has
+        self._all_states: weakref.WeakSet[QueueState] = (
+            weakref.WeakSet()
+        )  # `_states` has the latest of each name; a `Queue` may still use an earlier one
         self._routers: dict[str, RouterState] = {}
         self._lock = threading.RLock()
         self._inspected = False
@@ -77,48 +79,51 @@ class BaseClient:
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
-        """A client for `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://`, `shardq://embedded`.
+        """Return a client for a URL.
 
-        Settings: `codec` encodes payloads, `codecs` are only read with; `timeout` is how many seconds a call may keep
-        trying; `durability` is "none", "process", "disk" or "replica(n)"; `max_payload` is in bytes; `wait_slice` is
-        how many seconds a blocked reader waits at most before it looks for itself; `name` is what journals call the
-        client, `host-pid` by default. ConfigError for a bad one.
+        It begins with `redis://`, `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://` or
+        `shardq://embedded`. ConfigError for a bad URL or setting. These are the settings:
 
-        A call's own `timeout` counts for all of it: waiting in line for one of `max_connections` to a server, and the
-        tries, of which the last has at least 0.1 s. No try waits for more than 5 s for an answer, or for more of one
-        that has begun. A thread that must make a connection to a server that hangs may take as much longer.
+        `codec` encodes payloads; `codecs` only decode them. `timeout` is for how many seconds a call is tried.
+        `durability` is "none", "process", "disk" or "replica(n)". `max_connections` is for each server. `max_payload`
+        is in bytes. A blocked read asks the server again at least every `wait_slice` seconds. `name` is the client's
+        name in journals, by default `host-pid`.
+
+        The `timeout` of a call covers all of it: waiting for one of `max_connections`, and the tries, of which the last
+        has at least 0.1 s. A try ends when the server is silent for 5 s. Connecting to a server that hangs can add up
+        to 5 s.
         """
         return cls(Target.parse(url), **settings)
 
     @classmethod
     def beside(cls, other: BaseClient, *, timeout: float | None = None) -> Self:
-        """A client of this class for the server of *other*, with its settings (or another *timeout*).
+        """Return a client of this class for the server of *other*, with its settings, or another *timeout*.
 
-        They share no connection. For a thread beside an event loop, say. Close it before *other*.
+        The two share no connections. Use it, for example, in a thread beside an event loop. Close it before *other*.
         """
         settings = other._settings.copy()
         settings["clock"] = other.clock
         if timeout is not None:
             settings["timeout"] = timeout
-        mine = cls(other._target, **settings)
-        mine.codecs = other.codecs
-        return mine
+        client = cls(other._target, **settings)
+        client.codecs = other.codecs
+        return client
 
     @property
     def name(self) -> str:
-        """What the journals of queues call this client."""
+        """The name of this client in the journals of queues."""
         return self._name or f"{_host()}-{os.getpid()}"
 
     def __repr__(self) -> str:
-        """Where it connects to; no password."""
+        """Show where it connects to, without a password."""
         return f"{type(self).__name__}({self._target})"
 
     def __reduce__(self) -> NoReturn:
-        """A client is of one process: its connections cannot be handed to another."""
+        """Refuse to be pickled or copied: another process cannot use the connections."""
         raise ConfigError(f"a {type(self).__name__} cannot be pickled or copied: make one in each process by from_url")
 
     def state_of(self, name: str, settings: Mapping[str, Any]) -> QueueState:
-        """What this client knows of the queue called *name*; ConfigError for a bad name or setting."""
+        """Return what this client remembers of the queue called *name*. ConfigError for a bad name or setting."""
         requested = queue_config(settings)
         with self._lock:
             known = self._states.get(name)
@@ -133,15 +138,15 @@ class BaseClient:
                     max_payload=self.max_payload,
                     cluster=self._target.kind == "cluster",
                     client=self.name,
-                    given=frozenset(settings),
+                    explicit=frozenset(settings),
                 )
                 check_legacy(known, requested)
                 self._states[name] = known
-                self._held.add(known)
+                self._all_states.add(known)
             return known
 
     def router_state(self, name: str = "default") -> RouterState:
-        """What this client knows of the router called *name*: its bindings, their version and age. ConfigError."""
+        """Return this client's copy of the router called *name*, with version and age. ConfigError for a bad name."""
         with self._lock:
             known = self._routers.get(name)
             if known is None:
@@ -155,23 +160,23 @@ class BaseClient:
 
 @cache
 def _host() -> str:
-    """This machine's name, as far as it fits."""
+    """Return this machine's name, with at most 80 visible ASCII characters."""
     return re.sub(r"[^!-~]", "_", socket.gethostname())[:80] or "unknown"
 
 
 def _checked_name(name: str | None) -> str | None:
-    """A client's name, if it is one; else ConfigError."""
+    """Return *name* if it can be the name of a client; else ConfigError."""
     if name is not None and (not isinstance(name, str) or not re.fullmatch(r"[!-~]{1,100}", name)):
         raise ConfigError(f"name must be 1 to 100 visible ASCII characters without blanks, not {shown(name)}")
     return name
 
 
 def warn(findings: list[str]) -> None:
-    """Log what the server does not give."""
+    """Log the warnings that comparing the server with the durability level gave."""
     for finding in findings:
         log.warning("%s", finding)
 
 
 def queue_name(queue: Any) -> str:
-    """The name of a queue that is given as itself or by its name."""
+    """Return the name of a queue, which is given as a `Queue` or by its name."""
     return str(queue.name) if hasattr(queue, "state") else queue

@@ -14,7 +14,7 @@ from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.opening import inspected
+from shardq.ops.opening import inspect_server
 from shardq.ops.outgoing import compose
 from shardq.ops.steps import Op
 from shardq.routing import Binding, Router
@@ -127,7 +127,7 @@ class Client(BaseClient):
         no queue matches, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
         PartlyPublished has an id or an error for each queue. Bindings that others make are seen within a second.
         """
-        names = self.run(routing.matched(self.router_state(router), topic, unmatched, timeout))
+        names = self.run(routing.match_queues(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
@@ -148,7 +148,7 @@ class Client(BaseClient):
         self._driver.recall(thread)
 
     def run(self, op: Op[T]) -> T:
-        """Run one operation; for the parts of shardq that build on a client."""
+        """Run one operation and return its result. For the parts of shardq that use a client."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
         if not self._inspected:
@@ -158,13 +158,13 @@ class Client(BaseClient):
     def _inspect(self) -> None:
         with self._lock:
             if not self._inspected:
-                warn(self._driver.run(inspected(self.clock, self.durability, self.timeout)))
+                warn(self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
                 self._inspected = True
 
     def _forked(self) -> None:
         self._lock = threading.RLock()
         self._driver.forked()
-        for state in list(self._held):
+        for state in list(self._all_states):
             state.forked(self.name)
         for router in self._routers.values():
             router.forked()

@@ -1,9 +1,10 @@
-"""The only I/O: run operations against servers, with threads (`Driver`) or asyncio (`AsyncDriver`).
+"""The drivers, which do all I/O of clients: they run operations with threads (`Driver`) or asyncio (`AsyncDriver`).
 
-`exchanges` says which round trips a step takes and judges the answers, for both drivers alike; `wire` turns steps into
-commands, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive and sleep. `target` reads
-a URL; `failures` turns redis-py's exceptions into two. Connections come from redis-py's pools, which `pools` makes with
-every setting that matters, since the defaults retry writes blindly, break long blocks and swallow cancellations.
+`exchanges` decides which round trips a step takes and what the answers mean, for both drivers. `wire` turns steps
+into commands, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive and sleep. `target`
+parses a URL. `failures` turns redis-py's exceptions into `Refused` and `Unanswered`. Connections come from redis-py's
+pools. `pools` sets every setting that matters, because with the defaults redis-py repeats writes blindly, breaks long
+blocking calls and swallows cancellations.
 """
 
 from __future__ import annotations

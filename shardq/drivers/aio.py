@@ -1,4 +1,4 @@
-"""The driver for asyncio: the twin of `sync`, with `await` in it."""
+"""The driver for asyncio: the twin of `sync`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, outcome
+from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
-from shardq.drivers.silence import HeardParser
+from shardq.drivers.silence import NotifyingParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed
@@ -29,7 +29,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
 GREETING_TIMEOUT = 10.0
-"""Seconds for a connection to be made and greeted, by a loop that may be busy."""
+"""Seconds in which a connection must be made, including AUTH and similar commands; the event loop may be busy."""
 
 
 class AsyncDriver:
@@ -46,7 +46,7 @@ class AsyncDriver:
     ) -> None:
         self._clock = clock or SystemClock()
         self._timeout = min(timeout, COMMAND_TIMEOUT)
-        special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": HeardParser}
+        special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": NotifyingParser}
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
         self._max_connections = max_connections
         self._permits: dict[Address | None, AsyncPermits] = {}
@@ -56,12 +56,12 @@ class AsyncDriver:
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:
-        """Run *op* to its end; what it returns."""
+        """Run *op* to its end, and return its result."""
         with closing(op):
-            return await driven(op, self._perform)
+            return await drive(op, self._perform)
 
     async def aclose(self) -> None:
-        """End what reads on behalf of others, and close every connection."""
+        """End all blocked reads, and close every connection."""
         await self._pumping.aclose()
         self._closed = True
         for pool in list(self._pools.values()):
@@ -72,9 +72,9 @@ class AsyncDriver:
     async def _perform(self, step: Step) -> Any:
         match step:
             case Call() if self._exchanges.topology is None:
-                return outcome(step, await self._exchanged(self._exchanges.plain(step, step.until)))
+                return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
-                return await driven(self._exchanges.of(step), self._exchanged)
+                return await drive(self._exchanges.of(step), self._carry_out)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():
@@ -83,11 +83,11 @@ class AsyncDriver:
                 return await asyncio.sleep(step.seconds)
 
     async def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
+        """Connect to the node that owns the queue of *step*. Return the armed read, which has not been sent yet."""
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:
-            connection = await _connected(pool)
+            connection = await _connect(pool)
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
@@ -95,33 +95,33 @@ class AsyncDriver:
         return PendingRead(pool, connection, armed(step), limit, self._is_closed, address)
 
     async def unblock(self, pending: PendingRead) -> None:
-        """End the wait of *pending*, as `Exchanges.unblocked`."""
-        await driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
+        """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
+        await drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
     def _is_closed(self) -> bool:
         return self._closed
 
-    async def _exchanged(self, exchange: Exchange) -> list[Any]:
-        """The answers to *exchange*, and to what is to follow it under the same permit."""
+    async def _carry_out(self, exchange: Exchange) -> list[Any]:
+        """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
         with await self._permit(exchange.address, exchange.until):
             answers = await self._answers(exchange, exchange.commands)
             rest = exchange.rest(answers)
             return await self._answers(exchange, rest) if rest else answers
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection."""
+        """Make one round trip on one connection, and return the answers."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pools[exchange.address, False]
-        connection = await _connected(pool, self._exchanges.left(exchange.until))
+        connection = await _connect(pool, self._exchanges.left(exchange.until))
         if exchange.server is not None and peer_of(connection) != exchange.server:
             await pool.release(connection)
-            raise Unanswered("another server has taken its place", sent=False)
+            raise Unanswered("another server is at this address now", sent=False)
         limit = self._exchanges.limit(exchange.until)
         return await round_trip(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
     async def _permit(self, address: Address | None, until: float) -> AsyncPermits:
-        """Wait for one of the connections to *address*."""
+        """Wait for the right to use one of the connections to *address*."""
         permits = self._permits.get(address)
         if permits is None:
             permits = self._permits.setdefault(address, AsyncPermits(self._max_connections))
@@ -130,8 +130,11 @@ class AsyncDriver:
         return permits
 
 
-async def driven(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:
-    """Do each of *steps* with *perform*, and tell them the reply or the failure; what they return."""
+async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:
+    """Run a generator: *perform* each step that it yields, and send it the reply or throw the failure in.
+
+    Return what the generator returns.
+    """
     resume: Callable[[Any], S] = steps.send
     value: Any = None
     while True:
@@ -145,9 +148,9 @@ async def driven(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[A
             resume, value = steps.throw, failure
 
 
-async def _connected(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
+async def _connect(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:
     try:
-        # A server that hangs takes connections, and never greets.
+        # A server that hangs accepts connections, but never answers AUTH or CLIENT SETNAME.
         async with asyncio.timeout(min(seconds, GREETING_TIMEOUT)):
             return await pool.get_connection()
     except LOST as error:

@@ -1,4 +1,4 @@
-"""redis-py's exceptions, as the two kinds that matter: the server refused, or no answer came."""
+"""Turn redis-py's exceptions into two kinds: the server refused (`Refused`), or no answer came (`Unanswered`)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import redis.exceptions as redis_errors
 from shardq.ops.steps import Refused, Unanswered
 
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, redis_errors.InvalidResponse, OSError)
-"""What redis-py raises when a connection does not work. Some are refusals in disguise; `failure` tells them apart."""
+"""What redis-py raises if a connection does not work. Some of these stand for a refusal; see `refusal`."""
 
 DEMOTED = frozenset({"READONLY", "UNBLOCKED", "MASTERDOWN"})
-"""Answers of a node that is no master any more."""
+"""Error codes that a node sends when it is no longer a master."""
 
-# redis-py cuts the code off these answers.
+# For these errors redis-py removes the code from the text.
 _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.NoScriptError, "NOSCRIPT"),
     (redis_errors.ReadOnlyError, "READONLY"),
@@ -42,8 +42,8 @@ class Redirected(Refused):
 
 
 def refusal(error: Exception) -> Refused | None:
-    """The refusal that *error* stands for, None if it is a lost connection."""
-    if isinstance(error.__cause__, redis_errors.RedisError):  # asyncio's connect wraps what the handshake was told
+    """Return the refusal that *error* stands for; None if it is a lost connection."""
+    if isinstance(error.__cause__, redis_errors.RedisError):  # asyncio's connect wraps errors of the handshake
         return refusal(error.__cause__)
     if isinstance(error, redis_errors.AskError):
         code = "MOVED" if isinstance(error, redis_errors.MovedError) else "ASK"
@@ -58,20 +58,20 @@ def refusal(error: Exception) -> Refused | None:
 
 
 def demoted(answers: list[Any]) -> bool:
-    """Whether one of *answers* says that the node is no master any more: connections to it are of no use."""
+    """Return whether one of *answers* says that the node is no longer a master, so that its connections are useless."""
     return any(isinstance(each, Refused) and each.code in DEMOTED for each in answers)
 
 
 def unconnected(error: Exception) -> Refused | Unanswered:
-    """What it means that no connection could be had: nothing was sent."""
+    """Return the failure for *error* while connecting: nothing was sent."""
     return refusal(error) or Unanswered(_text(error), sent=False)
 
 
 def unanswered(error: Exception) -> Refused | Unanswered:
-    """What it means that a connection broke after sending."""
+    """Return the failure for *error* after sending: the server may have executed the commands."""
     return refusal(error) or Unanswered(_text(error), sent=True)
 
 
 def _text(error: Exception) -> str:
-    about = str(error).partition(" : <")[0]  # of a sentinel redis-py shows its whole self
+    about = str(error).partition(" : <")[0]  # redis-py appends the repr of a sentinel
     return f"{type(error).__name__}: {about}"

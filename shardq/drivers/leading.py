@@ -1,7 +1,7 @@
-"""How threads wait together: one of them, the leader, does the I/O for all; the others wait until it wakes them.
+"""How blocked threads of a client wait on a queue: the leader does the I/O for all, and the others wait for it.
 
-The first thread that waits leads, so that a message for it crosses no thread. A leader that leaves hands over to the
-next; what it had sent stays pending, and the next one goes on waiting for the answers.
+The first thread that waits becomes the leader, so a message for it need not go to another thread. When it leaves, the
+next waiter becomes the leader. The pending read stays, and the new leader waits for its answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 import redis
 
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, number_of
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
 from shardq.ops.state import QueueState
@@ -23,26 +23,26 @@ from shardq.ops.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
 
 CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
-"""What redis-py stumbles into when another thread closes the connection meanwhile."""
+"""What redis-py may raise when another thread closes the connection during a call."""
 
 
 class Sender(Protocol):
-    """What is needed of the driver."""
+    """The part of the driver that is used here."""
 
     def perform(self, step: Step) -> Any:
-        """Do what *step* says; its reply."""
+        """Do what *step* says, and return its reply."""
 
     def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read."""
+        """Send an armed read, and return the connection on which its answers will come."""
 
     def unblock(self, pending: PendingRead) -> None:
-        """End the wait of a pending read."""
+        """End the blocking wait of a pending read."""
 
 
 class PendingRead:
-    """A blocking connection on which *count* answers will come, within *limit* seconds, to what was sent to *address*.
+    """A blocking connection to *address*, on which *count* answers will come within *limit* seconds.
 
-    `server` is where its socket leads to: by what name a server is known, may change hands.
+    `server` is the address of the other end of its socket. (A name may come to mean another server.)
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class PendingRead:
         self._pool, self._connection, self._count, self._closed = pool, connection, count, closed
         self.limit, self.address, self.server = limit, address, peer_of(connection)
         self.answers: list[Any] = []
-        self.pause = SOON
+        self.pause = MIN_PAUSE
 
     @property
     def number(self) -> int | None:
-        """What its server calls the connection, once it has said so."""
+        """The id that the server gave the connection; None until that answer has come."""
         return number_of(self.answers)
 
     def ready(self, seconds: float) -> bool:
-        """Whether all answers are there, waiting up to *seconds* for the next."""
+        """Return whether all answers have come. Wait up to *seconds* for each."""
         try:
             while len(self.answers) < self._count:
-                if self._closed():  # redis-py would connect anew, for answers that never come
+                if self._closed():  # else redis-py would connect again and wait in vain
                     raise ClosedError(CLOSED_WHILE_WAITING)
                 if not self._connection.can_read(seconds):
                     return False
@@ -81,15 +81,15 @@ class PendingRead:
         return True
 
     def drop(self) -> None:
-        """Close the connection: the server forgets a read that still waits when it sees that."""
+        """Close the connection. The server then forgets a read that still waits."""
         self._connection.disconnect()
         self._pool.release(self._connection)
 
 
 class PumpRun:
-    """A pump, the step that it is at, and the pending read on which the answers to an armed read will come.
+    """A running pump: its current step, and the pending read if that step is an armed read.
 
-    A pending read without answers is given up at local time `until`.
+    The pending read is given up at local time `until`.
     """
 
     def __init__(self, op: Op[None]) -> None:
@@ -99,23 +99,23 @@ class PumpRun:
         self.until = math.inf
 
     def cancel(self) -> None:
-        """Leave it at that, and close the pending read."""
+        """End the pump, and close the pending read."""
         self.op.close()
         if self.pending is not None:
             self.pending.drop()
 
 
 class Leading:
-    """Lets threads wait, and the first of them lead."""
+    """Lets threads wait, and makes the first of them the leader."""
 
     def __init__(self, driver: Sender) -> None:
         self._driver = driver
         self.closed = False
         self._waits: dict[int, Waiter] = {}
-        self._purgatory = Purgatory(Timer())  # no operation is timed: each thread knows until when it waits
+        self._purgatory = Purgatory(Timer())  # the timer is not used: each thread knows when its own wait ends
 
     def wait(self, step: Wait) -> None:
-        """Return when the waiter of *step* is done."""
+        """Wait until the waiter of *step* is done."""
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self.closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
@@ -127,7 +127,7 @@ class Leading:
             while not waiter.done:
                 if waiting.lead(waiter):
                     self._lead(state, waiter)
-                elif event.wait(max(SOON, waiter.until - waiting.clock.monotonic())):
+                elif event.wait(max(MIN_PAUSE, waiter.until - waiting.clock.monotonic())):
                     event.clear()
                 else:
                     waiting.expire(waiter)
@@ -139,7 +139,7 @@ class Leading:
     def recall(self, thread: int) -> None:
         """End the wait of another *thread*, if it waits, as if its time were up.
 
-        What it waits on may only just have been sent, and cannot be ended yet: call again until the thread is back.
+        If the thread has only just sent its read, the wait cannot be ended yet: call this again until it has returned.
         """
         waiter = self._waits.get(thread)
         if waiter is None:
@@ -165,7 +165,7 @@ class Leading:
             raise
 
     def _advance(self, state: QueueState, leader: Waiter) -> None:
-        """Take the pump as far as it goes now: to its next step, to its end, or until the leader gives up."""
+        """Run the pump until its next step, its end, or the time when *leader* gives up."""
         waiting = state.waiting
         run = _run_of(waiting)
         try:
@@ -181,7 +181,7 @@ class Leading:
             if not isinstance(run.step, Armed):
                 run.step = run.op.send(self._driver.perform(run.step))
             elif run.pending is None and leader.done:
-                waiting.stop()  # nobody is left whom it could serve, and nothing was sent
+                waiting.stop()  # no waiter is left, and nothing was sent
             elif (answers := self._answers(run, run.step, leader)) is not None:
                 run.pending = None
                 run.step = run.op.send(answers)
@@ -190,9 +190,9 @@ class Leading:
             run.step = run.op.throw(failure)
 
     def _answers(self, run: PumpRun, step: Armed, leader: Waiter) -> list[Any] | None:
-        """The answers to the armed read, None if they are still to come. Gives up when none come for too long.
+        """Return the answers to the armed read; None if they have not come yet. Unanswered if they are overdue.
 
-        Ends the wait that the read is behind when there is a reason to read again.
+        When there is a reason to read again, end the blocking wait, so that the server runs the read.
         """
         clock = leader.waiting.clock
         if run.pending is None:
@@ -201,7 +201,7 @@ class Leading:
         pending, now = run.pending, clock.monotonic()
         if now >= run.until:
             pending.drop()
-            raise Unanswered("no answer to a read that waits", sent=True)
+            raise Unanswered("no answer to a blocked read", sent=True)
         if not leader.done and now >= leader.until and step.waiting.expire(leader):
             return None
         wake_at = now if leader.done else min(step.wake_at, leader.until)
@@ -209,17 +209,17 @@ class Leading:
             ready = pending.ready(min(wake_at, run.until) - now)
         elif not (ready := pending.ready(0)):
             self._driver.unblock(pending)
-            pause, pending.pause = pending.pause, min(2 * pending.pause, LATER)
+            pause, pending.pause = pending.pause, min(2 * pending.pause, MAX_PAUSE)
             ready = pending.ready(pause)
         return pending.answers if ready else None
 
 
 def _run_of(waiting: Waiting) -> PumpRun | None:
-    return cast("PumpRun | None", waiting.pump)  # a client has one driver: no other one's pump is there
+    return cast("PumpRun | None", waiting.pump)  # a client has one driver, which made the pump
 
 
 def peer_of(connection: Any) -> Any:
-    """Where the socket of *connection* leads to; None if it has none."""
+    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
     try:
         return connection._sock.getpeername()
     except CLOSED:
@@ -227,7 +227,7 @@ def peer_of(connection: Any) -> Any:
 
 
 def answer(connection: Any) -> Any:
-    """One reply; a refusal as a value, so that the answers after it are read too."""
+    """Read one answer. A refusal is returned, not raised, so that the answers after it are read too."""
     try:
         return connection.read_response()
     except redis.RedisError as error:

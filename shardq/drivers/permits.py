@@ -1,4 +1,4 @@
-"""Who may use one of a client's connections: first come, first served, for as long as the caller has time."""
+"""Permits to use one of a client's connections. Callers get one in the order in which they came."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final
 
 from shardq.ops.steps import Unanswered
 
-LEAST: Final = 0.1
-"""Seconds that a try has at least: with less, a call would be given up that a healthy server was about to answer."""
-MOST: Final = 30 * 86_400.0
-"""Seconds that one waits for a permit at most: what locks and loops can count."""
+MIN_TRY: Final = 0.1
+"""Seconds that each try has at least. With less, a healthy server might not be able to answer in time."""
+MAX_WAIT: Final = 30 * 86_400.0
+"""The longest wait for a permit, in seconds. Locks and event loops cannot wait much longer."""
 
 
-class Crowded(Unanswered):
-    """All of a client's connections were busy until the caller's time was up: says nothing of the server."""
+class AllBusy(Unanswered):
+    """All of a client's connections were busy until the caller's time was up. It says nothing about the server."""
 
     def __init__(self, count: int, seconds: float) -> None:
         super().__init__(
@@ -27,7 +27,7 @@ class Crowded(Unanswered):
 
 
 class Permits:
-    """*count* permits for threads, which wait for one in the order in which they came."""
+    """*count* permits for threads, which get them in the order in which they came."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -36,7 +36,7 @@ class Permits:
         self._waiting: deque[Lock] = deque()
 
     def at_once(self) -> bool:
-        """Take a permit if one is free; whether it was."""
+        """Take a permit if one is free. Return whether one was."""
         with self._lock:
             if not self._free:
                 return False
@@ -44,42 +44,42 @@ class Permits:
             return True
 
     def take(self, seconds: float) -> None:
-        """Take a permit; Crowded if there is none for *seconds*. Give it back with `give`."""
+        """Wait up to *seconds* for a permit, and take it. AllBusy if none came. Give it back with `give`."""
         with self._lock:
             if self._free:
                 self._free -= 1
                 return
-            mine = Lock()
-            mine.acquire()
-            self._waiting.append(mine)
+            ticket = Lock()
+            ticket.acquire()
+            self._waiting.append(ticket)
         taken = False
         try:
-            taken = mine.acquire(timeout=min(seconds, MOST))
+            taken = ticket.acquire(timeout=min(seconds, MAX_WAIT))
         finally:
             if not taken:
-                self._leave(mine)
+                self._leave(ticket)
         if not taken:
-            raise Crowded(self.count, seconds)
+            raise AllBusy(self.count, seconds)
 
     def __enter__(self) -> None:
-        """The permit was taken; it is given back at the end."""
+        """Do nothing: the permit was taken before, and `__exit__` gives it back."""
 
     def __exit__(self, *_: object) -> None:
         self.give()
 
     def give(self) -> None:
-        """Let the thread that waits longest have the permit; without one it is free."""
+        """Pass the permit to the thread that has waited longest. If none waits, the permit is free."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().release()
             else:
                 self._free += 1
 
-    def _leave(self, mine: Lock) -> None:
-        """Wait no more. If the permit came at that very moment, somebody else gets it."""
+    def _leave(self, ticket: Lock) -> None:
+        """Stop waiting. If the permit came at the same moment, pass it on."""
         with self._lock:
             try:
-                self._waiting.remove(mine)
+                self._waiting.remove(ticket)
                 return
             except ValueError:
                 pass
@@ -91,26 +91,26 @@ class AsyncPermits:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._semaphore = asyncio.Semaphore(count)  # first come, first served; knows what to do when one is cancelled
+        self._semaphore = asyncio.Semaphore(count)  # it is fair, and handles cancelled waiters
 
     async def at_once(self) -> bool:
-        """Take a permit if one is free; whether it was."""
+        """Take a permit if one is free. Return whether one was."""
         return not self._semaphore.locked() and await self._semaphore.acquire()
 
     async def take(self, seconds: float) -> None:
-        """Take a permit; Crowded if there is none for *seconds*. Give it back with `give`."""
+        """Wait up to *seconds* for a permit, and take it. AllBusy if none came. Give it back with `give`."""
         try:
-            async with asyncio.timeout(min(seconds, MOST)):
+            async with asyncio.timeout(min(seconds, MAX_WAIT)):
                 await self._semaphore.acquire()
         except TimeoutError:
-            raise Crowded(self.count, seconds) from None
+            raise AllBusy(self.count, seconds) from None
 
     def __enter__(self) -> None:
-        """The permit was taken; it is given back at the end."""
+        """Do nothing: the permit was taken before, and `__exit__` gives it back."""
 
     def __exit__(self, *_: object) -> None:
         self.give()
 
     def give(self) -> None:
-        """Let the coroutine that waits longest have the permit; without one it is free."""
+        """Pass the permit to the coroutine that has waited longest. If none waits, the permit is free."""
         self._semaphore.release()

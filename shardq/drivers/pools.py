@@ -1,4 +1,4 @@
-"""A client's pools of connections, and the settings of these."""
+"""A client's pools of connections, and the settings of these connections."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from shardq.drivers.target import Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
-MANY = 2**31
-"""Connections that a pool may have: redis-py's own limit would refuse who must wait; permits count those in use."""
+UNLIMITED = 2**31
+"""The limit of a pool. redis-py would raise an error at a lower one; callers must wait instead, for permits."""
 
 
 class Pools(dict[tuple[Address | None, bool], Any]):
-    """The pools by node, and by whether reads wait on their connections. Each is made when it is first asked for.
+    """The pools, by node and by whether their connections are for blocking reads. A pool is made on its first use.
 
-    *redis* is the module whose classes are used, `redis` or `redis.asyncio`; *special* are settings that go with it.
-    Commands are answered within *timeout* seconds, and reads wait for up to *block* seconds.
+    *redis* is the module whose classes are used, `redis` or `redis.asyncio`, and *special* are settings for its
+    connections. Commands must be answered within *timeout* seconds; blocking reads wait up to *block* seconds.
     """
 
     def __init__(self, redis: Any, target: Target, *, block: float, timeout: float, **special: Any) -> None:
@@ -26,49 +26,49 @@ class Pools(dict[tuple[Address | None, bool], Any]):
         self.sentinels: list[Any] = []
 
     def __missing__(self, which: tuple[Address | None, bool]) -> Any:
-        return self.setdefault(which, self._make(*which))  # of two threads that ask at once, both get the same
+        return self.setdefault(which, self._make(*which))  # two threads that come at once get the same pool
 
     def forget(self) -> None:
-        """Let go of all, and leave them open: in a forked child they are the parent's."""
+        """Forget all pools without closing them: in a forked child the connections belong to the parent."""
         self.clear()
         self.sentinels = []
 
     def _make(self, address: Address | None, blocking: bool) -> Any:
         redis, target = self._redis, self._target
-        chosen = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
+        options = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
         if target.kind == "sentinel":
-            return self._of_sentinels(chosen)
+            return self._of_sentinels(options)
         if address is not None:
-            chosen |= {"host": address[0], "port": address[1]}
-        if "path" in chosen:
-            chosen["connection_class"] = redis.UnixDomainSocketConnection
+            options |= {"host": address[0], "port": address[1]}
+        if "path" in options:
+            options["connection_class"] = redis.UnixDomainSocketConnection
         elif target.tls:
-            chosen["connection_class"] = redis.SSLConnection
-        return redis.ConnectionPool(max_connections=MANY, **chosen)
+            options["connection_class"] = redis.SSLConnection
+        return redis.ConnectionPool(max_connections=UNLIMITED, **options)
 
-    def _of_sentinels(self, chosen: dict[str, Any]) -> Any:
+    def _of_sentinels(self, options: dict[str, Any]) -> Any:
         target, sentinel = self._target, self._redis.sentinel
-        asked = {"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
-        sentinels = sentinel.Sentinel(list(target.addresses), sentinel_kwargs=asked)
+        sentinel_settings = {"socket_timeout": CONNECT_TIMEOUT, "protocol": 2}
+        sentinels = sentinel.Sentinel(list(target.addresses), sentinel_kwargs=sentinel_settings)
         self.sentinels += sentinels.sentinels
         kind = sentinel.SentinelManagedSSLConnection if target.tls else sentinel.SentinelManagedConnection
         return sentinel.SentinelConnectionPool(
-            target.service, sentinels, connection_class=kind, max_connections=MANY, **chosen
+            target.service, sentinels, connection_class=kind, max_connections=UNLIMITED, **options
         )
 
 
 def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
-    """The settings of a pool's connections: for commands of up to *timeout*, or for blocking up to *block* seconds."""
+    """Return the settings of a pool's connections: for blocking reads of *block* seconds, or if None for commands."""
     role = "read" if block is not None else "call"
-    chosen: dict[str, Any] = {
+    options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT,
         "socket_timeout": timeout if block is None else block + BLOCK_MARGIN,
         "client_name": f"shardq-{role}-{socket.gethostname()[:40].replace(' ', '_')}-{os.getpid()}",
     }
-    chosen |= target.settings
-    chosen |= {"protocol": 2, "decode_responses": False}
-    if "path" in chosen:
-        del chosen["socket_connect_timeout"]
+    options |= target.settings
+    options |= {"protocol": 2, "decode_responses": False}
+    if "path" in options:
+        del options["socket_connect_timeout"]
     else:
-        chosen["socket_keepalive"] = True
-    return chosen
+        options["socket_keepalive"] = True
+    return options

@@ -1,4 +1,4 @@
-"""How coroutines wait together: a task per queue reads for all who wait, as long as anybody does."""
+"""How coroutines wait on a queue: one task per queue runs the pump, as long as there are waiters."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from redis.exceptions import RedisError
 
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
-from shardq.drivers.wire import CLOSED_WHILE_WAITING, LATER, SOON, Command, number_of, packed
+from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
-from shardq.ops.read_call import given_back, recovered
+from shardq.ops.read_call import give_back, recover
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Wait
-from shardq.ops.waiting import NEVER, Waiter, Waiting, nobody
+from shardq.ops.waiting import NEVER, Waiter, Waiting, do_nothing
 from shardq.timing import LoopTimer, Purgatory
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
-FAREWELL: Final = 5.0
+CLOSE_TIMEOUT: Final = 5.0
 
 
 class Sender(Protocol):
-    """What is needed of the driver."""
+    """The part of the driver that is used here."""
 
     async def run(self, op: Op[T]) -> T:
-        """Run an operation."""
+        """Run an operation, and return its result."""
 
     async def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read; what is then pending."""
+        """Get a connection for an armed read."""
 
     async def unblock(self, pending: PendingRead) -> None:
-        """End the wait of a pending read."""
+        """End the blocking wait of a pending read."""
 
 
 class PendingRead:
-    """A blocking connection for *commands*, which go to *address*, and whose answers come within *limit* seconds.
+    """A blocking connection to *address* for *commands*, whose answers must come within *limit* seconds.
 
-    `server` is as `leading.PendingRead.server`.
+    `server` is the address of the other end of its socket.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class PendingRead:
 
     @property
     def number(self) -> int | None:
-        """What its server calls the connection, once it has said so."""
+        """The id that the server gave the connection; None until that answer has come."""
         return number_of(self.answers)
 
     async def exchanged(self) -> list[Any]:
-        """Send, and wait for all answers."""
+        """Send the commands, and wait for all answers."""
         sent, limit = self._commands, self._limit
         return await round_trip(self._pool, self._connection, sent, limit, self.answers, self._closed, silence=limit)
 
 
 class Pumping:
-    """Lets coroutines wait, and a task per queue read for them."""
+    """Lets coroutines wait, and runs the pump of each queue in a task."""
 
     def __init__(self, driver: Sender) -> None:
         self._driver = driver
@@ -79,65 +79,65 @@ class Pumping:
         self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
 
     async def wait(self, step: Wait) -> None:
-        """Return when the waiter of *step* is done. What it was given, if it is cancelled just then, is given back."""
+        """Wait until the waiter of *step* is done. If it is cancelled then, its messages are given back."""
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
         if self._timer is None:
             self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
             self._purgatory = Purgatory(self._timer)
-        woken = asyncio.get_running_loop().create_future()
-        waiter.wake = partial(_resolve, woken)
+        wake_up = asyncio.get_running_loop().create_future()
+        waiter.wake = partial(_resolve, wake_up)
         waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
         if waiting.pump is None:
             waiting.pump = self._start(self._pump(state), waiting)
         try:
-            await woken
+            await wake_up
         except asyncio.CancelledError:
-            self._left(state, waiter)
+            self._on_cancel(state, waiter)
             raise
 
     async def armed(self, step: Armed) -> list[Any]:
-        """The answers to an armed read, whose wait is ended when something is due or nobody waits any more."""
+        """Return the answers to an armed read. End its blocking wait at `wake_at`, or when no waiter is left."""
         pending: PendingRead | None = None
         begun = answered = False
 
         async def unblock() -> None:
-            pause = SOON
+            pause = MIN_PAUSE
             while not answered:
                 if pending is not None:
                     await self._driver.unblock(pending)
-                if not answered:  # it did not wait yet, or the answers are on their way
+                if not answered:  # the wait had not begun, or its answers are on their way
                     await asyncio.sleep(pause)
-                pause = min(2 * pause, LATER)
+                pause = min(2 * pause, MAX_PAUSE)
 
-        def rouse() -> None:
+        def end_wait() -> None:
             nonlocal begun
             if not begun:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.wake_at, rouse) if self._timer and step.wake_at < NEVER else None
-        step.waiting.rouse = rouse
+        alarm = self._timer.call_at(step.wake_at, end_wait) if self._timer and step.wake_at < NEVER else None
+        step.waiting.end_wait = end_wait
         try:
             pending = await self._driver.arm(step)
             return await pending.exchanged()
         finally:
             answered = True
-            step.waiting.rouse = nobody
+            step.waiting.end_wait = do_nothing
             if alarm is not None:
                 alarm.cancel()
 
     async def aclose(self) -> None:
-        """Who waits gets ClosedError; what is out is answered, and what it brings is given back."""
+        """End all waits with ClosedError. Wait a while for pending reads, whose messages are given back."""
         self._closed = True
         idle = []
         for task, waiting in list(self._tasks.items()):
             if waiting is not None and waiting.release(failure=ClosedError(CLOSED_WHILE_WAITING)):
-                waiting.rouse()
+                waiting.end_wait()
             idle.append(task)
         if idle:
-            await asyncio.wait(idle, timeout=FAREWELL)
+            await asyncio.wait(idle, timeout=CLOSE_TIMEOUT)
         for task in list(self._tasks):
             task.cancel()
 
@@ -146,21 +146,21 @@ class Pumping:
         try:
             await self._driver.run(pump(state))
         except Exception as error:
-            log.exception("reading for those who wait on %r failed", state.keys.name)
+            log.exception("the pump of queue %r failed", state.keys.name)
             waiting.release(failure=error)
         finally:
             waiting.pump = None
-            waiting.release()  # if it was cancelled: nobody may be left waiting for nothing
+            waiting.release()  # after a cancellation no waiter may wait in vain
 
-    def _left(self, state: QueueState, waiter: Waiter) -> None:
+    def _on_cancel(self, state: QueueState, waiter: Waiter) -> None:
         outstanding = waiter.outstanding
         if waiter.cancel():
             if not state.waiting.waiters():
-                state.waiting.rouse()
+                state.waiting.end_wait()
         elif waiter.rows and outstanding:
-            self._start(self._driver.run(given_back(state, waiter.rows, state.until())), None)
+            self._start(self._driver.run(give_back(state, waiter.rows, state.until())), None)
         elif outstanding:
-            self._start(self._driver.run(recovered(state, outstanding, state.until())), None)
+            self._start(self._driver.run(recover(state, outstanding, state.until())), None)
 
     def _start(self, work: Coroutine[Any, Any, Any], waiting: Waiting | None) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -171,12 +171,12 @@ class Pumping:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
         if not task.cancelled():
-            task.exception()  # its failure only costs time
+            task.exception()  # a failure is ignored: leases end by themselves
 
 
-def _resolve(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+def _resolve(wake_up: asyncio.Future[None]) -> None:
+    if not wake_up.done():
+        wake_up.set_result(None)
 
 
 async def round_trip(
@@ -188,12 +188,12 @@ async def round_trip(
     closed: Callable[[], bool],
     silence: float,
 ) -> list[Any]:
-    """Send *commands* on *connection* of *pool*, fill *answers*, and give the connection back.
+    """Send *commands* on *connection* of *pool*, fill *answers*, and return the connection to its pool.
 
-    The server may be silent for *limit* seconds, and once it has begun to answer, for *silence*.
+    The server may be silent for *limit* seconds, and after it has begun to answer, for *silence* seconds.
 
-    One that failed is never used again, nor one of a client that was *closed*; after word of a demotion none of the
-    pool is. Raises `Unanswered`.
+    A connection that failed is closed, and so is one of a client that was *closed*. If the node is no longer a master,
+    all connections of the pool are closed. Raises `Unanswered` or `Refused`.
     """
     clean = cancelled = False
     try:
@@ -219,13 +219,13 @@ async def round_trip(
 
 
 def peer_of(connection: Any) -> Any:
-    """Where the socket of *connection* leads to; None if it has none."""
+    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
     writer = connection._writer
     return None if writer is None else writer.get_extra_info("peername")
 
 
 async def _answer(connection: Any) -> Any:
-    """One reply; a refusal as a value, so that the answers after it are read too."""
+    """Read one answer. A refusal is returned, not raised, so that the answers after it are read too."""
     try:
         return await connection.read_response()
     except RedisError as error:

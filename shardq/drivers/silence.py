@@ -1,7 +1,7 @@
-"""How long a server may say nothing: asyncio's clocks bound a whole exchange, but an answer may take long to come.
+"""Limit how long a server may be silent, for asyncio.
 
-A socket's timeout, by which the driver for threads bounds an answer, begins anew with whatever was received. So does
-this.
+`asyncio.timeout` limits a whole exchange, but a large answer may take long to arrive. For threads, the timeout of the
+socket starts again with all data that arrives. This module does the same for asyncio.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Any, Final
 
 from redis.asyncio.connection import DefaultParser
 
-_HEARD: Final[ContextVar[Callable[[], None] | None]] = ContextVar("shardq_heard", default=None)
+_ON_RECEIVED: Final[ContextVar[Callable[[], None] | None]] = ContextVar("shardq_on_received", default=None)
 
 
-class HeardParser(DefaultParser):  # type: ignore[misc, valid-type, unused-ignore] # one of two, by what is installed
-    """redis-py's parser, which tells the task that reads whenever something came."""
+class NotifyingParser(DefaultParser):  # type: ignore[misc, valid-type, unused-ignore] # one of two classes
+    """redis-py's parser, which also calls a function of the reading task whenever data arrived."""
 
     async def read_from_socket(self) -> Any:
-        """As redis-py's."""
+        """Read from the socket as redis-py does."""
         more = await super().read_from_socket()
-        if (tell := _HEARD.get()) is not None:
-            tell()
+        if (on_received := _ON_RECEIVED.get()) is not None:
+            on_received()
         return more
 
 
 @contextmanager
 def postponed(limit: asyncio.Timeout, seconds: float) -> Iterator[None]:
-    """Whatever comes puts *limit* off, to so many *seconds* from then."""
+    """Within this context, move *limit* to *seconds* from now whenever data arrives."""
     loop = asyncio.get_running_loop()
 
-    def tell() -> None:
+    def on_received() -> None:
         if not limit.expired():
             limit.reschedule(max(loop.time() + seconds, limit.when() or 0.0))
 
-    token = _HEARD.set(tell)
+    token = _ON_RECEIVED.set(on_received)
     try:
         yield
     finally:
-        _HEARD.reset(token)
+        _ON_RECEIVED.reset(token)

@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
-from shardq.drivers.exchanges import Exchange, Exchanges, outcome
+from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
 from shardq.drivers.permits import Permits
@@ -30,7 +30,7 @@ Pool = redis.ConnectionPool
 
 
 class Driver:
-    """Runs operations, each on the calling thread. Safe across threads, usable after a fork."""
+    """Runs operations, each on the thread that calls. Safe across threads, and usable after a fork."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class Driver:
         self._closed = False
 
     def run(self, op: Op[T]) -> T:
-        """Run *op* to its end; what it returns."""
+        """Run *op* to its end, and return its result."""
         with closing(op):
-            return driven(op, self.perform)
+            return drive(op, self.perform)
 
     def recall(self, thread: int) -> None:
-        """End the blocked read of another *thread*, if it waits, as if its time were up."""
+        """End the blocked read of another *thread*, if it has one, as if its time were up."""
         self._leading.recall(thread)
 
     def forked(self) -> None:
-        """Start afresh in a forked child: the connections are the parent's."""
+        """Start with new connections in a forked child: the old ones belong to the parent."""
         self._pools.forget()
         self._permits = {}
         self._leading = Leading(self)
@@ -75,39 +75,39 @@ class Driver:
             sentinel.close()
 
     def perform(self, step: Step) -> Any:
-        """Do what *step* says; its reply."""
+        """Do what *step* says, and return its reply."""
         try:
-            return self._performed(step)
+            return self._perform(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
 
-    def _performed(self, step: Step) -> Any:
+    def _perform(self, step: Step) -> Any:
         match step:
             case Call() if self._exchanges.topology is None:
-                return outcome(step, self._exchanged(self._exchanges.plain(step, step.until)))
+                return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
-                return driven(self._exchanges.of(step), self._exchanged)
+                return drive(self._exchanges.of(step), self._carry_out)
             case Wait():
                 return self._leading.wait(step)
             case Armed():
-                raise TypeError("a leading thread sends an armed read, and waits for it in pieces")
+                raise TypeError("only the leader sends an armed read, by arm()")
             case Sleep():
                 return time.sleep(step.seconds)
 
     def arm(self, step: Armed) -> PendingRead:
-        """Send an armed read to the node that owns its queue; the connection on which the answers will come."""
+        """Send an armed read to the node that owns its queue. Return the connection on which its answers will come."""
         try:
-            return self._armed(step)
+            return self._arm(step)
         except CLOSED as error:
             self._check_closed(error)
             raise
 
-    def _armed(self, step: Armed) -> PendingRead:
+    def _arm(self, step: Armed) -> PendingRead:
         address = self._exchanges.owner(step.key)
         pool = self._pools[address, True]
         try:
-            connection = _connected(pool)
+            connection = _connect(pool)
         except Unanswered as failure:
             self._exchanges.lost(step.key, address, failure)
             raise
@@ -122,38 +122,38 @@ class Driver:
         return pending
 
     def unblock(self, pending: PendingRead) -> None:
-        """End the wait of *pending*, as `Exchanges.unblocked`."""
-        driven(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._exchanged)
+        """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
+        drive(self._exchanges.unblocked(pending.number, pending.address, pending.server), self._carry_out)
 
     def _check_closed(self, error: Exception) -> None:
-        """ClosedError where *error* is what redis-py stumbled into when another thread closed this client."""
+        """ClosedError if another thread has closed this client, which explains *error* of redis-py."""
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE) from error
 
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _exchanged(self, exchange: Exchange) -> list[Any]:
-        """The answers to *exchange*, and to what is to follow it under the same permit."""
+    def _carry_out(self, exchange: Exchange) -> list[Any]:
+        """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
             rest = exchange.rest(answers)
             return self._answers(exchange, rest) if rest else answers
 
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """One round trip on one connection. One that failed is never used again.
+        """Make one round trip on one connection, and return the answers. A connection that failed is closed.
 
-        No connection of a closed client stays open: `close` ends those that are in a pool, and a call that used one
-        meanwhile sees that the client was closed.
+        No connection of a closed client stays open: `close` closes those in the pools, and a call that is using one
+        closes it here.
         """
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         pool = self._pools[exchange.address, False]
-        connection, limit = _connected(pool), self._exchanges.limit(exchange.until)
+        connection, limit = _connect(pool), self._exchanges.limit(exchange.until)
         clean = False
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
-                raise Unanswered("another server has taken its place", sent=False)
+                raise Unanswered("another server is at this address now", sent=False)
             connection.send_packed_command(packed(commands))
             if limit < self._timeout:
                 _await(connection, limit)
@@ -170,7 +170,7 @@ class Driver:
         return answers
 
     def _permit(self, address: Address | None, until: float) -> Permits:
-        """Wait for one of the connections to *address*."""
+        """Wait for the right to use one of the connections to *address*."""
         permits = self._permits.get(address)
         if permits is None:
             permits = self._permits.setdefault(address, Permits(self._max_connections))
@@ -179,8 +179,11 @@ class Driver:
         return permits
 
 
-def driven(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
-    """Do each of *steps* with *perform*, and tell them the reply or the failure; what they return."""
+def drive(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
+    """Run a generator: *perform* each step that it yields, and send it the reply or throw the failure in.
+
+    Return what the generator returns.
+    """
     resume: Callable[[Any], S] = steps.send
     value: Any = None
     while True:
@@ -194,7 +197,7 @@ def driven(steps: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
             resume, value = steps.throw, failure
 
 
-def _connected(pool: Pool) -> Any:
+def _connect(pool: Pool) -> Any:
     try:
         return pool.get_connection()
     except LOST as error:
@@ -204,7 +207,7 @@ def _connected(pool: Pool) -> Any:
 
 
 def _await(connection: Any, seconds: float) -> None:
-    """Wait for an answer; redis-py's errors if there is none in time, or another thread closes the connection."""
+    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
     try:
         if connection.can_read(seconds):
             return

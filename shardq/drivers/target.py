@@ -1,4 +1,4 @@
-"""Where Redis is: a URL taken apart."""
+"""Parse the URL that says where Redis is."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
 
 
-_PLACE = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
+_NETLOC = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
 _HOST = re.compile(r"(?:\[(?P<v6>[^\[\]]*)\]|(?P<name>[^\[\]:]+))(?::(?P<port>[0-9]{1,5})?)?")
 _ESCAPES = "in a user or password write / as %2F, : as %3A, @ as %40, # as %23, ? as %3F"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`addresses` are the seeds of a cluster or the sentinels; `settings` go to redis-py's connections."""
+    """A parsed URL. `addresses` are nodes of a cluster, or sentinels. `settings` go to redis-py's connections."""
 
     kind: Kind
     settings: dict[str, Any] = field(repr=False)
@@ -34,14 +34,14 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> Target:
-        """Take *url* apart; ConfigError, which never shows a password, if it is none of the known forms."""
+        """Parse *url*. ConfigError if it has none of the known forms; its text never shows a password."""
         if not isinstance(url, str) or "://" not in url:
             raise ConfigError(f"the URL must start with {SCHEMES}")
         try:
             return cls._parsed(url, url.partition("://")[0])
         except ConfigError:
             raise
-        except ValueError:  # urllib's, for an address that is half in brackets
+        except ValueError:  # urllib raises it for unbalanced brackets
             raise ConfigError(f"the URL is wrong: write an IPv6 address as [::1]; {_ESCAPES}") from None
 
     @classmethod
@@ -58,7 +58,7 @@ class Target:
         raise ConfigError(f"unknown scheme {scheme!r}: use {SCHEMES}")
 
     def __str__(self) -> str:
-        """Where it is, without user, password and options."""
+        """Show hosts, ports and service, without user, password and options."""
         if self.kind == "embedded":
             return "embedded"
         one = (self.settings.get("host", "localhost"), self.settings.get("port", 6379))
@@ -77,13 +77,13 @@ def _embedded(url: str) -> Target:
 
 
 def _settings(url: str) -> dict[str, Any]:
-    """What redis-py is to be told; tried out on a connection that is never made, so that a slip is found at once."""
+    """Return the settings for redis-py. They are checked with a connection object, which never connects."""
     parts = urlsplit(url)
     if parts.scheme != "unix":
         _check_database(parts.path.strip("/"))
     try:
         settings: dict[str, Any] = dict(parse_url(url))
-    except ValueError as error:  # its text is safe to show when it names an option; else it may hold half a password
+    except ValueError as error:  # its text may show part of a password, unless it names an option
         about = str(error) if "in connection URL" in str(error) else "the port must be a number up to 65535"
         raise ConfigError(f"the Redis URL is wrong: {about}; {_ESCAPES}") from None
     kind = settings.pop("connection_class", Connection)
@@ -101,8 +101,8 @@ def _check_database(text: str) -> None:
 
 
 def _with_hosts(base: str, url: str, default_port: int) -> tuple[tuple[Address, ...], SplitResult]:
-    """The hosts of *url*, and the rest of it as a URL of one plain host: urllib refuses several in brackets."""
-    netloc, rest = _PLACE.fullmatch(url.partition("://")[2]).groups()  # type: ignore[union-attr] # matches any text
+    """Return the hosts of *url*, and the URL with a single plain host: urllib refuses several in brackets."""
+    netloc, rest = _NETLOC.fullmatch(url.partition("://")[2]).groups()  # type: ignore[union-attr] # matches any text
     credentials, at, hosts = netloc.rpartition("@")
     return _hosts(hosts, default_port), urlsplit(f"{base}://{credentials}{at}host{rest}")
 

@@ -1,4 +1,4 @@
-"""Steps as Redis commands, and what the answers mean: shared by both drivers."""
+"""Turn steps into Redis commands, and read the answers. Both drivers share it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ COMMAND_TIMEOUT: Final = 5.0
 REPLICA_TIMEOUT_MS: Final = 1000
 BLOCK_MARGIN: Final = 3.0
 GROUP: Final = "shardq"
-CLOSED_MEANWHILE: Final = "this client was closed meanwhile; the call may have happened"
+CLOSED_MEANWHILE: Final = "this client was closed during the call, which may have been executed"
 CLOSED_WHILE_WAITING: Final = "this client was closed while a read waited"
 
-SOON: Final = 0.001
-LATER: Final = 0.05
-"""Seconds after which a wait that did not end is told once more to end: at first, and at most."""
+MIN_PAUSE: Final = 0.001
+MAX_PAUSE: Final = 0.05
+"""Seconds until CLIENT UNBLOCK is sent again to a wait that did not end: at first, and at most."""
 
 _DEMOTED: Final = TRANSIENT | {"WAIT"}
-"""What WAIT is answered by a node that is no master any more; one such answer begins "WAIT cannot be used"."""
+"""Codes with which a node answers WAIT if it is no longer a master. One such answer begins "WAIT cannot be used"."""
 
 
 def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
-    """The call by hash or by source, and the wait for replicas, shorter than *timeout*, that goes with it."""
+    """Return the command for *call*, by hash or by source, and if it needs replicas a WAIT shorter than *timeout*."""
     verb = "EVAL" if by_source else "EVALSHA"
     if call.script.readonly:
         verb += "_RO"
@@ -38,38 +38,44 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
 
 
-def judged(call: Call, replies: list[Any]) -> Any:
-    """What a call ended with, by the answers to its commands: its reply, or what is to be raised.
+def outcome_of(call: Call, replies: list[Any]) -> Any:
+    """Return the outcome of a call, given the answers to its commands: its reply, or the exception to raise.
 
-    The script's answer comes first. Once it acted, a refused WAIT makes nothing undone: the outcome is unknown.
+    The first answer is that of the script. If WAIT is refused after it, the script has still been executed.
     """
     reply, *confirmed = replies
     if isinstance(reply, Refused) or not confirmed:
         return reply
     if not isinstance(confirmed[0], Refused):
         return reply if confirmed[0] >= call.replicas else Underreplicated(reply, confirmed[0])
-    if confirmed[0].code in _DEMOTED:  # the next master may lack what the call wrote: ask that one
-        return Unanswered(f"{confirmed[0].code} instead of replicas that confirm", sent=True)
+    if confirmed[0].code in _DEMOTED:  # the next master may lack what the call wrote, so the call is repeated there
+        return Unanswered(f"the node answered WAIT with {confirmed[0].code}, so no replica confirmed", sent=True)
     return Underreplicated(reply, 0, confirmed[0])
 
 
 def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
-    """Wait for up to *count* notifications, as one of the group: each wakes exactly one waiter. None: do not wait."""
+    """Return the command that waits for up to *count* notifications; without *milliseconds* it does not wait.
+
+    It reads as a member of a consumer group, so each notification wakes exactly one reader.
+    """
     block: Command = () if milliseconds is None else ("BLOCK", milliseconds)
     return ("XREADGROUP", "GROUP", GROUP, "reader", "COUNT", count, *block, "NOACK", "STREAMS", key, ">")
 
 
 def armed(step: Armed) -> tuple[Command, ...]:
-    """Who am I, what time is it, then wait, then read. The server runs the read when the wait ends."""
+    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP with BLOCK, and the read script.
+
+    They are sent in one pipeline. The server runs the script when the block ends.
+    """
     wait = waiting_for(step.key, step.count, step.block_ms)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
 
 
 def number_of(answers: list[Any]) -> int | None:
-    """What its server calls the connection of an armed read, once it has said so: the first of *answers*."""
+    """Return the connection's id, the first of the *answers* to an armed read; None if it has not come."""
     return answers[0] if answers and isinstance(answers[0], int) else None
 
 
 def packed(commands: tuple[Command, ...]) -> list[bytes]:
-    """The bytes to send; what redis-py's own packing adds costs as much again for each argument."""
+    """Return the bytes to send. redis-py's own packing would take twice as long for each argument."""
     return [b"".join(pack_command(command) for command in commands)]  # type: ignore[arg-type, unused-ignore] # stubs lie

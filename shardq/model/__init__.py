@@ -1,4 +1,4 @@
-"""The values that users meet: settings, messages, deliveries, dead letters, events, numbers. No I/O."""
+"""Values of the public API: settings, messages, deliveries, dead letters, events, numbers. No I/O."""
 
 from __future__ import annotations
 

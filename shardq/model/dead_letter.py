@@ -1,4 +1,4 @@
-"""A message that will not be delivered again by itself."""
+"""Dead letters: messages that are not delivered again unless they are redriven."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BUILT_IN = Codecs()
 
 
 class _Decoded:
-    """Keeps codecs out of the fields of a dataclass, which so stays plain to compare, print and pickle."""
+    """Holds codecs outside the fields of a dataclass, so that comparing, printing and pickling ignore them."""
 
     __slots__ = ("_codecs",)
 
     _codecs: Codecs
 
     def read_with(self, codecs: Codecs) -> Self:
-        """The same letter, whose `payload` these codecs decode; for the clients."""
+        """Let these codecs decode `payload`, and return the letter. Clients call it."""
         object.__setattr__(self, "_codecs", codecs)
         return self
 
@@ -30,7 +30,7 @@ class _Decoded:
 class DeadLetter(_Decoded):
     """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
 
-    `fields` are those of a legacy entry, None for others.
+    `fields` are the fields of a legacy entry, None for other messages.
     """
 
     entry_id: str
@@ -48,9 +48,9 @@ class DeadLetter(_Decoded):
 
     @property
     def payload(self) -> Any:
-        """What was written, decoded by the client's codecs (of a legacy entry: its fields); CodecError if it cannot be.
+        """The payload, decoded by the client's codecs; for a legacy entry its fields. CodecError if decoding fails.
 
-        A letter that was copied or pickled knows the built-in codecs only.
+        A letter that was copied or pickled uses the built-in codecs only.
         """
         if self.fields is not None:
             return dict(self.fields)
@@ -58,7 +58,7 @@ class DeadLetter(_Decoded):
 
 
 def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """Dead letters as a list; ConfigError for anything else."""
+    """Return dead letters as a list. ConfigError if *items* are anything else."""
     letters = list(iterable("letters", items, "DeadLetter"))
     if wrong := [each for each in letters if not isinstance(each, DeadLetter)]:
         raise ConfigError(f"letters must be what dead() returned, not {type(wrong[0]).__name__}")

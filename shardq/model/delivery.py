@@ -1,6 +1,6 @@
-"""One handing of a message to one consumer: what Redis said of it, and what a handler sees.
+"""One delivery of a message to one consumer: what Redis returned, and what a handler sees.
 
-What there is one of per message is a Struct: it is made ten times as fast as a frozen dataclass.
+An object that is made for each message is a msgspec Struct, which is made ten times as fast as a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from shardq.errors import ConfigError
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A delivery as Redis handed it out: the body, and the proof of the lease.
+    """A delivery as Redis returned it: the body, and the lease token.
 
-    `deadline` is on the local monotonic clock: from then on do not believe in the lease. `pickup_delay` is for how many
-    seconds it was deliverable, since it was written, came due, was given back or lost its holder, by the server's clock
-    alone.
+    `deadline` is a time of the local monotonic clock; from then on do not rely on the lease. `pickup_delay` is for how
+    many seconds the message could be delivered before it was, by the server's clock alone: since it was written, came
+    due, was given back, or its lease ended.
     """
 
     message_id: str
@@ -38,17 +38,17 @@ class Received(msgspec.Struct, frozen=True):
     fields: Mapping[str, bytes] | None = None
 
     def __repr__(self) -> str:
-        """Which message; never its payload or token."""
+        """Show which message it is; never its payload or token."""
         return f"Received({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
 
 
 class DeliveryView:
-    """The readable half of `Delivery` and `AsyncDelivery`."""
+    """The attributes that `Delivery` and `AsyncDelivery` share."""
 
     __slots__ = ("_clock", "_codecs", "lost", "received")
 
     lost: bool
-    """Whether the worker that runs the handler knows that the message is not yours any more: stop, nobody wants it."""
+    """Whether the worker that runs the handler knows that the lease is lost. Then stop: the result is not wanted."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
@@ -58,7 +58,7 @@ class DeliveryView:
 
     @property
     def payload(self) -> Any:
-        """What was written, decoded (of a legacy entry: its fields); CodecError if it cannot be."""
+        """The decoded payload; for a legacy entry its fields. CodecError if it cannot be decoded."""
         if self.received.fields is not None:
             return dict(self.received.fields)
         return self._codecs.decode(self.received.tag, self.received.body)
@@ -70,7 +70,7 @@ class DeliveryView:
 
     @property
     def message_id(self) -> str:
-        """The id that `write` returned; the same through every redelivery, dead letter and redrive."""
+        """The id that `write` returned. Redelivery, dead-lettering and redrive do not change it."""
         return self.received.message_id
 
     @property
@@ -80,17 +80,17 @@ class DeliveryView:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, trace context among them."""
+        """The headers, including the trace context."""
         return self.received.headers
 
     @property
     def count(self) -> int:
-        """How many times the message was delivered, this time included."""
+        """How many times the message has been delivered, including this delivery."""
         return self.received.count
 
     @property
     def deadline(self) -> float:
-        """Until when to believe in the lease: seconds on the client's monotonic clock, compare with `remaining`."""
+        """When to stop relying on the lease, in seconds of the client's monotonic clock. See `remaining`."""
         return self.received.deadline
 
     @property
@@ -100,30 +100,30 @@ class DeliveryView:
 
     @property
     def last_error(self) -> str:
-        """Why it was given back last time, '' on a first delivery."""
+        """The error with which the message was last given back; '' if there is none."""
         return self.received.last_error
 
     @property
     def stream(self) -> int | None:
-        """The stream that holds the message; None for one that was delayed or redriven, or is a legacy one."""
+        """The stream that holds the message; None if it was delayed, held back or redriven, or is a legacy entry."""
         return self.received.stream
 
     @property
     def pickup_delay(self) -> float:
-        """For how many seconds it was deliverable before this delivery, by the server's clock alone.
+        """For how many seconds the message could be delivered before this delivery, by the server's clock alone.
 
-        A first delivery counts from the write, or from when it was due; a later one from when the message was given
-        back, after the delay of a nack, or from when its holder's lease ended. A delay that was asked for is not in it.
+        A first delivery counts from the write, or from the due time. A later one counts from when the message was given
+        back, after the delay of a nack, or from when the lease before ended. A requested delay is never included.
         """
         return self.received.pickup_delay
 
     def __repr__(self) -> str:
-        """Which message; never its payload or token."""
+        """Show which message it is; never its payload or token."""
         return f"{type(self).__name__}({self.message_id}, shard_key={self.shard_key!r}, count={self.count})"
 
 
 def received_of(queue: str, deliveries: Sequence[Any]) -> list[Received]:
-    """What deliveries of *queue* hold; ConfigError for anything else, also for deliveries of other queues."""
+    """Return what the deliveries received. ConfigError for anything else, also for deliveries of other queues."""
     if not isinstance(deliveries, Sequence):
         raise ConfigError(f"deliveries must be a list of Delivery; this is of type {type(deliveries).__name__}")
     for each in deliveries:

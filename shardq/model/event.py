@@ -1,4 +1,4 @@
-"""What happened to messages, as the journal of a queue tells it (docs/journal.md)."""
+"""Events of a queue's journal: what happened to its messages (docs/journal.md)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import msgspec
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened to a message. Times are seconds by the server's clock.
+    """Something that happened to a message. Times are seconds of the server's clock.
 
     `stream` is where the message was stored when it was written, None if it was delayed or held back. `shard_key` is
-    None where the script could not know it. `count` is the deliveries so far. `due` is when the message is deliverable
-    (of a delivery: when it was), None for at once. `client` made the call, '' for one that writes.
+    None if the script did not know it. `count` is the number of deliveries so far. `due` is when the message can be
+    delivered (for a delivery: when it could be), None for at once. `client` names the client that made the call, '' for
+    a write.
     """
 
     number: int
@@ -25,9 +26,9 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class JournalPage(msgspec.Struct, frozen=True):
-    """Some events in order. Go on after `position`; `latest` is the position of the newest event there is.
+    """Some events in order. Continue after `position`; `latest` is the position of the newest event.
 
-    `lost` events between the position asked for and `position` are not there any more: the journal is bounded.
+    `lost` is how many events up to `position` are missing, because the journal keeps only the newest ones.
     """
 
     events: list[Event]

@@ -15,7 +15,7 @@ _MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
 
 
 class MessageId(NamedTuple):
-    """A message id taken apart: entry id `<ms>-<n>` and the place where the body was stored.
+    """The parts of a message id: the entry id `<ms>-<n>`, and the place where the body was stored.
 
     `n` counts a queue's messages, so ids never repeat within a queue; `ms` is the server's time of the write.
     """
@@ -25,7 +25,7 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MessageId:
-        """Parse what `write` returned; ConfigError if it is something else."""
+        """Parse an id that `write` returned. ConfigError for any other text."""
         match = _MESSAGE_ID.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise ConfigError("message_id must be what write() returned, such as '1732150000000-42-7'")
@@ -38,7 +38,7 @@ class MessageId(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message for `write_many`; the fields mean what they mean for `write`. Times are seconds from the write."""
+    """One message for `write_many`. Its fields are the arguments of `write`. Times are seconds from the write."""
 
     payload: Any
     shard_key: str | bytes
@@ -48,7 +48,7 @@ class Message(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
-        """Without payload and headers."""
+        """Show all fields but payload and headers."""
         return (
             f"Message(shard_key={self.shard_key!r}, delay={self.delay!r}, deadline={self.deadline!r}, "
             f"dedup_key={self.dedup_key!r})"
@@ -56,7 +56,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def messages_of(items: Iterable[Message | tuple[Any, str | bytes]]) -> list[Message]:
-    """Messages, or pairs (payload, shard key), as messages; ConfigError that names the one that is neither."""
+    """Return messages, or pairs (payload, shard key), as messages. ConfigError names the item that is neither."""
     messages = []
     for index, item in enumerate(iterable("messages", items, "Message or (payload, shard_key)")):
         if isinstance(item, Message):

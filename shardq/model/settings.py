@@ -11,15 +11,15 @@ from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
 
-def _name(name: str, value: str) -> None:
+def _check_name(name: str, value: str) -> None:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{name} must be the name of a key or group, not {shown(value)}")
 
 
 class Setting(NamedTuple):
-    """What is known of a setting: `check` raises ConfigError for a bad value.
+    """How a setting is checked and stored. `check` raises ConfigError for a bad value.
 
-    `stored` makes of a good value what Redis keeps, and `parsed` makes the value of that again.
+    `stored` turns a good value into what Redis keeps; `parsed` turns that into the value again.
     """
 
     check: Callable[[str, Any], object]
@@ -27,12 +27,12 @@ class Setting(NamedTuple):
     parsed: Callable[[str], Any]
 
 
-def _whole(low: int, high: int, why: str = "") -> Setting:
+def _whole_setting(low: int, high: int, why: str = "") -> Setting:
     return Setting(lambda name, value: whole(name, value, low, high, why), int, int)
 
 
-def _seconds(low: float, high: float) -> Setting:
-    """A time, which Redis keeps in ms."""
+def _seconds_setting(low: float, high: float) -> Setting:
+    """Return a setting that is a time in seconds. Redis keeps it in ms."""
     return Setting(
         lambda name, value: seconds(name, value, low, high),
         lambda value: round(value * 1000),
@@ -40,7 +40,7 @@ def _seconds(low: float, high: float) -> Setting:
     )
 
 
-_NAME: Final = Setting(_name, str, str)
+_NAME_SETTING: Final = Setting(_check_name, str, str)
 
 
 def _or_none(setting: Setting) -> Setting:
@@ -49,47 +49,47 @@ def _or_none(setting: Setting) -> Setting:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """A queue's settings. They are the queue's: stored in Redis when it is created, changed by `configure`.
+    """The settings of a queue. Redis stores them when the queue is created; `configure` changes them.
 
     Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk
-    writes) bound memory; at a bound a call is refused (or, for dead letters, waits), but no message is dropped.
+    writes) bound memory. At a bound a call is refused (or, for dead letters, the message is parked), but no message is
+    dropped.
 
-    Fairness (docs/fairness.md), per shard key, 0 for none: `window` is how many undelivered messages it may hold in the
-    shared streams while many are active, the rest waits in its own overflow; `max_in_flight` how many of its messages
-    may be in flight, `max_backlog` how many may wait or be delayed. With `parents`, "acct-7/user-9" counts under
-    "acct-7".
+    Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window` is how many
+    undelivered messages it may have in the shared streams while many shard keys are active; its other messages wait in
+    its own overflow. `max_in_flight` is how many of its messages may be in flight, and `max_backlog` how many may wait
+    or be delayed. With `parents`, "acct-7/user-9" counts under "acct-7".
 
-    `journal` is how many events are kept of what happens to messages, 0 for none (docs/journal.md).
-
+    `journal` is how many events the queue's journal keeps, 0 for no journal (docs/journal.md).
     """
 
-    streams: Annotated[int, _whole(1, MAX_STREAMS)] = 64
-    streams_per_shard: Annotated[int, _whole(1, MAX_STREAMS)] = 4
-    visibility_timeout: Annotated[float, _seconds(MIN_LEASE, MAX_LEASE)] = 30.0
-    max_deliveries: Annotated[int, _whole(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
-    max_len: Annotated[int, _whole(0, 2**40)] = 0
-    max_dead: Annotated[int, _whole(1, 2**40)] = 100_000
-    dedup_window: Annotated[float, _seconds(1, 30 * 86_400)] = 600.0
-    max_dedup: Annotated[int, _whole(1, 2**40)] = 1_000_000
-    max_bulk_offsets: Annotated[int, _whole(1, 2**40)] = 1_000_000
-    window: Annotated[int, _whole(0, 1_000_000)] = 0
-    max_in_flight: Annotated[int, _whole(0, 2**40)] = 0
-    max_backlog: Annotated[int, _whole(0, 2**40)] = 0
-    parents: Annotated[int, _whole(0, 1)] = 0
-    journal: Annotated[int, _whole(0, 10_000_000)] = 0
-    ttl: Annotated[float | None, _or_none(_seconds(1, 10 * 365 * 86_400))] = None
-    legacy_stream: Annotated[str | None, _or_none(_NAME)] = None
-    legacy_group: Annotated[str | None, _or_none(_NAME)] = None
+    streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
+    streams_per_shard: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 4
+    visibility_timeout: Annotated[float, _seconds_setting(MIN_LEASE, MAX_LEASE)] = 30.0
+    max_deliveries: Annotated[int, _whole_setting(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
+    max_len: Annotated[int, _whole_setting(0, 2**40)] = 0
+    max_dead: Annotated[int, _whole_setting(1, 2**40)] = 100_000
+    dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
+    max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
+    max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
+    window: Annotated[int, _whole_setting(0, 1_000_000)] = 0
+    max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
+    max_backlog: Annotated[int, _whole_setting(0, 2**40)] = 0
+    parents: Annotated[int, _whole_setting(0, 1)] = 0
+    journal: Annotated[int, _whole_setting(0, 10_000_000)] = 0
+    ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
+    legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
+    legacy_group: Annotated[str | None, _or_none(_NAME_SETTING)] = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is sent."""
+        """ConfigError for a bad setting, before anything is sent."""
         for name, setting in _SETTINGS.items():
             setting.check(name, getattr(self, name))
         if (self.legacy_stream is None) != (self.legacy_group is None):
             raise ConfigError("legacy_stream and legacy_group go together: name the stream and its consumer group")
 
     def settings(self) -> list[str | int]:
-        """Names and values as they are stored in Redis: times in ms, unset ones left out."""
+        """Return names and values as Redis stores them: times in ms, without settings that are None."""
         flat: list[str | int] = []
         for name, setting in _SETTINGS.items():
             value = getattr(self, name)
@@ -99,7 +99,7 @@ class QueueConfig:
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
-        """Read back what `settings` wrote; fields that are missing get their defaults."""
+        """Make the settings from what `settings` wrote. Missing fields get their defaults."""
         values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
         return cls(**{**values, "streams": streams})
 
@@ -110,9 +110,9 @@ _SETTINGS: Final[Mapping[str, Setting]] = {
 
 
 class QueueSettings(TypedDict, total=False):
-    """The keyword arguments of `Client.queue`: the fields of `QueueConfig`, any of them.
+    """The keyword arguments of `Client.queue`: any of the fields of `QueueConfig`.
 
-    For type checkers, which cannot take them from there; a test compares the two.
+    This copy is for type checkers, which cannot read them from `QueueConfig`. A test compares the two.
     """
 
     streams: int
@@ -138,7 +138,7 @@ _DEFAULTS: Final = QueueConfig()
 
 
 def queue_config(settings: Mapping[str, Any]) -> QueueConfig:
-    """The settings of a queue; ConfigError for an unknown or a bad one."""
+    """Return the settings of a queue. ConfigError for an unknown or a bad one."""
     if unknown := sorted(set(settings) - _SETTINGS.keys()):
         raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(_SETTINGS))}")
     return QueueConfig(**settings) if settings else _DEFAULTS

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """One queue at one instant, from one atomic script. Ages are seconds by the server's clock.
+    """One queue at one instant, as one atomic script saw it. Ages are seconds of the server's clock.
 
-    `oldest_age`: for how long the message has been deliverable that waits longest, since it was written, came due, was
-    given back or lost its holder. Where messages wait in very many places (shard keys, streams with redeliveries) only
-    some are looked at. `streams` has the undelivered messages of each; those of more than 1,000 streams are asked for a
-    moment later.
+    `oldest_age` is for how long the message that waits longest could be delivered: since it was written, came due, was
+    given back, or its lease ended. If messages wait under very many shard keys, or for redelivery in very many streams,
+    only some of these are looked at. `streams` has the number of undelivered messages of each stream; with more than
+    1,000 streams these are from a moment later.
     """
 
     queue: str

@@ -1,4 +1,4 @@
-"""What operators and autoscalers ask for: len, stats, purge, resize, configure, dead letters, the journal."""
+"""Operations for operators and autoscalers: len, stats, purge, resize, configure, dead letters, the journal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from shardq.arguments import whole
 from shardq.errors import BackendTimeout, ConfigError, QueueMissing
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
-from shardq.ops.assigning import in_the_way
+from shardq.ops.assigning import shrink_refused
 from shardq.ops.opening import (
-    changed,
+    change_queue,
     check_legacy,
-    existing,
-    held,
+    check_replicas,
     new_epoch,
     remember,
     reopen,
+    require_queue,
     touch,
     upkeep,
 )
@@ -28,59 +28,60 @@ from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
 
 PURGE_CHUNK = 250
 FORGET_CHUNK = 500
-MOST_LENGTHS = 1000
+MAX_LENGTHS = 1000
 MAX_PAGE = 10_000
 _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Messages that ask for work: backlog + in flight; 0 when there is no such queue."""
+    """Return how many messages still need work: backlog + in flight; 0 if there is no such queue."""
     call = Call.on(state.keys, "len")
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     return max(0, int(reply))
 
 
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """The queue's numbers at one instant; all zero when there is no such queue. Only reads: little access will do.
+    """Return the queue's numbers at one instant; all zero if there is no such queue. It only reads.
 
-    The lengths of more than a thousand streams are told a moment later.
+    If the queue has more than 1,000 streams, their lengths come from later calls and are from a moment later.
     """
     until = state.until(timeout)
     while True:
         keys, streams = state.keys, state.streams
         legacy = (state.config.legacy_stream,) if state.config.legacy_stream else ()
         declared = (*map(keys.stream, range(streams)), *legacy)
-        call = Call.on(keys, "stats", (len(legacy), MOST_LENGTHS), rest=declared)
+        call = Call.on(keys, "stats", (len(legacy), MAX_LENGTHS), rest=declared)
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
-            for first in range(len(reply[6]), streams, MOST_LENGTHS):
-                more = Call.on(keys, "lengths", (first, min(MOST_LENGTHS, streams - first)))
+            for first in range(len(reply[6]), streams, MAX_LENGTHS):
+                more = Call.on(keys, "lengths", (first, min(MAX_LENGTHS, streams - first)))
                 reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
             return stats(keys.name, reply)
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
-        state.forget()  # the next call that changes something looks it up
+        state.forget()  # the next call that changes the queue looks it up again
 
 
 def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Remove all undelivered and delayed messages; how many. What is in flight stays.
+    """Remove all undelivered and delayed messages and return how many. Messages in flight stay.
 
-    Part by part; a copy of a part that comes late removes nothing, since by then the last one has moved the epoch.
+    Each call removes a part, so that no script runs long. A repeated call that arrives after the end of the purge
+    removes nothing, because the last part has changed the epoch.
     """
     removed, until, call = 0, state.until(timeout), None
     while True:
         if call is None:
-            yield from existing(state, until)
+            yield from require_queue(state, until)
             call = _purge(state)
         word, count, more = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         removed += int(count)
-        if word != b"OK":  # the queue was changed, or purged by somebody else
+        if word != b"OK":  # another client changed or purged the queue meanwhile
             call = None
             if state.clock.monotonic() > until:
                 raise BackendTimeout(
-                    f"others kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
+                    f"other clients kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
                 )
         elif not more:
             yield from reopen(state, until)
@@ -96,9 +97,9 @@ def _purge(state: QueueState) -> Call:
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
-    """Write to *streams* streams from now on; (streams read, streams written) after it.
+    """Write to *streams* streams from now on. Return how many streams are read and how many are written to.
 
-    ConfigError, and nothing changes, when a stored shard holds a stream that would go.
+    ConfigError if a stored shard contains a stream that would be removed; then nothing is changed.
     """
     QueueConfig(streams=streams)
     until = state.until(timeout)
@@ -107,17 +108,17 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     def make(epoch: str, following: str) -> Call:
         return Call.on(state.keys, "resize", (epoch, following, streams), rest=declared)
 
-    reply, few = yield from changed(state, make, until)
+    reply, underreplicated = yield from change_queue(state, make, until)
     yield from reopen(state, until)
     if reply == b"ASSIGNED":
-        raise in_the_way(state, streams)
+        raise shrink_refused(state, streams)
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
-    return held(state, few, (state.streams, state.wanted))
+    return check_replicas(state, underreplicated, (state.streams, state.wanted))
 
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
-    """Change settings of the queue; its settings after that. ConfigError for a bad one, with nothing changed."""
+    """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     known = {item.name for item in fields(QueueConfig)} - {"streams"}
     unknown = sorted(set(changes) - known)
     if "streams" in changes:
@@ -126,7 +127,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     until = state.until(timeout)
     if not changes:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         return state.config
     before = state.config
 
@@ -135,33 +136,35 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         before = state.config
         return Call.on(state.keys, "configure", (epoch, following, *_settings(state, changes)))
 
-    reply, few = yield from changed(state, make, until)
+    reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"BUSY":
         raise ConfigError(
-            "parents can change only while no message that counts waits or is delayed: let readers drain the queue"
+            "parents can change only while no message that was written with fairness settings waits or is delayed: "
+            "let readers drain the queue"
         )
     yield from reopen(state, until)
     if bool(before.max_in_flight) != bool(state.config.max_in_flight) or before.parents != state.config.parents:
         yield from _forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
-    return held(state, few, state.config)
+    return check_replicas(state, underreplicated, state.config)
 
 
 def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
-    """Names and values of what is to be changed, as they are stored; ConfigError for a bad one."""
+    """Return the names and values of the settings to change, as Redis stores them. ConfigError for a bad one."""
     target = replace(state.config, **changes)
     check_legacy(state, target)
     settings = target.settings()
     kept: dict[Any, Argument] = dict(zip(settings[::2], settings[1::2], strict=True))
     args: list[Argument] = []
-    for name in (*changes, "fair") if "fair" in kept else changes:  # once fair, always: what was counted must be
+    # The field "fair" is set and never removed: messages that were counted must still be discounted when they leave.
+    for name in (*changes, "fair") if "fair" in kept else changes:
         args += (name, kept.get(name, ""))
     return args
 
 
 def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
-    """Drop what was counted in flight under an earlier cap, a field for each shard key, piece by piece."""
+    """Delete, in parts, the in-flight counts of all shard keys that were kept for an earlier `max_in_flight`."""
     cursor: Argument = 0
     while True:
         call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))
@@ -171,7 +174,7 @@ def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
-    """Up to *count* dead letters, oldest first, after the entry id *after*."""
+    """Return up to *count* dead letters, oldest first, that come after the entry id *after*."""
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
@@ -180,7 +183,7 @@ def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float
 
 
 def journal(state: QueueState, count: int, after: int = 0, timeout: float | None = None) -> Op[JournalPage]:
-    """Up to *count* events after position *after*. QueueMissing if there is no such queue. Only reads."""
+    """Return up to *count* events after position *after*. It only reads. QueueMissing if there is no such queue."""
     whole("count", count, 1, MAX_PAGE)
     whole("after", after, 0, 2**53, "the position of another page, or 0")
     call = Call.on(state.keys, "journal", (after, count))
@@ -191,9 +194,9 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
 
 
 def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None = None) -> Op[int]:
-    """Move these dead letters back into the queue, ids and headers kept; how many moved."""
+    """Move dead letters back into the queue, with their ids and headers. Return how many were moved."""
     until = state.until(timeout)
-    yield from existing(state, until)
+    yield from require_queue(state, until)
     moved = 0
     for start in range(0, len(letters), 100):
         args: list[Argument] = []

@@ -1,7 +1,8 @@
-"""assign, unassign, assignment: shards of named shard keys, stored with the queue, of which any two share few streams.
+"""Store shards for named shard keys with the queue, so that any two of these shards share few streams.
 
-Hands are chosen here (`shardq.planner.Assignment`) and stored by one script for the epoch that they were chosen for:
-if the queue was resized or assigned by somebody else meanwhile, nothing is stored, and it is all done again.
+`shardq.planner.Assignment` chooses the shards in this process. One script then stores them, if the queue still has the
+epoch that they were chosen for. If another client resized the queue or assigned shards meanwhile, nothing is stored,
+and the shards are chosen again.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
-from shardq.ops.opening import existing, held, new_epoch, reopen
-from shardq.ops.retry import confirmed
+from shardq.ops.opening import check_replicas, new_epoch, reopen, require_queue
+from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView
@@ -20,64 +21,64 @@ from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
-"""The most shard keys that a queue stores shards of: each client holds all of them."""
+"""A queue stores the shards of at most so many shard keys, since each client keeps all of them in memory."""
 
 Shards = Mapping[bytes, tuple[int, ...]]
 
 
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
-    """The stored assignment, checked; one without shard keys when there is none."""
-    yield from existing(state, state.until(timeout))
-    return _taken_up(state.view, state.view.assigned.by_key)
+    """Return the stored assignment; without shard keys if none is stored. ConfigError if it is damaged."""
+    yield from require_queue(state, state.until(timeout))
+    return _checked_assignment(state.view, state.view.assigned.by_key)
 
 
 def assign(
     state: QueueState, names: Iterable[str | bytes], max_overlap: int | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Give shards to those of *names* that have none; the whole assignment after it."""
+    """Store a shard for each of *names* that has none, and return the whole assignment."""
     wanted, until = check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         view = state.view
-        known, made = view.assigned, _taken_up(view, view.assigned.by_key, max_overlap)
-        new = [name for name in wanted if name not in made]
-        if len(made) + len(new) > MAX_ASSIGNED:
+        known, planned = view.assigned, _checked_assignment(view, view.assigned.by_key, max_overlap)
+        new = [name for name in wanted if name not in planned]
+        if len(planned) + len(new) > MAX_ASSIGNED:
             raise ConfigError(
                 f"a queue stores shards of at most {MAX_ASSIGNED:,} shard keys: name those that need them"
             )
-        yield from _add_all(state, made, new, until)
-        same = made.max_overlap == known.max_overlap or not len(made)
-        if (same and not new) or (yield from _stored(state, view.epoch, made, (), new, until)):
-            return made
+        yield from _add_all(state, planned, new, until)
+        same = planned.max_overlap == known.max_overlap or not len(planned)
+        if (same and not new) or (yield from _store(state, view.epoch, planned, (), new, until)):
+            return planned
 
 
 def unassign(
     state: QueueState, names: Iterable[str | bytes] | None = None, timeout: float | None = None
 ) -> Op[Assignment]:
-    """Take back the shards of *names*, of all shard keys if None: they are dealt again; the assignment after it."""
-    asked, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
+    """Remove the stored shards of *names*, or of all shard keys if None. Return the assignment that remains."""
+    chosen, until = None if names is None else check_names(names, MAX_ASSIGNED), state.until(timeout)
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         view = state.view
         known = view.assigned.by_key
-        gone = known.keys() if asked is None else known.keys() & asked
-        left = _taken_up(view, {key: shard for key, shard in known.items() if key not in gone})
-        if not gone or (yield from _stored(state, view.epoch, left, gone, (), until)):
-            return left
+        removed = known.keys() if chosen is None else known.keys() & chosen
+        remaining = _checked_assignment(view, {key: shard for key, shard in known.items() if key not in removed})
+        if not removed or (yield from _store(state, view.epoch, remaining, removed, (), until)):
+            return remaining
 
 
-def in_the_way(state: QueueState, streams: int) -> ConfigError:
-    """Why the queue cannot shrink to so many streams."""
+def shrink_refused(state: QueueState, streams: int) -> ConfigError:
+    """Return the error that says which stored shards keep the queue from shrinking to *streams* streams."""
     above = sorted(key for key, shard in state.assigned.by_key.items() if max(shard) >= streams)
     shown = ", ".join(repr(text_or_bytes(key)) for key in above[:3]) + (", ..." if len(above) > 3 else "")
     return ConfigError(
         f"queue {state.keys.name!r} cannot shrink to {streams:,} streams: {len(above):,} assigned shard keys have "
-        f"shards beyond ({shown}). unassign() them, resize(), then assign() them again"
+        f"streams beyond that ({shown}). unassign() them, resize(), then assign() them again"
     )
 
 
-def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
-    """What is stored, as an `Assignment` to go on with; ConfigError when it breaks the rules."""
+def _checked_assignment(view: QueueView, known: Shards, max_overlap: int | None = None) -> Assignment:
+    """Return the stored shards *known* as an `Assignment` to extend. ConfigError if they break its rules."""
     rule, streams = view.assigned, view.wanted
     width = rule.width if known else min(streams, view.config.streams_per_shard)
     if max_overlap is None:
@@ -86,30 +87,30 @@ def _taken_up(view: QueueView, known: Shards, max_overlap: int | None = None) ->
     return Assignment.of(shards, streams, width, max_overlap=max_overlap)
 
 
-def _add_all(state: QueueState, made: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
-    """Choose shards; it can take milliseconds each when few are left, so others may run in between."""
+def _add_all(state: QueueState, planned: Assignment, new: Iterable[bytes], until: float) -> Op[None]:
+    """Choose a shard for each of *new*. One may take milliseconds, so other tasks may run between two of them."""
     for name in new:
-        made.add(name)
+        planned.add(name)
         yield Sleep(0)
         if state.clock.monotonic() > until:
             raise BackendTimeout(
-                f"no shards were found in time for all names ({len(made):,} were); nothing was changed"
+                f"the time was not enough to find shards for all names ({len(planned):,} have one); nothing was changed"
             )
 
 
-def _stored(
-    state: QueueState, epoch: str, made: Assignment, gone: Collection[bytes], new: Iterable[bytes], until: float
+def _store(
+    state: QueueState, epoch: str, planned: Assignment, removed: Collection[bytes], new: Iterable[bytes], until: float
 ) -> Op[bool]:
-    """Store what changed; False when the queue is not any more what the shards were chosen for."""
-    rule = f"{made.max_overlap}|{made.width}" if len(made) else ""
-    reach = max((max(shard) + 1 for _, shard in made.items()), default=0)
-    args: list[Argument] = [epoch, new_epoch(), rule, reach, len(gone), *gone]
+    """Store the changed shards. Return False if the queue has another epoch than the shards were chosen for."""
+    rule = f"{planned.max_overlap}|{planned.width}" if len(planned) else ""
+    reach = max((max(shard) + 1 for _, shard in planned.items()), default=0)
+    args: list[Argument] = [epoch, new_epoch(), rule, reach, len(removed), *removed]
     for name in new:
-        args += (name, ",".join(map(str, made[name])))
+        args += (name, ",".join(map(str, planned[name])))
     call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
-    reply, few = yield from confirmed(lambda _: call, until, state.clock)
+    reply, underreplicated = yield from retry_replicated(lambda _: call, until, state.clock)
     yield from reopen(state, until)
     if reply != b"OK":
         return False
-    held(state, few, made)
+    check_replicas(state, underreplicated, planned)
     return True

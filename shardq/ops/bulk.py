@@ -1,9 +1,9 @@
-"""Store rows in bulk, each once, however often the work is begun again: by another try, process or day.
+"""Store the rows of a bulk write, each once, however often the write is started again.
 
-The n-th row of a partition is known by its number alone. Redis keeps for each partition how many of its rows are
-stored, and changes that number in the script that stores them; so a copy of the writer, a replay of it and one that
-cuts its rows into other chunks all store what is missing and nothing else. A mark of the last stored row tells a replay
-of the same rows from other rows under the same name.
+A row is identified by its partition and its number in that partition. Redis keeps for each partition how many of its
+rows are stored, and the script that stores rows changes this number. So a second copy of the writer, a later replay, or
+a writer that cuts the rows into other chunks stores only the rows that are missing. Redis also keeps a checksum of the
+last stored row, the mark. It shows whether a writer with the same write id brings the same rows.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswer
 from shardq.ops.write import call_of, positions_of
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
-"""Why a queue may take no more for now."""
+"""Bounds of a queue that are reached for a while only: the writer waits until workers have drained messages."""
 
-AFTERMATH = 2 * 3600
-"""Seconds for which a write is remembered that is complete: as long as a producer sequence at least."""
+REMEMBER_COMPLETE = 2 * 3600
+"""Redis remembers a complete write for so many seconds: at least as long as a producer sequence."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Messages that were checked and encoded, in columns; no `headers` and `options` where no row has any.
+    """Checked and encoded messages, in columns. `headers` and `options` are empty if no row has any.
 
-    `options` are as `write.lua` takes them; `keyed` says whether any holds a dedup key.
+    `options` have the form that `write.lua` takes; `keyed` says whether any row has a dedup key.
     """
 
     shard_keys: Sequence[str | bytes]
@@ -49,7 +49,7 @@ class Rows(msgspec.Struct, frozen=True):
         return len(self.bodies)
 
     def mark(self, at: int) -> str:
-        """What tells row *at* from others: a checksum."""
+        """Return a checksum of the shard key and body of row *at*."""
         key = self.shard_keys[at]
         raw = key.encode() if isinstance(key, str) else key
         return f"{zlib.crc32(self.bodies[at], zlib.crc32(raw)):x}"
@@ -57,13 +57,15 @@ class Rows(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class BulkOffset:
-    """How far one partition of a bulk write is: `stored` rows, of which the last has that `mark`.
+    """How far one partition of a bulk write is: `stored` rows are in Redis, and the last of them has the mark `mark`.
 
-    `write_id` and `partition` name it, `batch` counts up when the same write goes on with more rows (a micro-batch).
-    The offset of a batch takes the place of the one before: whoever begins a batch has seen all partitions of the one
-    before stored, so nobody needs that again but a copy of its writer that should have stopped, and that is refused.
-    So a stream costs a field per partition however long it runs. Redis remembers it for `remember` seconds after its
-    last call; `unheard` is the local time of the first call since the last answer that may have stored rows.
+    `write_id` and `partition` name it. `batch` counts up when the same write goes on with more rows (a micro-batch).
+    The offset of a new batch replaces that of the one before, because a batch begins only when all partitions of the
+    batch before are stored. So an endless write costs one field per partition. A writer of an earlier batch that still
+    runs is refused. Redis remembers the offset for `remember` seconds after its last call.
+
+    `unanswered_since` is the local time of the first call that may have stored rows without an answer. A later answer
+    sets it to infinity.
     """
 
     write_id: str
@@ -72,28 +74,28 @@ class BulkOffset:
     remember: float = 7 * 86_400
     stored: int = 0
     mark: str = ""
-    unheard: float = math.inf
+    unanswered_since: float = math.inf
 
     @property
     def field(self) -> str:
-        """The field of the hash `dedup` in which Redis remembers it."""
+        """The field of the hash `:dedup` in which Redis remembers this offset."""
         return f"o:{self.write_id}:{self.partition}"
 
-    def heard(self, batch: int, stored: int, mark: str) -> None:
-        """Redis says how far it is. ConfigError if others went this far, or a later batch was begun."""
+    def update(self, batch: int, stored: int, mark: str) -> None:
+        """Note how far Redis says the write is. ConfigError if it stored other rows, or a later batch has begun."""
         if batch > self.batch:
             raise _overtaken(self, batch)
         if batch == self.batch and stored == self.stored and mark != self.mark:
-            raise _others(self)
+            raise _different_rows(self)
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How rows are sent: so many in a call, so many calls in a round trip; and when to wait.
+    """How fast rows are sent: `chunk` rows in a call, `calls` calls in a round trip.
 
-    While the queue has `max_backlog` messages (0: whatever its own bounds say) the writer waits, up to `patience`
-    seconds without being able to store anything.
+    The writer waits while the queue has `max_backlog` messages (0: only the queue's own bounds count). It gives up when
+    it could store nothing for `patience` seconds.
     """
 
     chunk: int = CHUNK_MESSAGES
@@ -103,14 +105,15 @@ class Pace:
 
 
 def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace) -> Op[None]:
-    """Store the rows *first*, *first* + 1, ... of a partition: those that are not stored yet.
+    """Store the rows *first*, *first* + 1, ... of a partition that are not stored yet.
 
-    ConfigError when other rows were stored under this name; QueueFull after `patience`; BackendTimeout, BackendError.
+    ConfigError if other rows were stored under this write id. QueueFull if the queue stayed full for `patience`
+    seconds. Also BackendTimeout, OutcomeUnknown, DurabilityUnknown and other BackendErrors.
     """
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
     while (at := _next(offset, first, rows)) < len(rows):
-        trouble = yield from _round(state, offset, first, rows, pace, (at, size), until)
+        trouble = yield from _send_calls(state, offset, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
         if _next(offset, first, rows) > at:
             until, full_until, tries = state.until(), now + pace.patience, 0
@@ -122,44 +125,47 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
-                raise _gave_up(state, trouble, pace)
+                raise _give_up_error(state, trouble, pace)
             tries += 1
             yield Sleep(pause_after(tries))
     yield from upkeep(state, state.clock.monotonic())
 
 
-def _round(
+def _send_calls(
     state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
 ) -> Op[str]:
-    """One round trip; what went wrong, if anything did."""
-    if pace.max_backlog and not (yield from _room(state, pace, until)):
+    """Send the next calls in one round trip. Return '' or the name of the trouble, such as a bound of the queue."""
+    if pace.max_backlog and not (yield from _has_room(state, pace, until)):
         return "backlog"
     spans = _spans(state, rows, *where, pace.calls)
     calls = tuple(_call(state, offset, first, rows, at, to) for at, to in spans)
-    trouble, few, asked = "", None, state.clock.monotonic()
-    _check_memory(offset, asked)
+    trouble, underreplicated, sent_at = "", None, state.clock.monotonic()
+    _check_memory(offset, sent_at)
     for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, Unanswered):
-            offset.unheard = min(offset.unheard, asked) if outcome.sent else offset.unheard
+            offset.unanswered_since = min(offset.unanswered_since, sent_at) if outcome.sent else offset.unanswered_since
         before, reply = offset.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
         if isinstance(reply, list) and reply[0] == b"OK":
             offset.stored, offset.mark = first + to, rows.mark(to - 1)
         else:
             trouble = _trouble(offset, reply) or trouble
         if isinstance(reply, list):
-            offset.unheard = math.inf
+            offset.unanswered_since = math.inf
         if isinstance(outcome, Underreplicated) and offset.stored > before:
-            few = outcome
-    if few is not None:
-        raise DurabilityUnknown(f"rows were stored, but {few.of(state.durability.replicas)}", None)
+            underreplicated = outcome
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"rows were stored, but {underreplicated.explain(state.durability.replicas)}", None)
     return trouble
 
 
 def _trouble(offset: BulkOffset, outcome: Any) -> str:
-    """What an outcome other than OK means; '' when it only says how far the batch is. Raises what does not pass."""
+    """Return the name of the trouble; '' if the reply only says how far the batch is.
+
+    An error that will not go away is raised.
+    """
     match outcome:
         case [b"COUNTED", batch, stored, mark]:
-            offset.heard(int(batch), int(stored), mark.decode())
+            offset.update(int(batch), int(stored), mark.decode())
             return ""
         case [b"FULL", bound, *_]:
             return str(bound.decode())
@@ -173,77 +179,79 @@ def _trouble(offset: BulkOffset, outcome: Any) -> str:
 
 
 def _check_memory(offset: BulkOffset, now: float) -> None:
-    """OutcomeUnknown when rows may be stored that Redis may have forgotten: sent again they could be stored twice."""
-    if now - offset.unheard > offset.remember:
+    """OutcomeUnknown if Redis may have forgotten rows that it may have stored: a new try could store them twice."""
+    if now - offset.unanswered_since > offset.remember:
         raise OutcomeUnknown(
             f"rows of partition {offset.partition} of write id {offset.write_id!r} may be stored: no answer came for "
             f"longer than the {offset.remember:,g} s for which Redis remembers them"
         )
 
 
-def _gave_up(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
+def _give_up_error(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
     name = state.keys.name
     if trouble in BOUNDS:
         return QueueFull(
             f"queue {name!r} took no more rows for {pace.patience:g} s, since it is full ({trouble}): let workers "
-            "drain it, or raise the bound; the same write id goes on where this stopped"
+            "drain it, or raise the bound; the same write id then stores what is missing"
         )
     return BackendTimeout(
-        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id goes on where "
-        "this stopped"
+        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id then "
+        "stores what is missing"
     )
 
 
 def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
-    """Waiting would not help: workers drain messages, not what is remembered for days."""
+    """Return QueueFull at once: waiting would not help, since workers drain messages but not bulk offsets."""
     return QueueFull(
         f"queue {state.keys.name!r} remembers max_bulk_offsets = {state.config.max_bulk_offsets:,} partitions of bulk "
-        f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not begun: give the batches of a "
-        "stream one write id and each its number (batchId), write fewer partitions, remember them for less time, or "
-        "raise the bound; the same write id then stores what is missing"
+        f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not started: give all batches of "
+        "a stream one write id and each its number (batchId), write fewer partitions, let Redis remember them for less "
+        "time, or raise the bound; the same write id then stores what is missing"
     )
 
 
 def finish(offset: BulkOffset, rows: int) -> None:
-    """ConfigError when an earlier try stored more rows than the *rows* that there are now: they were others."""
+    """ConfigError if an earlier try stored more than *rows* rows: then its rows were not the same."""
     if offset.stored > rows:
-        raise _others(offset)
+        raise _different_rows(offset)
 
 
 def complete(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[None]:
-    """All rows of a write are stored, and nobody will begin it again: remember its *offsets* for `AFTERMATH` only.
+    """Let Redis forget the *offsets* of a write whose rows are all stored, `REMEMBER_COMPLETE` seconds from now.
 
-    That is for copies of its writers that may still run. A write that is begun again, or goes on with another batch,
-    must not call this. BackendTimeout, BackendError: then they are remembered for as long as was said.
+    Until then they stop copies of its writers that may still run. Do not call this for a write that may be started
+    again or go on with another batch. After BackendTimeout or BackendError the offsets may be remembered for their full
+    time.
     """
     for at in range(0, len(offsets), 1000):
         fields = [offset.field for offset in offsets[at : at + 1000]]
-        call = Call.on(state.keys, "complete", (AFTERMATH * 1000, *fields))
+        call = Call.on(state.keys, "complete", (REMEMBER_COMPLETE * 1000, *fields))
         yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
 
 
 def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
-    """Which of *rows* is the next to store; makes sure that what is stored already are these rows."""
+    """Return which of *rows* is stored next. ConfigError if the rows that are stored already are others."""
     at = offset.stored - first
     if at < 0:
         raise BackendTimeout(
             f"rows up to {first:,} of partition {offset.partition} were stored, but Redis knows only of "
-            f"{offset.stored:,}: it lost what it had, or this write paused for longer than it is remembered; begin anew"
+            f"{offset.stored:,}: Redis lost data, or this write paused for longer than Redis remembers it; start the "
+            "write again from its first row"
         )
     if 0 < at <= len(rows) and offset.mark and offset.mark != rows.mark(at - 1):
-        raise _others(offset)
+        raise _different_rows(offset)
     return at
 
 
 def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
     return ConfigError(
         f"batch {offset.batch:,} of write id {offset.write_id!r} comes after batch {batch:,} of it, so nothing of it "
-        "was stored now: either another run went on with this write, and this one is to stop; or its batches are "
-        "counted from the beginning again, as after a deleted checkpoint: then it needs a new write id"
+        "was stored now: if another run continues this write, stop this one; if its batches are counted from 0 again, "
+        "as after a deleted checkpoint, use a new write id"
     )
 
 
-def _others(offset: BulkOffset) -> ConfigError:
+def _different_rows(offset: BulkOffset) -> ConfigError:
     return ConfigError(
         f"row {offset.stored - 1:,} of partition {offset.partition} is not the one that an earlier try of this write "
         f"stored there: under one write id ({offset.write_id!r}) the same rows must come in the same order and "
@@ -251,8 +259,8 @@ def _others(offset: BulkOffset) -> ConfigError:
     )
 
 
-def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
-    """Whether the queue has less than the most messages that it is to have."""
+def _has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
+    """Return whether the queue has fewer messages than `pace.max_backlog`."""
     if not pace.max_backlog:
         return True
     (length,) = yield Batch((Call.on(state.keys, "len"),), until)
@@ -260,18 +268,18 @@ def _room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
 
 
 def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
-    """The next chunks from *at* on: their first row, and the one after their last."""
+    """Return the next chunks from row *at* on, each as its first row and the row after its last."""
     found: list[tuple[int, int]] = []
-    most = max(1, min(size, CHUNK_CHOICES // state.choices))
+    max_rows = max(1, min(size, CHUNK_CHOICES // state.choices))
     while at < len(rows) and len(found) < calls:
-        to = _end(rows, at, min(len(rows), at + most))
+        to = _end(rows, at, min(len(rows), at + max_rows))
         found.append((at, to))
         at = to
     return found
 
 
 def _end(rows: Rows, at: int, to: int) -> int:
-    """Where the chunk that begins at *at* ends, so that no call grows large: not after *to*."""
+    """Return where the chunk from row *at* ends, at *to* or earlier, so that its bodies take at most CHUNK_BYTES."""
     bodies = rows.bodies[at:to]
     if sum(map(len, bodies)) <= CHUNK_BYTES:
         return to
@@ -291,8 +299,8 @@ def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int
         blank = [b""] * (to - at)
         columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
     args: list[Argument] = [b""] * (len(columns) * (to - at))
-    for place, column in enumerate(columns):
-        args[place :: len(columns)] = column
+    for position, column in enumerate(columns):
+        args[position :: len(columns)] = column
     before = rows.mark(at - 1) if at else offset.mark
     sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{rows.mark(to - 1)}"
     sequence = f"{sequence}|{state.config.max_bulk_offsets}"

@@ -1,4 +1,4 @@
-"""Open a queue: find out what it is, or create it. And the upkeep that calls do on their way."""
+"""Open a queue: read its settings, streams and assignment, or create it. Also the upkeep that other calls do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardq.errors import (
     ServerUnfit,
 )
 from shardq.model import QueueConfig
-from shardq.ops.retry import UNKNOWN_USER, confirmed, retry_until
+from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
 from shardq.ops.view import QueueView
@@ -31,76 +31,78 @@ T = TypeVar("T")
 log = logging.getLogger("shardq")
 
 
-def opened(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
-    """Make sure that *state* knows the queue; False when there is none and it was not to be created."""
+def open_queue(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
+    """Make sure that *state* knows the queue. Return False if it does not exist and *create* is false."""
     if state.epoch:
         return True
     return (yield from reopen(state, until, create=create))
 
 
 def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
-    """Look the queue up again: its epoch moved, or it was never seen."""
+    """Look the queue up, because its epoch changed or this client has not used it. Return as `open_queue`."""
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
-        asked, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
+        sent, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
-        if state.seen is None:
-            state.saw(int(reply[1]), asked, asked)
+        if state.server_time is None:
+            state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
             return False
         meta, found = pairs(reply[2]), state.view.assigned
         if meta.get("assigned", "") != found.since:
-            found = yield from _loaded_assignment(state, until)
+            found = yield from _load_assignment(state, until)
         remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
-        if state.epoch or state.clock.monotonic() > until:  # else others assigned between the two calls
+        if state.epoch or state.clock.monotonic() > until:  # else shards were assigned between the two calls
             return True
 
 
-def _loaded_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
-    """The stored assignment: it changed since this client last saw it."""
+def _load_assignment(state: QueueState, until: float) -> Op[StoredAssignment]:
+    """Read the stored assignment, after it has changed."""
     call = Call.on(state.keys, "assignment")
     found = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
-    if found.spoilt:
+    if found.damaged:
         log.warning(
-            "queue %r: %d entries of its assignment are no shards, something else wrote them; these shard keys are "
-            "dealt. Assign them again", state.keys.name, found.spoilt,
+            "queue %r: %d entries of its assignment are not shards (another program wrote them); hashing deals these "
+            "shard keys their shards. Assign them again", state.keys.name, found.damaged,
         )  # fmt: skip
     return found
 
 
 def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *, created: bool, known: bool) -> None:
-    """Take over what Redis says of the queue, all at once.
+    """Replace the view of the queue by what Redis returned (*meta*) and the assignment *found*.
 
-    No epoch if the shards that were found are of another one: the next call looks again.
+    If the two are of different epochs, the view gets no epoch, so that the next call looks the queue up again.
     """
     streams, wanted = int(meta["streams"]), int(meta["wanted"])
     config = QueueConfig.from_settings(meta, wanted)
-    state.legacy = config.legacy_stream or state.legacy  # what is in flight from it is settled there, also later
+    state.legacy = (
+        config.legacy_stream or state.legacy
+    )  # its messages in flight are settled there, even after the setting changed
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
     state.view = QueueView(epoch, streams, wanted, config, found)
     if created and known:
-        log.error("queue %r was gone and was created anew: Redis lost its data or it was deleted", state.keys.name)
+        log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
     elif not created and not known:
         _warn_of_differences(state)
 
 
 def _warn_of_differences(state: QueueState) -> None:
     for item in fields(QueueConfig):
-        asked, has = getattr(state.requested, item.name), getattr(state.config, item.name)
-        if item.name in state.given and asked != has:
+        requested, actual = getattr(state.requested, item.name), getattr(state.config, item.name)
+        if item.name in state.explicit and requested != actual:
             log.warning(
-                "queue %r has %s=%r, not the %r asked for here: settings are the queue's; change them with %s",
-                state.keys.name, item.name, has, asked, "resize()" if item.name == "streams" else "configure()",
+                "queue %r has %s=%r, not the %r requested here: settings belong to the queue; change them with %s",
+                state.keys.name, item.name, actual, requested, "resize()" if item.name == "streams" else "configure()",
             )  # fmt: skip
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
-    """What a call does on its way, rarely: move the expiry of all keys, drop streams that were drained.
+    """Do rare upkeep beside a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
 
-    Its failure is only logged: the call that it came with succeeded, or will fail by itself.
+    A failure is only logged, since it does not change the outcome of the call.
     """
     try:
         yield from _upkeep(state, now)
@@ -118,7 +120,7 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
 
 
 def touch(state: QueueState, until: float) -> Op[Any]:
-    """Let all keys of the queue expire as its `ttl` says, or never."""
+    """Renew the expiry of all keys of the queue, as its `ttl` says. Without a `ttl` they never expire."""
     keys = state.keys
     others = (key for key in keys.fixed if key != keys.meta)
     call = Call.on(keys, "touch", rest=(*others, *map(keys.stream, range(state.streams))))
@@ -126,57 +128,58 @@ def touch(state: QueueState, until: float) -> Op[Any]:
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:
-    """Stop reading streams above the wanted number that are empty."""
-    view = state.view  # once: another thread may look the queue up meanwhile
+    """Stop reading those streams above the wanted number that are empty."""
+    view = state.view  # read once, since another thread may replace it meanwhile
     surplus = tuple(map(state.keys.stream, range(view.wanted, view.streams)))
     call = Call.on(state.keys, "shrink", (view.epoch, new_epoch()), rest=surplus)
-    left = yield from retry_until(lambda _: call, until, state.clock)
-    if int(left) != view.streams:
+    streams_left = yield from retry_until(lambda _: call, until, state.clock)
+    if int(streams_left) != view.streams:
         yield from reopen(state, until)
 
 
-def existing(state: QueueState, until: float) -> Op[None]:
-    """QueueMissing when there is no such queue: for operators' calls, which must not create one by a slip.
+def require_queue(state: QueueState, until: float) -> Op[None]:
+    """QueueMissing if the queue does not exist. For operators' calls, where a mistyped name must not create a queue.
 
-    Always looks the queue up: a call that is to act on all streams must not trust what this client remembers.
+    It always looks the queue up, because a call that acts on all streams must not rely on what this client remembers.
     """
     if not (yield from reopen(state, until, create=False)):
         raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
 
 
 def new_epoch() -> str:
-    """An epoch that no queue ever had, also not one whose last changes a failover lost."""
+    """Return a new random epoch. A counter could repeat after a failover that lost the last changes."""
     return secrets.token_urlsafe(9)
 
 
-def changed(
+def change_queue(
     state: QueueState, make: Callable[[str, str], Call], until: float
 ) -> Op[tuple[Any, Underreplicated | None]]:
-    """Look the queue up and change it by the call that *make* makes of its epoch and the one that is to follow.
+    """Look the queue up, and change it by the call that *make* makes from its epoch and the next epoch.
 
-    Its reply, and why too few replicas are known to have the change. All is begun again when the epoch is another by
-    then: so nothing that others did meanwhile is undone unseen, and a copy of the call that comes late does nothing.
+    Return the reply, and `Underreplicated` if too few replicas confirmed the change. If the epoch has changed by the
+    time the script runs, the script does nothing, and everything starts again. So a change by another client is not
+    overwritten, and a repeated call that arrives late does nothing.
     """
     while True:
-        yield from existing(state, until)
+        yield from require_queue(state, until)
         call = make(state.epoch, new_epoch())
         call.replicas = state.durability.replicas
-        reply, few = yield from confirmed(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if reply not in (b"EPOCH", b"NOQUEUE"):
-            return reply, few
+            return reply, underreplicated
         if state.clock.monotonic() > until:
-            raise BackendTimeout(f"others kept changing queue {state.keys.name!r}: nothing was changed")
+            raise BackendTimeout(f"other clients kept changing queue {state.keys.name!r}: nothing was changed")
 
 
-def held(state: QueueState, few: Underreplicated | None, result: T) -> T:
-    """*result* of a change; DurabilityUnknown with it if too *few* replicas are known to have that."""
-    if few is not None:
-        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", result)
+def check_replicas(state: QueueState, underreplicated: Underreplicated | None, result: T) -> T:
+    """Return *result*, or raise DurabilityUnknown with it if too few replicas confirmed the change."""
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", result)
     return result
 
 
-def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
-    """Compare what the server gives with what is asked of it: warnings. ServerUnfit if it would lose messages."""
+def inspect_server(clock: Clock, durability: Durability, timeout: float) -> Op[list[str]]:
+    """Compare the server with the durability level and return warnings. ServerUnfit if it would lose messages."""
     facts = yield from server_facts(clock, timeout)
     if problem := fatal(facts):
         raise ServerUnfit(problem)
@@ -184,22 +187,22 @@ def inspected(clock: Clock, durability: Durability, timeout: float) -> Op[list[s
 
 
 def server_facts(clock: Clock, timeout: float) -> Op[ServerFacts]:
-    """What the server says of itself."""
+    """Return what the server's INFO and CONFIG say that matters for durability."""
     until = clock.monotonic() + timeout
-    info = yield from _asked(("INFO",), until, clock)
-    config = yield from _asked(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
+    info = yield from _ask(("INFO",), until, clock)
+    config = yield from _ask(("CONFIG", "GET", *CONFIG_NAMES), until, clock)
     return ServerFacts.from_replies(_info(info), dict(zip(config[::2], config[1::2], strict=True)) if config else {})
 
 
-def _asked(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
+def _ask(words: tuple[str, ...], until: float, clock: Clock) -> Op[Any]:
     try:
         return (yield from retry_until(lambda _: Ask(words), until, clock))
     except (BackendTimeout, OutcomeUnknown):
         raise
     except BackendError as error:
         if isinstance(error.__cause__, Refused) and error.__cause__.code in UNKNOWN_USER:
-            raise  # no other call will work
-        return None  # managed services forbid it; the facts stay unknown
+            raise  # every other call would fail as well
+        return None  # managed services forbid these commands; the facts stay unknown
 
 
 def _info(raw: bytes | None) -> dict[str, str]:
@@ -208,7 +211,7 @@ def _info(raw: bytes | None) -> dict[str, str]:
 
 
 def check_legacy(state: QueueState, config: QueueConfig) -> None:
-    """ConfigError when a legacy stream lies in another slot than the queue, where one script cannot reach it."""
+    """ConfigError if a legacy stream lies in another cluster slot than the queue: one script cannot use both."""
     legacy = config.legacy_stream
     if state.cluster and legacy is not None and slot(legacy) != slot(state.keys.meta):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The message before it is sent: checked, encoded, and put into calls of a bounded size."""
+"""Messages before they are sent: they are checked, encoded, and split into calls of a bounded size."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 def compose(state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None) -> Outgoing:
-    """Check and encode what the user gave; ConfigError or CodecError before anything is sent.
+    """Check and encode one message. ConfigError or CodecError if it is bad; then nothing has been sent.
 
-    *context* is the trace context; headers that the user set win over it.
+    *context* is the trace context, which becomes headers. Headers that the user set win over it.
     """
     shard(message.shard_key, 1, 1)
     tag, body = codecs.encode(message.payload)
@@ -65,7 +65,7 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
 def compose_all(
     state: QueueState, codecs: Codecs, messages: Sequence[Message], context: Mapping[str, str] | None = None
 ) -> list[Outgoing]:
-    """Check and encode a batch, as `compose`; the error says which message is wrong, from 0."""
+    """Check and encode a batch, as `compose` does. The error says which message is wrong, counted from 0."""
     composed: list[Outgoing] = []
     try:
         for message in messages:
@@ -80,7 +80,7 @@ def _ms(name: str, value: float, low: float) -> int:
 
 
 def checked_dedup_key(key: str | None) -> str:
-    """The dedup key, '' for none; ConfigError when it is empty, not text or too long."""
+    """Return the dedup key, '' for None. ConfigError if it is empty, not text, or too long."""
     if key is None:
         return ""
     if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
@@ -91,13 +91,16 @@ def checked_dedup_key(key: str | None) -> str:
 
 
 def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
-    """Split so that no script runs long and no call grows large; each message has so many *choices* of a stream."""
-    most = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    """Split *messages* so that no script runs long and no call grows large.
+
+    Each message may go to one of *choices* streams; more choices make a script slower, so its chunk is smaller.
+    """
+    max_messages = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
         weight = len(message.body) + len(message.headers) + 64
-        if not parts or len(parts[-1]) >= most or size + weight > CHUNK_BYTES:
+        if not parts or len(parts[-1]) >= max_messages or size + weight > CHUNK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(message)

@@ -1,9 +1,9 @@
-"""The pump: reads on behalf of all that wait on one queue, over one blocking connection.
+"""The pump: it reads on behalf of all waiters of one queue, over one blocking connection.
 
-It sends a wait for notifications and, in the same pipeline, the read that is to follow (`Armed`). The server runs that
-read the moment the wait ends, so the message comes with the wake-up. A read that finds nothing makes the next wait
-safe: it clears the notifications and lets writers know that somebody waits. After one that found something, messages
-may lie there unannounced, so an ordinary read comes first.
+It sends a blocking wait for a notification and, in the same pipeline, the read script (`Armed`). The server runs the
+script the moment the wait ends, so the message arrives together with the wake-up. A read that finds nothing clears the
+notifications and tells writers that a reader waits. Only then may the pump block: after a read that found something,
+more messages may be there for which no notification comes, so the pump reads once more without blocking.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from typing import Any, Final
 
 from shardq.errors import BackendError
 from shardq.ops.opening import upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, given_back, read_call, read_reply, recovered
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, give_back, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Sleep, Unanswered
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.lease import granted_after
+from shardq.protocol.lease import earliest_grant
 
 ARMED_DECLARED: Final = 256
-"""An armed read cannot know which stream will be next, so it declares all, if they are no more than this."""
+"""An armed read cannot know which stream will be next, so it declares all streams, if there are at most so many."""
 
 LATENESS: Final = 0.5
-"""Seconds after which an answer is overdue: the server ends a wait up to 100 ms late."""
+"""Seconds after the end of its wait at which an answer is overdue. Redis ends a wait up to 100 ms late."""
 
 PAUSE: Final = 0.01
 _ENDED: Final = frozenset({"NOGROUP", "NOSCRIPT"}) | TRANSIENT
 
 
 def pump(state: QueueState) -> Op[None]:
-    """Read for those who wait until nobody does. On trouble each reads for itself: its own read knows how to go on."""
+    """Read on behalf of all waiters until none is left.
+
+    When a read of the pump fails, each waiter makes a read of its own, which knows how to try again.
+    """
     outstanding = Outstanding()
     try:
         yield from _Pump(state, outstanding).run()
@@ -46,13 +49,14 @@ def pump(state: QueueState) -> Op[None]:
     yield Sleep(PAUSE)
     lost_read = outstanding if outstanding.holder else None
     if not state.waiting.release(lost_read, failure) and lost_read:
-        yield from _tried(recovered(state, lost_read, state.until()))
+        yield from _ignore_failure(recover(state, lost_read, state.until()))
 
 
 class _Pump:
-    """The pump of one queue. `quiet`: its last read found nothing, so whatever came since then is announced.
+    """The pump of one queue.
 
-    `wake_at`: the local time at which there is a reason to read again, whether anything is announced or not.
+    `quiet` is true if its last read found nothing: then a notification comes for every later message. At local time
+    `wake_at` there is a reason to read again without a notification, such as a message that comes due.
     """
 
     def __init__(self, state: QueueState, outstanding: Outstanding) -> None:
@@ -62,7 +66,7 @@ class _Pump:
         self.wake_at = min((waiter.wake_at for waiter in waiters), default=math.inf)
 
     def run(self) -> Op[None]:
-        """Read after read, until nobody waits."""
+        """Make one read after the other, until there are no waiters."""
         while True:
             yield from upkeep(self.state, self.clock.monotonic())
             if self.quiet:
@@ -74,34 +78,36 @@ class _Pump:
             if found is None:
                 continue
             if found.rows:
-                yield from self._hand_out(request, found)
+                yield from self._deliver(request, found)
             if found.moved:
                 self.waiting.release()
                 return
 
-    def _hand_out(self, request: Request, found: ReadReply) -> Op[None]:
+    def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
-        if left := self.waiting.hand_out(request, found.rows, outstanding):
-            yield from _tried(given_back(self.state, left, self.state.until()))
+        if unclaimed := self.waiting.deliver(request, found.rows, outstanding):
+            yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
-        each = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
-        self.waiting.overdue_at = each.sent + LATENESS
-        reply = yield each.call
-        return self._noted(each, reply, None)
+        read = read_call(self.state, request, self.state.wait_slice, self.outstanding, declare=ALL_DECLARED)
+        self.waiting.overdue_at = read.sent + LATENESS
+        reply = yield read.call
+        return self._judge(read, reply, None)
 
     def _armed(self, request: Request) -> Op[ReadReply | None]:
         state, now = self.state, self.clock.monotonic()
         until = max((waiter.until for waiter in self.waiting.waiters()), default=now)
         block = max(0.001, min(state.wait_slice, self.wake_at - now, until - now))
-        each = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
-        self.waiting.overdue_at = each.sent + block + LATENESS
+        read = read_call(state, request, state.wait_slice, self.outstanding, declare=ARMED_DECLARED, delay=block)
+        self.waiting.overdue_at = read.sent + block + LATENESS
         key, block_ms = state.keys.notifications, math.ceil(block * 1000)
-        _, shown, woken, reply = yield Armed(key, request.count, block_ms, each.call, self.wake_at, self.waiting)
-        if isinstance(woken, Refused):
-            if woken.code not in _ENDED:
-                raise woken
+        _, time_before, notified, reply = yield Armed(
+            key, request.count, block_ms, read.call, self.wake_at, self.waiting
+        )
+        if isinstance(notified, Refused):
+            if notified.code not in _ENDED:
+                raise notified
             yield Sleep(PAUSE)
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
@@ -109,24 +115,24 @@ class _Pump:
             self.quiet = False
             return None
         arrived = self.clock.monotonic()
-        return self._noted(each, reply, _granted(each.sent, shown, reply, arrived))
+        return self._judge(read, reply, _granted(read.sent, time_before, reply, arrived))
 
-    def _noted(self, each: ReadCall, reply: Any, granted: float | None) -> ReadReply:
-        found = read_reply(self.state, each, reply, granted)
+    def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
+        found = read_reply(self.state, read, reply, granted)
         self.outstanding.holder = ""
         self.quiet = not (found.rows or found.miss or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())
         return found
 
 
-def _granted(sent: float, shown: Any, reply: Any, arrived: float) -> float:
-    if isinstance(shown, Refused) or len(reply) < 2:
+def _granted(sent: float, time_before: Any, reply: Any, arrived: float) -> float:
+    if isinstance(time_before, Refused) or len(reply) < 2:
         return sent
-    return granted_after(sent, int(shown[0]) + int(shown[1]) / 1e6, int(reply[1]) / 1000, arrived)
+    return earliest_grant(sent, int(time_before[0]) + int(time_before[1]) / 1e6, int(reply[1]) / 1000, arrived)
 
 
-def _tried(op: Op[Any]) -> Op[None]:
-    """Run *op*; if it fails, the leases end by themselves."""
+def _ignore_failure(op: Op[Any]) -> Op[None]:
+    """Run *op*, which gives messages back. Ignore its failure, since the leases end by themselves."""
     try:
         yield from op
     except BackendError:

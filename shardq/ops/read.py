@@ -1,4 +1,4 @@
-"""read: hand out messages, waiting for them without losing a wake-up and without giving up early."""
+"""read: deliver messages, and wait for them without losing a wake-up and without giving up early."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
-from shardq.ops.opening import opened, reopen, upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recovered
+from shardq.ops.opening import open_queue, reopen, upkeep
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, SWEPT, Outstanding, Request, Waiter
+from shardq.ops.waiting import MAX_PER_CALL, MAX_TAKEN_BACK, Outstanding, Request, Waiter
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -30,10 +30,13 @@ def read(
     timeout: float | None = None,
     outstanding: Outstanding | None = None,
 ) -> Op[list[Received]]:
-    """Up to *count* messages; waits up to *block* seconds for the first one. [] when these are over, never before."""
+    """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
+
+    *outstanding* always says what a caller that cancels the read must give back.
+    """
     clock = state.clock
     until = clock.monotonic() + block
-    yield from opened(state, state.until(timeout))
+    yield from open_queue(state, state.until(timeout))
     request = Request(
         count,
         state.config.visibility_timeout if visibility is None else visibility,
@@ -43,38 +46,39 @@ def read(
     while True:
         now = clock.monotonic()
         yield from upkeep(state, now)
-        left = max(0.0, until - now)
-        call_until = max(until, state.until(timeout))  # a failed call is tried again, however short the wait
-        found = yield from _attempt(state, request, min(left, state.wait_slice), call_until, outstanding)
+        remaining = max(0.0, until - now)
+        call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
+        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding)
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
-            return (yield from _all(state, request, found.rows, call_until, outstanding))
+            return (yield from _fill(state, request, found.rows, call_until, outstanding))
         waiter = Waiter(state.waiting, request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter)
         if waiter.rows is not None:
-            return (yield from _all(state, request, waiter.rows, call_until, outstanding))
+            return (yield from _fill(state, request, waiter.rows, call_until, outstanding))
         if waiter.failure is not None:
-            _fail(waiter.failure)
+            _raise_failure(waiter.failure)
         if waiter.outstanding is not None:
-            yield from recovered(state, waiter.outstanding, call_until)
+            yield from recover(state, waiter.outstanding, call_until)
 
 
-def _fail(failure: Exception) -> None:
+def _raise_failure(failure: Exception) -> None:
     if isinstance(failure, Refused):
         refuse(failure)
     raise failure
 
 
-def _all(
+def _fill(
     state: QueueState, request: Request, rows: list[Received], until: float, outstanding: Outstanding
 ) -> Op[list[Received]]:
-    """*rows* and what else of the request is there; what was granted is never lost to trouble.
+    """Return *rows* and more, up to the number requested. A failure does not lose the rows read so far.
 
-    A large read takes several calls: the next one when the last brought all that it could have taken back.
+    One call takes back at most `MAX_TAKEN_BACK` ended leases and due messages. If a call returned that many or more,
+    there may be more of them, so a large read makes another call.
     """
     outstanding.rows, size = rows, len(rows)
     try:
-        while size >= SWEPT and len(rows) < request.count and state.clock.monotonic() < until:
+        while size >= MAX_TAKEN_BACK and len(rows) < request.count and state.clock.monotonic() < until:
             rest = replace(request, count=request.count - len(rows), prefer=None)
             more = yield from _attempt(state, rest, 0.0, until, outstanding)
             rows += more.rows
@@ -87,13 +91,13 @@ def _all(
 def _attempt(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[ReadReply]:
-    """Read until a reply counts: after a miss or a jump the next one comes at once."""
-    part = replace(request, count=min(request.count, AT_ONCE))
+    """Read until a reply is final. After a miss or a jump of the server's clock the next call comes at once."""
+    part = replace(request, count=min(request.count, MAX_PER_CALL))
     while True:
-        each, reply = yield from _replied(state, part, block, until, outstanding)
+        attempt, reply = yield from _answered_call(state, part, block, until, outstanding)
         outstanding.holder = ""
-        found = read_reply(state, each, reply)
-        # Else the next call looks it up: what was granted must not be lost to trouble.
+        found = read_reply(state, attempt, reply)
+        # With rows in hand the queue is looked up by the next call: a failure here would lose them.
         if found.moved and not found.rows:
             yield from reopen(state, until)
         if found.jumped:
@@ -101,23 +105,23 @@ def _attempt(
         if reply[0] == b"OK":
             return found
         if found.miss and state.clock.monotonic() >= until:
-            return replace(found, wait_ms=0)  # others are always faster, or something else writes to the queue's keys
+            return replace(found, wait_ms=0)  # other readers are always faster, or another program writes to the keys
 
 
-def _replied(
+def _answered_call(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[tuple[ReadCall, Any]]:
-    """One read call and its reply. When a reply is lost, what it had granted is given back before the next read.
+    """Return a read call and its reply. If a reply is lost, its leases are given back before the next try.
 
-    Each try is a call of its own: it says what the server's clock should show now, and its leases are its own, so a
-    giving back that comes late takes nothing of what the next try was granted.
+    Each try is a new call with a new holder and a new reading of the clock. So if giving back the leases of one try
+    happens late, it does not end the leases of the next try.
     """
     tries = 0
     while True:
-        each = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
-        each.call.until = until
+        attempt = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
+        attempt.call.until = until
         try:
-            return each, (yield each.call)
+            return attempt, (yield attempt.call)
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)
@@ -126,24 +130,24 @@ def _replied(
             sent, last = lost.sent, str(lost)
         tries += 1
         if sent:
-            yield from recovered(state, outstanding, until)
+            yield from recover(state, outstanding, until)
         if state.clock.monotonic() >= until:
             give_up(tries, False, last)
         yield Sleep(pause_after(tries))
 
 
 def checked_count(count: int) -> int:
-    """*count* if it can be asked for in one read; else ConfigError."""
+    """Return *count* if one read may return so many messages; else ConfigError."""
     return whole("count", count, 1, MAX_COUNT)
 
 
 def checked_stream(number: int | None) -> int | None:
-    """*number* if it can be a stream's; else ConfigError."""
+    """Return *number* if it can be the number of a stream; else ConfigError."""
     return None if number is None else whole("prefer_stream", number, 0, MAX_STREAMS - 1, "a stream's number")
 
 
 def checked_block(block: float, visibility: float | None) -> None:
-    """ConfigError for a bad time to wait or to lease for."""
+    """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
     seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)

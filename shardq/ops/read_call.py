@@ -1,4 +1,4 @@
-"""One call of read.lua, what its reply says, and giving back what nobody could take."""
+"""Make a call of read.lua, read its reply, and give back messages that no reader could take."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
-from shardq.ops.state import LEGACY_TURN, QueueState
+from shardq.ops.state import LEGACY_NUMBER, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.lease import believed_until, new_holder, sent
+from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
 RECOVER_PAGE = 1000
-"""So many leases are looked at in one call."""
+"""One call of recover.lua looks at so many leases."""
 
 GIVEN_BACK = 250
-"""So many messages are given back in one call."""
+"""One call of recover.lua gives back at most so many messages by their lease tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """A call of read.lua to be sent at local time `sent`, which reports `jump` to the server."""
+    """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server."""
 
     call: Call
     holder: str
@@ -38,10 +38,11 @@ class ReadCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """What a read found: rows, and ms until there is a reason to read again (-1: none).
+    """What a read found: rows, and in how many ms there is a reason to read again (-1: no known reason).
 
-    After a `miss` there may be more; if the queue `moved`, what the client knows of it is out of date. If the server's
-    clock `jumped`, nothing was found, and the server does not know of the jump yet: the next read reports it.
+    After a `miss` the call had not declared the streams it needed, so there may be more messages. If the queue `moved`,
+    its epoch is not the one that this client knows. If the server's clock `jumped`, the read returned nothing, and the
+    next read reports the jump to the server.
     """
 
     rows: list[Received]
@@ -51,22 +52,22 @@ class ReadReply:
     jumped: bool = False
 
     def wake_at(self, now: float) -> float:
-        """The local time at which there is a reason to read again, where the reply came at local time *now*."""
+        """Return the local time at which there is a reason to read again, for a reply that came at local time *now*."""
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
 def read_call(
     state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
 ) -> ReadCall:
-    """The call that reads for *request*, noted in *outstanding*.
+    """Make the call that reads for *request*, and note it in *outstanding*.
 
-    *block*: seconds for which the reader will wait after it; *declare*: up to how many streams all are declared;
-    *delay*: the seconds for which the server may put it off.
+    *block* is for how many seconds the reader will wait afterwards. A queue of up to *declare* streams has all of them
+    declared. The server may run the call up to *delay* seconds later, because a blocking wait comes before it.
     """
     holder = new_holder()
     sent = state.clock.monotonic()
     numbers = _numbers(state, request, declare)
-    clock = state.seen
+    clock = state.server_time
     call = _call(state, request, block, numbers, holder, clock.argument(sent, sent + delay) if clock else "")
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
@@ -75,34 +76,38 @@ def read_call(
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
-    """What *reply* says, remembered in *state*. The server ran the call at local time *granted* or later."""
+    """Read *reply* and note in *state* what it says. The server ran the call at local time *granted* or later."""
     if reply[0] == b"NOQUEUE":
         state.forget()
         return ReadReply([], moved=True)
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
-    state.saw(now_ms, call.sent, granted)
+    state.note_server_time(now_ms, call.sent, granted)
     state.reported(call.jump)
     state.hints = _hints(reply[4])
-    rows = deliveries(reply, call.holder, believed_until(granted, call.visibility))
+    rows = deliveries(reply, call.holder, safe_deadline(granted, call.visibility))
     moved = reply[2].decode() != state.epoch
     if moved:
         state.forget()
     miss = reply[0] != b"OK"
     if miss:
-        state.missed(call.declared)
+        state.declare_more(call.declared)
     else:
-        state.hit()
+        state.declare_fewer()
     return ReadReply(
-        rows, int(reply[3]), miss, moved, not rows and state.seen is not None and state.seen.jump is not None
+        rows,
+        int(reply[3]),
+        miss,
+        moved,
+        not rows and state.server_time is not None and state.server_time.jump is not None,
     )
 
 
-def recovered(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
-    where, page, holder = "", RECOVER_PAGE, sent(outstanding.holder)
+    where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
     while True:
-        call = _recover(state, (holder, outstanding.since, outstanding.visibility, page, where))
+        call = _recover_call(state, (holder, outstanding.since, outstanding.visibility, page, where))
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if not reply:
             return
@@ -110,38 +115,43 @@ def recovered(state: QueueState, outstanding: Outstanding, until: float) -> Op[N
         where = reply.decode()
 
 
-def given_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
-    """Give back, uncounted, what a read was granted for nobody; nothing of it may have been begun or settled."""
+def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[None]:
+    """Give back messages that no reader took, without counting their delivery.
+
+    No handler may have started on them, and none may have been settled.
+    """
     for start in range(0, len(rows), GIVEN_BACK):
-        tokens = [sent(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = _recover(state, ("", 0, 0, 0, ""), tokens)
+        tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
+        call = _recover_call(state, ("", 0, 0, 0, ""), tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
-def undone(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
-    """Give back all that a read was granted which nobody waits for any more."""
-    yield from given_back(state, outstanding.rows, until)
+def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
+    """Give back everything that a cancelled read was granted: the rows that came, and those of a lost reply."""
+    yield from give_back(state, outstanding.rows, until)
     if outstanding.holder:
-        yield from recovered(state, outstanding, until)
+        yield from recover(state, outstanding, until)
 
 
-def _recover(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
+def _recover_call(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
     return Call.on(state.keys, "recover", (*search, state.client, *tokens))
 
 
 def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = None) -> Op[None]:
-    """Give back, uncounted, what a read just brought; nothing of it may have been begun or settled."""
-    yield from given_back(state, rows, state.until(timeout))
+    """Do as `give_back`, within *timeout* seconds. For a worker that has read more than it can start."""
+    yield from give_back(state, rows, state.until(timeout))
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
-    return tuple(turn for turn in raw.decode().split(",") if turn and turn != LEGACY_TURN)
+    return tuple(number for number in raw.decode().split(",") if number and number != LEGACY_NUMBER)
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
-    """Which streams to declare: all when they are few, else those that are likely to be next."""
+    """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
     if state.streams <= declare:
-        numbers = list(dict.fromkeys([*map(str, range(state.streams)), *state.hints]))  # a hint may be news of a resize
+        numbers = list(
+            dict.fromkeys([*map(str, range(state.streams)), *state.hints])
+        )  # a hint may name a stream of a later resize
     else:
         numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
         if request.prefer is not None and str(request.prefer) not in numbers:

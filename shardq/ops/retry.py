@@ -1,4 +1,4 @@
-"""Keep trying one call until its deadline, and say honestly how it ended."""
+"""Repeat one call until it is answered or its deadline comes, and raise the error that says what is known then."""
 
 from __future__ import annotations
 
@@ -29,43 +29,44 @@ TRANSIENT = frozenset(
         "UNBLOCKED",
     }
 )
-"""Refusals that pass by themselves: a slot on its way, a restart, a failover, a full disk."""
+"""Refusals that go away by themselves: a slot that moves, a restart, a failover, a full disk."""
 
 _PAUSE = Exponential(base=0.02, factor=2, cap=1.0)
-_RANDOM = Random()  # spreads retries, protects nothing
+_RANDOM = Random()  # for jitter, not for security
 
-_DENIED = frozenset({"NOPERM", "ACL"})  # the last from within a script
+_DENIED = frozenset({"NOPERM", "ACL"})  # Redis says ACL when a command within a script is denied
 UNKNOWN_USER = frozenset({"NOAUTH", "WRONGPASS"})
 
 Maker = Callable[[bool], Call | Ask]
-"""Makes the call; the argument says whether an earlier try may have happened."""
+"""Makes the call. The argument says whether an earlier try may have been executed."""
 
 
 @dataclass(slots=True)
 class Same:
-    """Makes the same call each time, and remembers whether it was made after a try that may have happened."""
+    """Makes the same call each time. `repeated` says whether an earlier try may have been executed."""
 
     call: Call
     repeated: bool = False
 
     def __call__(self, repeated: bool) -> Call:
-        """The call, once more."""
+        """Return the call, and note whether it is a repetition."""
         self.repeated = self.repeated or repeated
         return self.call
 
 
 def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:
-    """Yield the call of *make* until it is answered; the reply.
+    """Yield the call that *make* makes until it is answered. Return the reply.
 
-    The call must be harmless to repeat, or find out itself that it happened before: *remembered* says for how many
-    seconds after a try it can. Raises BackendTimeout when nothing happened before *until* (local monotonic seconds),
-    OutcomeUnknown when something may have, OutOfMemory, or BackendError for a refusal that will not pass.
+    The call must be harmless to repeat, or notice itself that it was executed before; *remembered* says for how many
+    seconds after the first try it can. At *until* (seconds of the local monotonic clock) the tries end. Raises
+    BackendTimeout if nothing was executed, OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a
+    refusal that will not go away.
     """
     tries, last = 0, "no answer"
     maybe_done: float | None = None  # when the first try was made that may have happened
     while True:
-        asked = clock.monotonic()
-        if maybe_done is not None and asked > maybe_done + remembered:  # this machine may have been suspended
+        tried_at = clock.monotonic()
+        if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
             give_up(tries, True, last)
         try:
             step = make(maybe_done is not None)
@@ -78,8 +79,8 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
         except Unanswered as lost:
             last = str(lost)
             if lost.sent and maybe_done is None:
-                maybe_done = asked
-                until = min(until, asked + remembered)
+                maybe_done = tried_at
+                until = min(until, tried_at + remembered)
         tries += 1
         pause = pause_after(tries)
         if clock.monotonic() + pause > until:
@@ -87,23 +88,26 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
         yield Sleep(pause)
 
 
-def confirmed(
+def retry_replicated(
     make: Maker, until: float, clock: Clock, *, remembered: float = math.inf
 ) -> Op[tuple[Any, Underreplicated | None]]:
-    """As `retry_until`, for a call that waits for replicas: its reply, and why too few are known to have it."""
+    """Do as `retry_until`, for a call that waits for replicas.
+
+    Return the reply, and `Underreplicated` if too few replicas confirmed the call, else None.
+    """
     try:
         return (yield from retry_until(make, until, clock, remembered=remembered)), None
-    except Underreplicated as few:
-        return few.reply, few
+    except Underreplicated as underreplicated:
+        return underreplicated.reply, underreplicated
 
 
 def pause_after(tries: int) -> float:
-    """Seconds to wait after the first *tries* tries failed."""
+    """Return how many seconds to wait after *tries* failed tries."""
     return _PAUSE(tries, _RANDOM)
 
 
 def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
-    """Raise what a refusal means to the caller. It says nothing of an earlier try, which may have happened."""
+    """Raise the error that a refusal means. If an earlier try may have been executed, that is OutcomeUnknown."""
     if maybe_done:
         raise OutcomeUnknown(
             f"an earlier try of this call got no answer and may have happened; now Redis refused it: {refused}"
@@ -112,7 +116,7 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
         raise OutOfMemory("Redis is at maxmemory: nothing was written; let readers drain it or add memory") from refused
     if refused.code == "WRONGTYPE":
         raise BackendError(
-            "a key of this queue holds another type: something else wrote to it; nothing was changed. "
+            "a key of this queue holds another type, so another program wrote to it; nothing was changed. "
             "Delete or rename that key (see `TYPE` of the queue's keys)"
         ) from refused
     if refused.code in UNKNOWN_USER:
@@ -128,7 +132,7 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
 
 
 def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:
-    """Raise the honest end of a call that got no answer."""
+    """Raise the error for a call that got no answer: OutcomeUnknown if it may have been executed."""
     if maybe_done:
         raise OutcomeUnknown(f"no answer from Redis after {tries} tries ({last}); the call may have happened")
     raise BackendTimeout(f"no answer from Redis after {tries} tries ({last}); nothing was changed")

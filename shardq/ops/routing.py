@@ -1,9 +1,9 @@
-"""Bindings, shared through Redis: change them, follow the changes of others, and write to what a topic is routed to.
+"""Bindings that are shared through Redis: change them, follow changes by other clients, and publish by topic.
 
-Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the last
-changes whose ids are the versions. A client asks for the changes since its version when its router was last known to be
-current more than `max_age` ago. When some of them are gone from the stream, or the stamp at its version is another
-(Redis lost its data, or its last changes), it loads all of them, one thread for all (`shardq.ops.loading`).
+Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the latest
+changes, whose ids are the versions. A client that has not checked its copy for `max_age` seconds asks for the changes
+since its version. If some of these are no longer in the stream, or the stamp of its version differs (Redis lost its
+data or its latest changes), one thread loads all bindings on behalf of the others (`shardq.ops.loading`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.ops.loading import applied, check_version, follow, loaded, tell_ignored
-from shardq.ops.opening import opened
+from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
+from shardq.ops.opening import open_queue
 from shardq.ops.outgoing import Outgoing
-from shardq.ops.retry import confirmed
+from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
-from shardq.ops.together import together
+from shardq.ops.together import run_together
 from shardq.ops.write import write
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
@@ -41,16 +41,17 @@ from shardq.routing.topic import check_bindable, check_pattern, check_topic
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
-WHILE_LOADING = 0.02
-"""Seconds between two looks whether another thread has loaded."""
+LOADING_PAUSE = 0.02
+"""Seconds between two checks whether another thread has finished loading."""
 
 
 @dataclass(slots=True)
 class RouterState:
-    """What a client knows of one router. Shared by threads; `lock` is held while changes are applied, never by lookups.
+    """A client's copy of one router. Threads share it; `lock` is held while changes are applied, never by lookups.
 
-    A load replaces `router` whole; the last one began at the local time `began`. `published` and `unrouted` count
-    topics that went to some queue and to none; `ignored` what something else wrote among the bindings, which are none.
+    The copy was current at local time `checked`. A load replaces `router` as a whole; the last one began at local time
+    `began`. `published` and `unrouted` count published topics that matched some queue, and none. `ignored` counts
+    invalid bindings that another program wrote.
     """
 
     keys: RouterKeys
@@ -71,23 +72,23 @@ class RouterState:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def until(self, timeout: float | None) -> float:
-        """The local time at which a call that starts now gives up."""
+        """Return the local time at which a call that starts now gives up. ConfigError for a bad *timeout*."""
         wait = self.timeout if timeout is None else seconds("timeout", timeout, 0, MAX_BLOCK)
         return self.clock.monotonic() + wait
 
     def forked(self) -> None:
-        """Start afresh in a forked child: another thread of the parent may have held the lock."""
+        """Start with an empty copy in a forked child: another thread of the parent may have held the lock."""
         self.lock, self.router = threading.Lock(), Router()
         self.stamp, self.version, self.checked, self.loading = b"", 0, None, False
 
     @property
     def age(self) -> float | None:
-        """Seconds since the router was last known to be current; None if it never was."""
+        """How many seconds ago the copy was known to be current; None if it never was."""
         return None if self.checked is None else self.clock.monotonic() - self.checked
 
 
 def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: float | None = None) -> Op[bool]:
-    """Bind ("+") or unbind ("-"), for all processes; whether that changed anything."""
+    """Bind ("+") or unbind ("-") for all clients. Return whether that changed anything."""
     done = yield from change_many(state, verb, [Binding(check_pattern(pattern), check_name(queue))], timeout)
     return done[0]
 
@@ -95,88 +96,95 @@ def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: flo
 def change_many(
     state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
 ) -> Op[list[bool]]:
-    """The same for many different ones, a thousand in a round trip; for each whether that changed anything.
+    """Bind or unbind many different bindings, 1,000 in a round trip. Return for each whether that changed anything.
 
-    DurabilityUnknown with these answers if too few replicas are known to have the changes.
+    DurabilityUnknown, with these answers as its `result`, if too few replicas confirmed the changes.
     """
     if not bindings:
         return []
-    if verb == "+":  # what an older version bound can be unbound
+    if verb == "+":  # unbind accepts any pattern, since an older version may have bound it
         for each in bindings:
             check_bindable(each.pattern)
     until, done = state.until(timeout), list[bool]()
-    seen, few = state.version, None
+    known_version, underreplicated = state.version, None
     for at in range(0, len(bindings), PART):
-        change = _Change(state, verb, bindings[at : at + PART], seen)
+        change = _Change(state, verb, bindings[at : at + PART], known_version)
         done += yield from change.made(until)
-        seen, few = change.seen, change.few or few
+        known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
     yield from current(state, until, max_age=0)
-    if few is not None:
-        raise DurabilityUnknown(f"changed, but {few.of(state.durability.replicas)}", done)
+    if underreplicated is not None:
+        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", done)
     return done
 
 
 @dataclass(slots=True)
 class _Change:
-    """A change of *bindings* by somebody who has *seen* that version of all.
+    """A change of `bindings` by a client that knows the router at `known_version`.
 
-    A call that comes late finds that its bindings were changed after that, and does nothing. One that finds it because
-    somebody was faster, or because this client has seen nothing for long, is made again.
+    The script does nothing if one of these bindings was changed after that version. So a repeated call that arrives
+    late changes nothing. If another client was faster, or this client's version is old, the call is made again with the
+    newer version. `repeated_before` says whether an earlier try may have been executed.
     """
 
     state: RouterState
     verb: str
     bindings: Sequence[Binding]
-    seen: int
-    few: Underreplicated | None = None
-    asked_again: bool = False
+    known_version: int
+    underreplicated: Underreplicated | None = None
+    repeated_before: bool = False
 
     def made(self, until: float) -> Op[list[bool]]:
-        """Make it; for each binding whether that changed anything."""
+        """Make the change. Return for each binding whether that changed anything."""
         state = self.state
         while True:
-            reply, self.few = yield from confirmed(self._call, until, state.clock)
+            reply, self.underreplicated = yield from retry_replicated(self._call, until, state.clock)
             if reply[0] == b"FULL":
                 raise QueueFull(
-                    f"router {state.keys.name!r} has {reply[1]:,} bindings; {MAX_BINDINGS:,} is the most there may be"
+                    f"router {state.keys.name!r} has {reply[1]:,} bindings; it may have at most {MAX_BINDINGS:,}"
                 )
             check_version(state.keys, reply)
-            self.seen = int(reply[1])
-            if reply[0] == b"OK":  # a repeated call finds what its first try did
-                return [bool(each) or self.asked_again for each in reply[2]]
+            self.known_version = int(reply[1])
+            if reply[0] == b"OK":  # a repeated call may find the change that its first try made
+                return [bool(each) or self.repeated_before for each in reply[2]]
             if state.clock.monotonic() > until:
-                raise BackendTimeout(f"others kept changing these bindings of router {state.keys.name!r}")
+                raise BackendTimeout(f"other clients kept changing these bindings of router {state.keys.name!r}")
 
     def _call(self, repeated: bool) -> Call:
-        self.asked_again = self.asked_again or repeated
-        args: tuple[Argument, ...] = (self.verb, MAX_BINDINGS, KEPT_CHANGES, self.seen, *map(" ".join, self.bindings))
+        self.repeated_before = self.repeated_before or repeated
+        args: tuple[Argument, ...] = (
+            self.verb,
+            MAX_BINDINGS,
+            KEPT_CHANGES,
+            self.known_version,
+            *map(" ".join, self.bindings),
+        )
         return Call.on(self.state.keys, "bind", args, replicas=self.state.durability.replicas)
 
 
 def current(state: RouterState, until: float, *, max_age: float | None = None) -> Op[Router]:
-    """The router, not older than *max_age* seconds (else the state's)."""
+    """Return the router, known to be current at most *max_age* seconds ago (by default `state.max_age`)."""
     limit = state.max_age if max_age is None else max_age
     age = state.age
     if age is not None and age < limit:
         return state.router
-    asked = state.clock.monotonic()
+    started = state.clock.monotonic()
     tried, loads = False, state.loads
-    while not (yield from _followed(state, until)):
+    while not (yield from _follow_changes(state, until)):
         if tried and state.clock.monotonic() > until:
             raise BackendTimeout(f"the bindings of router {state.keys.name!r} could not be loaded in time")
-        yield from _loaded_by_one(state, loads, until)
-        if state.loads != loads and state.began >= asked:  # others may change more than can be followed meanwhile
+        yield from _load_once(state, loads, until)
+        if state.loads != loads and state.began >= started:  # other clients may change bindings faster than we follow
             state.checked = state.began
             return state.router
         tried, loads = True, state.loads
-    state.checked = asked
+    state.checked = started
     return state.router
 
 
-def _followed(state: RouterState, until: float) -> Op[bool]:
-    """Take over the changes since our version, to what is the newest as this begins; False when all must be loaded.
+def _follow_changes(state: RouterState, until: float) -> Op[bool]:
+    """Apply the changes from our version to the version that is newest at the start. False if all must be loaded.
 
-    Not to the newest: others may change bindings as fast as they are followed.
+    It does not go on to later versions, because other clients may change bindings as fast as we follow.
     """
     goal: int | None = None
     while True:
@@ -185,36 +193,36 @@ def _followed(state: RouterState, until: float) -> Op[bool]:
         reply = yield from follow(state.keys, *basis[:2], PART, until, state.clock)
         if reply[0] == b"NONE":
             with state.lock:
-                if state.stamp or state.version:  # there were bindings: Redis lost its data, or they were deleted
+                if state.stamp or state.version:  # Redis lost the bindings, or somebody deleted them
                     state.router, state.version, state.stamp = Router(), 0, b""
             return True
         if reply[0] == b"RELOAD":
             return False
         goal = int(reply[2]) if goal is None else goal
         _take_over(state, basis, reply)
-        if state.router is basis[2] and state.version >= goal:  # by this thread, or by one that was faster
+        if state.router is basis[2] and state.version >= goal:  # this thread or a faster one got there
             return True
 
 
 def _take_over(state: RouterState, basis: tuple[bytes, int, Router], reply: list[Any]) -> None:
-    """Apply changes to what they are changes of; nothing when another thread was faster."""
+    """Apply the changes in *reply* to the router of *basis*. Do nothing if another thread has changed it meanwhile."""
     with state.lock:
         if (state.stamp, state.version, state.router) != basis:
             return
         changes = reply[3]
-        none = [
+        foreign = [
             member
             for verb, member in zip(changes[::2], changes[1::2], strict=True)
-            if applied(state.router, verb, member) is None
+            if apply_change(state.router, verb, member) is None
         ]
-        state.ignored += len(none)
-        tell_ignored(state.keys, none)
+        state.ignored += len(foreign)
+        warn_ignored(state.keys, foreign)
         state.version += len(changes) // 2
         state.stamp = reply[1]
 
 
-def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
-    """Load, or wait while another thread or task does; nothing if one did since there were so many *loads*."""
+def _load_once(state: RouterState, loads: int, until: float) -> Op[None]:
+    """Load all bindings, or wait while another thread or task does. Return at once if `state.loads` is not *loads*."""
     with state.lock:
         if state.loads != loads:
             return
@@ -223,30 +231,30 @@ def _loaded_by_one(state: RouterState, loads: int, until: float) -> Op[None]:
         while state.loading:
             if state.clock.monotonic() > until:
                 raise BackendTimeout(f"the bindings of router {state.keys.name!r} are still being loaded")
-            yield Sleep(WHILE_LOADING)
+            yield Sleep(LOADING_PAUSE)
         return
     try:
-        yield from _loaded(state, until)
+        yield from _load(state, until)
     finally:
         state.loading = False
 
 
-def _loaded(state: RouterState, until: float) -> Op[None]:
-    """Load all bindings into a new router, and take it when nothing is missing."""
+def _load(state: RouterState, until: float) -> Op[None]:
+    """Load all bindings into a new router, and use it if the load was complete."""
     began = state.clock.monotonic()
-    copy = yield from loaded(state.keys, PART, until, state.clock)
+    copy = yield from load_bindings(state.keys, PART, until, state.clock)
     if copy is None:
         return
     if len(copy.foreign) != state.ignored:
-        tell_ignored(state.keys, copy.foreign)
+        warn_ignored(state.keys, copy.foreign)
     with state.lock:
         state.router, state.version, state.stamp = copy.router, copy.version, copy.stamp
         state.ignored = len(copy.foreign)
         state.began, state.loads = began, state.loads + 1
 
 
-def matched(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
-    """The names of the queues that *topic* goes to, sorted; Unrouted for none, if so chosen."""
+def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
+    """Return the sorted names of the queues that *topic* goes to. Unrouted if none and *unmatched* is "raise"."""
     check_topic(topic)
     if unmatched not in ("return", "raise"):
         raise ConfigError('unmatched must be "return" or "raise"')
@@ -262,11 +270,11 @@ def matched(state: RouterState, topic: str, unmatched: str, timeout: float | Non
 
 
 def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
-    """Write each message to the queue beside it, all in few round trips to each node; the ids by queue."""
+    """Write each message to the queue at the same index, in few round trips to each node. Return the ids by queue."""
     unknown = [state for state in states if not state.epoch]
-    yield from together([opened(state, state.until(timeout), create=False) for state in unknown])
+    yield from run_together([open_queue(state, state.until(timeout), create=False) for state in unknown])
     ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
-    outcomes = yield from together(ops)
+    outcomes = yield from run_together(ops)
     results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
     first = next((outcome for outcome in outcomes if isinstance(outcome, ShardqError)), None)
     if first is not None:

@@ -1,4 +1,4 @@
-"""Look at what a queue holds without taking any of it: its streams page by page, and where each message stands."""
+"""Read what a queue holds without changing it: its streams page by page, and the state of each message."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Ask, Call, Op
 
 EntryId = tuple[int, int]
-"""An id that can be compared: "9-1" as text is above "10-1"."""
+"""An entry id that compares correctly: as text, "9-1" is above "10-1"."""
 
-STORE = "d"
-"""The place of messages that are or were delayed, held back or redriven."""
+BODIES = "d"
+"""The place of messages in the stream `:bodies`: those that are or were delayed, held back or redriven."""
 
 _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
@@ -27,10 +27,10 @@ SPAN = 2**42
 
 @dataclass(slots=True)
 class Index:
-    """Where the messages of some places stood. Handles are "place:id"; times are ms by the server's clock.
+    """The state of the messages in some places. Handles are "place:id"; times are ms of the server's clock.
 
-    A stream's messages above its cursor are waiting unless one of the others says something else; `touched` are the
-    places of which any says something.
+    A message above its stream's cursor waits, unless it is in `leases`, `delayed`, `returned` or `held`. `touched` are
+    the places of which any of these four has a message.
     """
 
     now: int = 0
@@ -43,16 +43,16 @@ class Index:
 
 
 def entry_id(raw: bytes) -> EntryId:
-    """An entry's id, to compare."""
+    """Return an entry's id in a form that compares correctly."""
     ms, _, number = raw.partition(b"-")
     return int(ms), int(number)
 
 
 def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
-    """Where the messages of *places* (streams by number, `STORE`) stand, read in bounded pieces while all goes on.
+    """Read the state of the messages in *places* (numbers of streams, or `BODIES`), in parts, while the queue is used.
 
-    The cursors come first: what is delivered later is found among the leases, and what is given back later still, among
-    what was returned.
+    The cursors are read first, then the leases, and what was given back last. So a message that is delivered meanwhile
+    is found among the leases, and one that is given back after that among the returned messages.
     """
     keys, wanted, found = state.keys, frozenset(place.encode() for place in places), Index()
     seconds, micros = yield from _ask(state, "TIME", key=keys.meta)
@@ -71,13 +71,13 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     for member, _ in (yield from _members(state, keys.overflow)):
         found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
     found.returned = {member for member, _ in (yield from _members(state, keys.redelivery)) if _is_of(member, wanted)}
-    said = (*found.leases, *found.delayed, *found.returned, *found.held)
-    found.touched = frozenset(handle.partition(b":")[0] for handle in said)
+    handles = (*found.leases, *found.delayed, *found.returned, *found.held)
+    found.touched = frozenset(handle.partition(b":")[0] for handle in handles)
     return found
 
 
 def _held(member: bytes) -> list[bytes]:
-    """The handles in a member of the overflow: lua/modules/overflow.lua says what it holds."""
+    """Return the handles in a member of the overflow. lua/modules/overflow.lua documents its format."""
     size, _, rest = member.partition(b":")
     run = _HELD.fullmatch(rest, int(size)) if size.isdigit() else None
     if run is None:
@@ -92,7 +92,7 @@ def _is_of(member: bytes, places: Container[bytes]) -> bool:
 
 
 def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
-    """Members and scores of a sorted set; one that is there all the while is among them."""
+    """Return members and scores of a sorted set. A member that is in it during the whole scan is never missing."""
     found: list[tuple[bytes, float]] = []
     cursor = b"0"
     while True:
@@ -103,13 +103,13 @@ def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
 
 
 def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[list[Any]]:
-    """Up to *count* entries of the stream *key* after the id *after* ("-": from the start), up to *until* ("+")."""
+    """Return up to *count* entries of stream *key* after id *after* ("-": the start) up to *until* ("+": the end)."""
     start = "-" if after == "-" else f"({after}"
     return (yield from _ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
 
 
 def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, str]]]:
-    """Of each handle the deliveries so far and the last error; (0, '') where nothing is noted."""
+    """Return for each handle the number of deliveries and the last error; (0, '') if none are stored."""
     found: list[tuple[int, str]] = []
     for at in range(0, len(handles), SCANNED):
         for text in (yield from _ask(state, "HMGET", state.keys.attempts, *handles[at : at + SCANNED])):
@@ -119,30 +119,30 @@ def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, 
 
 
 def length(state: QueueState, key: str) -> Op[int]:
-    """How many entries the stream *key* has."""
+    """Return how many entries the stream *key* has."""
     return int((yield from _ask(state, "XLEN", key)))
 
 
 def last_id(state: QueueState, key: str) -> Op[str]:
-    """The id of the newest entry that the stream *key* ever had; "0-0" without one."""
+    """Return the id of the newest entry that the stream *key* ever had; "0-0" if it never had any."""
     facts = yield from _ask(state, "XINFO", "STREAM", key, key=key)
     named = dict(zip(facts[::2], facts[1::2], strict=True))
     return str(named[b"last-generated-id"].decode())
 
 
 def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
-    """One field of the hash *key*."""
+    """Return one field of the hash *key*."""
     return (yield from _ask(state, "HGET", key, name))  # type: ignore[no-any-return]
 
 
 def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
-    """The reply to a command about *key*, which is its first argument if nothing else is said."""
+    """Run a command about *key*, by default its first argument. Return the reply."""
     command = Ask(words, key or str(words[1]))
     return (yield from retry_until(lambda _: command, state.until(), state.clock))
 
 
 def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
-    """The id of the entry that comes *count* entries after the id *after*, or the last one up to *until*."""
+    """Return the id of the entry that is *count* entries after id *after*, or of the last one up to *until*."""
     while count > 0:
         call = Call.on(state.keys, "skip", (after, until, min(count, SCANNED)), rest=(key,))
         last, found = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]

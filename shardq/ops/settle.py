@@ -1,4 +1,4 @@
-"""ack, nack, reject, extend: end or move a lease, fenced by its token. And cancel."""
+"""ack, nack, reject and extend, which end or extend a lease if its token still holds. Also cancel."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import msgspec
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound
 from shardq.model import MessageId, Received
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.protocol.journal import told
-from shardq.protocol.lease import believed_until, is_owned, place_of, sent
+from shardq.protocol.journal import settled_events
+from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
 from shardq.sharding import key_bytes
 
 T = TypeVar("T")
 CHUNK = 200
-"""So many leases are settled in one call: no script is to take longer than a few ms."""
+"""One call settles at most so many leases, so that no script takes longer than a few ms."""
 
 MAX_ERROR = 500
 
@@ -38,7 +38,7 @@ class Settled(Enum):
     DEAD = "d"
 
     def check(self) -> None:
-        """Raise LeaseLost or MessageCancelled unless it worked."""
+        """Raise LeaseLost or MessageCancelled if the delivery was not settled."""
         if self is Settled.LOST:
             raise LeaseLost("the lease ended before this call, or the delivery was settled already; drop the work")
         if self is Settled.CANCELLED:
@@ -46,13 +46,13 @@ class Settled(Enum):
 
 
 LOST = frozenset({Settled.LOST, Settled.CANCELLED})
-"""The delivery was not the caller's any more."""
+"""Results that mean that the caller had lost the lease."""
 
 
 def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
-    """Forget these messages."""
+    """Remove messages whose work is done. Return a result for each delivery."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     leases = {delivery.token: _lease(delivery) for delivery in deliveries}
     found: dict[str, Settled] = {}
     for part in _parts(sorted(leases.values(), key=_PLACE)):
@@ -60,7 +60,9 @@ def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None
         found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
     if len(leases) == len(deliveries):
         return [found[delivery.token] for delivery in deliveries]
-    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]  # twice in one call: lost to the first
+    return [
+        found.pop(delivery.token, Settled.LOST) for delivery in deliveries
+    ]  # a delivery that comes twice counts once
 
 
 _Lease: TypeAlias = tuple[str, str, Received]
@@ -73,23 +75,27 @@ def _lease(delivery: Received) -> _Lease:
 
 
 def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
-    """One call; *part* is sorted by place."""
+    """Make the call that acks *part*, which is sorted by place."""
     places = Counter(map(_PLACE, part))
     known = [f"{place}:{entry}" for place, entry, delivery in part if _is_known(place, delivery)]
     sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
     args: list[Argument] = [int(repeated), sizes, len(part), len(known)]
-    args += [sent(delivery.token) for _, _, delivery in part]
+    args += [token_argument(delivery.token) for _, _, delivery in part]
     args += [entry for _, entry, _ in part]
     args += known
     args += [delivery.origin for _, _, delivery in part if delivery.origin]
-    args.append(_told(state, [delivery for _, _, delivery in part]))
+    args.append(_journal_argument(state, [delivery for _, _, delivery in part]))
     places.pop("d", None)
     return Call.on(state.keys, "ack", tuple(args), rest=state.declared([*places]))
 
 
 def _is_known(place: str, delivery: Received) -> bool:
-    """Whether the queue keeps a note on the message. On the first delivery of one that counts it has none."""
-    if place == "d" and is_owned(delivery.token):
+    """Return whether the hash `:attempts` has a field for the message.
+
+    It has one for a message that was delivered before, and for every message in `:bodies` or the legacy stream. A
+    counted message in `:bodies` is the exception: before its second delivery it has one only if it has a last error.
+    """
+    if place == "d" and is_counted(delivery.token):
         return delivery.count > 1 or delivery.last_error != ""
     return delivery.count > 1 or place in "dl"
 
@@ -101,22 +107,22 @@ def nack(
     error: str | Sequence[str] = "",
     timeout: float | None = None,
 ) -> Op[list[Settled]]:
-    """Give these messages back, to be delivered again after *delay* seconds; one delay (error) for all or for each."""
+    """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each."""
     bound = state.config.max_deliveries
     terms = _terms(deliveries, delay, error)
-    return (yield from _settled(state, deliveries, _giving_back(state, bound, terms), timeout))
+    return (yield from _settle_all(state, deliveries, _nack_call(state, bound, terms), timeout))
 
 
 def reject(
     state: QueueState, deliveries: Sequence[Received], reason: str | Sequence[str], timeout: float | None = None
 ) -> Op[list[Settled]]:
-    """Move these messages to the dead letters; one reason for all or for each."""
+    """Move messages to the dead letters. *reason* is one for all, or one for each."""
     terms = _terms(deliveries, 0.0, reason)
-    return (yield from _settled(state, deliveries, _giving_back(state, 0, terms), timeout))
+    return (yield from _settle_all(state, deliveries, _nack_call(state, 0, terms), timeout))
 
 
 Terms: TypeAlias = Mapping[str, tuple[int, str]]
-"""By lease token: the delay in ms, and the error or reason."""
+"""For each lease token the delay in ms, and the error or reason."""
 
 
 def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
@@ -128,13 +134,13 @@ def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text:
     }
 
 
-def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
+def _nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
-            args += (sent(delivery.token), *terms[delivery.token])
-        args.append(_told(state, part))
+            args += (token_argument(delivery.token), *terms[delivery.token])
+        args.append(_journal_argument(state, part))
         return Call.on(state.keys, "nack", tuple(args), rest=streams)
 
     return call
@@ -143,31 +149,33 @@ def _giving_back(state: QueueState, max_deliveries: int, terms: Terms) -> Callab
 def extend(
     state: QueueState, deliveries: Sequence[Received], duration: float, timeout: float | None = None
 ) -> Op[list[Settled]]:
-    """Let these leases end *duration* seconds from now."""
+    """Let these leases end *duration* seconds from now. Return a result for each."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        tokens = (sent(delivery.token) for delivery in part)
+        tokens = (token_argument(delivery.token) for delivery in part)
         return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
 
-    return (yield from _settled(state, deliveries, call, timeout))
+    return (yield from _settle_all(state, deliveries, call, timeout))
 
 
-def _told(state: QueueState, deliveries: Sequence[Received]) -> bytes:
-    """What the journal is told of messages that are settled; nothing where there is none."""
+def _journal_argument(state: QueueState, deliveries: Sequence[Received]) -> bytes:
+    """Return the argument from which a script writes journal events; empty if the queue has no journal."""
     if not state.config.journal:
         return b""
     keys = [key_bytes(delivery.shard_key) if delivery.shard_key else b"" for delivery in deliveries]
-    return told([each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client)
+    return settled_events(
+        [each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client
+    )
 
 
-def _settled(
+def _settle_all(
     state: QueueState,
     deliveries: Sequence[Received],
     make: Callable[[Sequence[Received], bool], Call],
     timeout: float | None,
 ) -> Op[list[Settled]]:
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     results: list[Settled] = []
     for part in _parts(deliveries):
         reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
@@ -181,14 +189,14 @@ def _parts(deliveries: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _bodies(state: QueueState, deliveries: Sequence[Received]) -> tuple[str, tuple[str, ...]]:
-    """The streams that hold these bodies: their numbers as text, and their keys."""
+    """Return the streams that hold the bodies of these messages: their numbers as text, and their keys."""
     places = dict.fromkeys(place_of(delivery.token) for delivery in deliveries)
     numbers = [place for place in places if place != "d"]
     return ",".join(numbers), state.declared(numbers)
 
 
 def _one_line(text: str) -> str:
-    """An error or reason as it is kept: one line, bounded."""
+    """Return an error or reason as it is stored: one line of at most MAX_ERROR characters."""
     line = " ".join(str(text).split())
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
@@ -197,10 +205,10 @@ Cancelled: TypeAlias = Literal["removed", "in flight"]
 
 
 def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
-    """Remove a waiting or delayed message, or mark one in flight; MessageNotFound if it is neither."""
+    """Remove a waiting or delayed message, or mark one in flight as cancelled. MessageNotFound if it is neither."""
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     body = state.declared([place]) if place != "d" else (state.keys.bodies,)
     call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
     maybe_done = False
@@ -219,7 +227,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
 
 
 def checked_each(name: str, value: object, count: int) -> None:
-    """ConfigError unless *value* is one delay or text for all of *count* deliveries, or one for each."""
+    """ConfigError unless *value* is one value for all deliveries or a sequence of *count*; also for a bad delay."""
     many = isinstance(value, (list, tuple))
     if many and len(value) != count:  # type: ignore[arg-type]
         raise ConfigError(f"{name} must be one for all or one for each of the {count} deliveries, not {len(value)}")  # type: ignore[arg-type]
@@ -229,5 +237,5 @@ def checked_each(name: str, value: object, count: int) -> None:
 
 
 def extended(received: Received, sent: float, duration: float) -> Received:
-    """The delivery after an extension asked for at *sent*."""
-    return msgspec.structs.replace(received, deadline=believed_until(sent, duration))
+    """Return the delivery with the deadline that an extension gives it that was sent at local time *sent*."""
+    return msgspec.structs.replace(received, deadline=safe_deadline(sent, duration))

@@ -1,7 +1,7 @@
-"""What one client remembers of one queue between calls. Nothing of it is needed for correctness but the epoch.
+"""What one client remembers of one queue between calls. Only the epoch is needed for correctness.
 
-Shared by threads: every field is replaced whole, what belongs together in one (`QueueView`), and the pools are deques,
-whose ends are atomic.
+Threads share it. Values that belong together are in one object, which is replaced as a whole (`QueueView`), and idle
+producer sequences are in a deque, whose `pop` and `append` are atomic.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from shardq.ops.waiting import Waiting
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.replies import StoredAssignment
 
-LEGACY_TURN = "4096"
-NARROW = 4
+LEGACY_NUMBER = "4096"
+MIN_WIDTH = 4
 
 
 @dataclass(slots=True)
 class ProducerSequence:
-    """Numbers the calls of one thread of a producer, so that Redis knows a repeated write again.
+    """A name and a number that counts up with each write, so that Redis recognizes a repeated write.
 
-    `name` is the field in which Redis remembers the last call, `number` counts up with each. One write uses a sequence
-    at a time. (Source: Kafka's idempotent producer, KIP-98, which has a producer id and a sequence number.)
+    `name` is the field in which Redis remembers the last call. One write at a time uses a sequence. (Source: Kafka's
+    idempotent producer, KIP-98, which has a producer id and a sequence number.)
     """
 
     name: str
@@ -39,7 +39,13 @@ class ProducerSequence:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class QueueState:
-    """One queue, as one client sees it."""
+    """One queue, as one client sees it.
+
+    `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
+    streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
+    the next one. `producer` is the nonce in the names of the producer sequences. At local time `touch_at` the expiry of
+    the keys is renewed next, and at `shrink_at` the queue may drop drained streams next.
+    """
 
     keys: QueueKeys
     requested: QueueConfig
@@ -50,35 +56,35 @@ class QueueState:
     max_payload: int
     cluster: bool = False
     client: str = ""
-    given: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
     view: QueueView = field(default_factory=QueueView)
     legacy: str = ""
     hints: tuple[str, ...] = ()
-    width: int = NARROW
-    seen: ServerTime | None = None
+    width: int = MIN_WIDTH
+    server_time: ServerTime | None = None
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     waiting: Waiting = field(init=False)
-    _hits: int = 0
+    _reads_without_miss: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[ProducerSequence] = field(default_factory=deque)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        """Nobody waits yet. Until a legacy stream is known, its key is one that nobody writes to."""
+        """Start without waiters. Until a legacy stream is known, `legacy` is a key that nothing writes to."""
         self.waiting = Waiting(self.clock)
         self.legacy = f"{self.keys.prefix}legacy"
 
     def until(self, timeout: float | None = None) -> float:
-        """The local time at which a call that starts now gives up; ConfigError for a bad *timeout*."""
+        """Return the local time at which a call that starts now gives up. ConfigError for a bad *timeout*."""
         if timeout is None:
             return self.clock.monotonic() + self.timeout
         return self.clock.monotonic() + seconds("timeout", timeout, 0, MAX_BLOCK)
 
     @property
     def epoch(self) -> str:
-        """The queue's epoch, '' when the queue is to be looked up."""
+        """The queue's epoch; '' if the queue must be looked up first."""
         return self.view.epoch
 
     @property
@@ -102,20 +108,20 @@ class QueueState:
         return self.view.assigned
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
-        """The streams that *key* may use."""
+        """Return the streams that *key* may use."""
         return self.view.shard(key)
 
     @property
     def choices(self) -> int:
-        """Of how many streams a message may choose at most."""
+        """The largest number of streams that a message may go to."""
         return self.view.choices
 
     def forget(self) -> None:
-        """The queue moved: the next call looks it up."""
+        """Let the next call look the queue up, because its epoch has changed."""
         self.view = replace(self.view, epoch="")
 
     def take_sequence(self) -> ProducerSequence:
-        """A sequence that no other call uses now, with the number of this call; give it back with `free_sequence`."""
+        """Return a sequence that no other call uses, with the number for this call. Release it with `free_sequence`."""
         try:
             sequence = self._idle.pop()
         except IndexError:
@@ -128,35 +134,40 @@ class QueueState:
         self._idle.append(sequence)
 
     def forked(self, client: str) -> None:
-        """Become another producer, *client*: a child process shares neither sequences nor waiters with its parent."""
+        """Become a new producer named *client*: a child process shares no sequences or waiters with its parent."""
         self.client = client
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
         self.waiting = Waiting(self.clock)
 
-    def saw(self, ms: int, sent: float, at: float) -> None:
-        """The reply to what was sent at local time *sent* has come: at *at* or later the server's clock showed *ms*."""
-        arrived, seen = self.clock.monotonic(), self.seen
-        self.seen = ServerTime.first(ms, at, arrived) if seen is None else seen.then(ms, sent, at, arrived)
+    def note_server_time(self, ms: int, sent: float, at: float) -> None:
+        """Note that a call sent at local time *sent* saw *ms* on the server's clock, at local time *at* or later."""
+        arrived, server_time = self.clock.monotonic(), self.server_time
+        self.server_time = (
+            ServerTime.first(ms, at, arrived) if server_time is None else server_time.then(ms, sent, at, arrived)
+        )
 
     def reported(self, jump: Jump | None) -> None:
-        """The server knows of *jump* now."""
-        if jump is not None and self.seen is not None:
-            self.seen = self.seen.reported(jump)
+        """Note that *jump* was reported to the server."""
+        if jump is not None and self.server_time is not None:
+            self.server_time = self.server_time.reported(jump)
 
-    def hit(self) -> None:
-        """A read found its streams declared. Now and then, declare one less: each costs both sides."""
-        self._hits += 1
-        if self._hits % 64 == 0 and self.width > NARROW:
+    def declare_fewer(self) -> None:
+        """After 64 reads without a miss, declare one stream less: each declared stream costs time on both sides."""
+        self._reads_without_miss += 1
+        if self._reads_without_miss % 64 == 0 and self.width > MIN_WIDTH:
             self.width -= 1
 
-    def missed(self, declared: int) -> None:
-        """The next stream was not declared: if it may be since other readers moved on, declare more."""
+    def declare_more(self, declared: int) -> None:
+        """After a miss, declare twice as many streams, if the call had declared as many as it could.
+
+        Other readers may have moved on to streams that this client did not expect.
+        """
         if declared >= self.width:
             self.width = min(max(self.streams, 1), self.width * 2)
 
     def declared(self, numbers: list[str]) -> tuple[str, ...]:
-        """The keys of these streams; `l` is the legacy stream."""
+        """Return the keys of these streams; `l` is the legacy stream."""
         names = self._names
         return tuple([names.get(number) or self._name(number) for number in numbers])
 

@@ -1,4 +1,4 @@
-"""The steps that operations yield, and the two ways in which one can fail."""
+"""The steps that operations yield, and the exceptions with which a step can fail."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Argument: TypeAlias = str | bytes | int | float
 
 @dataclass(slots=True)
 class Call:
-    """Run one script. `replicas` > 0 waits after it, on the same connection, for so many to confirm.
+    """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
 
-    `until` is the local time at which the caller gives up; who yields it writes it down for each try.
+    `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
     """
 
     script: Script
@@ -39,14 +39,14 @@ class Call:
         rest: tuple[str, ...] = (),
         replicas: int = 0,
     ) -> Call:
-        """The call of *script* with those of *keys* that its header names, and *rest* for the last, `KEYS[n..]`."""
+        """Make the call of *script* with those of *keys* that its header names, and *rest* for its `KEYS[n..]`."""
         known = load(script)
         return cls(known, keys.of(script, known.keys) + rest, args, replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Run several calls in one round trip to each node: a list, for each its reply or the failure it ended with.
+    """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
 
     The caller gives up at local time `until`.
     """
@@ -57,11 +57,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """Wait for up to `count` notifications, and run `call` the moment that ends, after `block_ms` ms at the latest.
+    """Wait up to `block_ms` ms for up to `count` notifications, and run `call` at the moment when this wait ends.
 
-    The answers, of which each can be a `Refused`: the connection's number, the server's time before the wait (seconds,
-    microseconds), what the wait ended with, the reply to `call`. At local time `wake_at` there is a reason to end the
-    wait.
+    There are four answers, and each can be a `Refused`: the connection's id, the server's time before the wait
+    (seconds, microseconds), the notifications, the reply to `call`. At local time `wake_at` there is a reason to end
+    the wait.
     """
 
     key: str
@@ -74,7 +74,7 @@ class Armed:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let `waiter` wait on the queue of `state`, together with others, until it is done."""
+    """Let `waiter` wait on the queue of `state`, together with other waiters, until it is done."""
 
     state: QueueState
     waiter: Waiter
@@ -82,9 +82,9 @@ class Wait:
 
 @dataclass(slots=True)
 class Ask:
-    """Run one plain command, such as INFO; its raw reply. One about a key goes to the node that owns `key`.
+    """Run one plain command, such as INFO. The reply is raw. A command about a key goes to the node that owns `key`.
 
-    `until` is as a call's.
+    The caller gives up at local time `until`.
     """
 
     words: tuple[Argument, ...]
@@ -104,7 +104,7 @@ Op: TypeAlias = Generator[Step, Any, T]
 
 
 class Refused(Exception):
-    """The server answered with an error: nothing happened. `code` is its first word."""
+    """The server answered with an error, so it executed nothing. `code` is the error's first word."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code} {text}".strip())
@@ -113,7 +113,7 @@ class Refused(Exception):
 
 
 class Unanswered(Exception):
-    """No answer came. `sent` says whether the server may have acted."""
+    """No answer came. `sent` says whether the server may have executed the call."""
 
     def __init__(self, text: str, *, sent: bool) -> None:
         super().__init__(text)
@@ -121,9 +121,10 @@ class Unanswered(Exception):
 
 
 class Underreplicated(Exception):
-    """The call was answered with `reply`, but only `confirmed` replicas said in time that they have what it wrote.
+    """The call was answered with `reply`, but only `confirmed` replicas confirmed in time what it wrote.
 
-    None of them could be asked if the server `refused` to wait. Whether the call wrote anything, the reply says.
+    `refused` is set if the server refused WAIT, so that no replica was asked. Whether the call wrote anything is in the
+    reply.
     """
 
     def __init__(self, reply: Any, confirmed: int, refused: Refused | None = None) -> None:
@@ -132,11 +133,11 @@ class Underreplicated(Exception):
         self.confirmed = confirmed
         self.refused = refused
 
-    def of(self, wanted: int) -> str:
-        """What to tell who *wanted* so many replicas to confirm."""
+    def explain(self, wanted: int) -> str:
+        """Return a text for a user who *wanted* so many replicas to confirm."""
         if self.refused is not None:
             return (
-                f"Redis refused to wait for {wanted} replicas ({self.refused}), so nobody knows whether they have it; "
+                f"Redis refused to wait for {wanted} replicas ({self.refused}), so it is unknown whether they have it; "
                 "see docs/operations.md for the ACL"
             )
         return f"{self.confirmed} of {wanted} replicas confirmed in time; a failover now could lose it"

@@ -1,4 +1,4 @@
-"""Several operations at once: what they want to say next goes out together, in batches of a bounded size."""
+"""Run several operations at once: their next calls are sent together, in batches of a bounded size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shardq.errors import ShardqError
 from shardq.ops.steps import Batch, Call, Op, Sleep, Step
 
 T = TypeVar("T")
-MOST_KEYS = 2000
-"""How many keys the calls of one round trip declare: a server runs them without a look at other clients."""
+MAX_KEYS = 2000
+"""The calls of one round trip declare at most so many keys, since the server serves no other client meanwhile."""
 
 
-def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
-    """Run *ops* side by side, few round trips for what all of them say next; what each returned or raised.
+def run_together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
+    """Run *ops* side by side, in few round trips. Return for each operation its result or the error it raised.
 
-    Their steps may be calls and pauses. Those that pause do it together, after the others' calls.
+    Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make.
     """
     results: dict[int, T | ShardqError] = {}
     steps: dict[int, Step] = {}
@@ -38,20 +38,20 @@ def together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
 
 
 def _parts(calls: dict[int, Call]) -> list[list[int]]:
-    """The calls' places, in parts for a round trip each."""
+    """Return the indexes of *calls*, in parts of at most MAX_KEYS keys; each part takes one round trip."""
     parts: list[list[int]] = []
-    left = 0
+    room = 0
     for at, call in calls.items():
-        left -= len(call.keys)
-        if left < 0 or not parts:
+        room -= len(call.keys)
+        if room < 0 or not parts:
             parts.append([])
-            left = MOST_KEYS - len(call.keys)
+            room = MAX_KEYS - len(call.keys)
         parts[-1].append(at)
     return parts
 
 
 def _advance(at: int, op: Op[T], outcome: Any, steps: dict[int, Step], results: dict[int, T | ShardqError]) -> None:
-    """Give *op* the outcome of its step; remember its next one, or how it ended."""
+    """Send *op* the outcome of its step. Store its next step, or its result if it ended."""
     steps.pop(at, None)
     try:
         steps[at] = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)

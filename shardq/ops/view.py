@@ -1,4 +1,4 @@
-"""What Redis said of one queue, as of one moment."""
+"""What Redis said about one queue at one moment."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from shardq.sharding import key_bytes, shard
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """The queue in one epoch: its streams, its settings, the stored assignment. Never changed, only replaced whole.
+    """The queue in one epoch: its streams, settings and stored assignment. It is replaced as a whole, never changed.
 
-    Threads look queues up at once, and an epoch's number tells the server that a call knows the rest: so what goes into
-    one call is taken from one view. Without an `epoch` the queue is to be looked up. `spelled` holds a dict of shards
-    as the scripts want them; where it grows large, another takes its place.
+    The epoch in a call tells the server that the call was made with the right settings, while another thread may look
+    the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
+    `positions_cache` holds one dict, from a shard key to its positions as `write.lua` takes them; when it grows large,
+    an empty dict replaces it.
     """
 
     epoch: str = ""
@@ -23,10 +24,10 @@ class QueueView:
     wanted: int = 0
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
-    spelled: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
+    positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
-        """The streams assigned to *key*, else those dealt to it."""
+        """Return the streams assigned to *key*, or those that hashing deals to it."""
         assigned = self.assigned.by_key
         if assigned and (streams := assigned.get(key_bytes(key))):
             return streams
@@ -34,5 +35,5 @@ class QueueView:
 
     @property
     def choices(self) -> int:
-        """Of how many streams a message may choose at most."""
+        """The largest number of streams that a message may go to."""
         return min(self.wanted, max(self.config.streams_per_shard, self.assigned.width))

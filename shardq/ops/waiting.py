@@ -1,10 +1,10 @@
-"""The readers of one client that wait on one queue: what they want, and which of them gets what. Sans-IO.
+"""The waiters of one client on one queue: what they request, and which of them gets which messages. No I/O.
 
-They share one read, which is out on one blocking connection for all of them (`shardq.ops.pump`). The purgatory decides
-how each wait ends, exactly once: with rows, with none when its time is up, or with word to read for itself.
+The waiters share one pending read on one blocking connection (`shardq.ops.pump`). The purgatory makes sure that each
+wait ends exactly once: with rows, with none when its time is up, or with the order to make a read of its own.
 
-Two times are told apart here and in all that reads on behalf of waiters, both of the local clock: `until`, when a
-caller gives up, and `wake_at`, when there is a reason to read again. `block` is a time span: the seconds of a wait.
+There are two times of the local clock, here and in everything that reads on behalf of waiters: `until`, when a caller
+gives up, and `wake_at`, when there is a reason to read again. `block` is a duration: the seconds of a wait.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from shardq.model import Received
 from shardq.timing import Operation, Purgatory
 
 Hook: TypeAlias = Callable[[], None]
-"""What the driver has to do when it is called from here."""
+"""A function of the driver that is called from here."""
 
-MOST: Final = 100
-"""So many messages at most are asked for on behalf of several waiters."""
+MAX_SHARED: Final = 100
+"""A read on behalf of several waiters requests at most so many messages."""
 
-AT_ONCE: Final = 200
-"""So many at most are asked for in one call: no script is to take longer than a few ms."""
+MAX_PER_CALL: Final = 200
+"""One call requests at most so many messages, so that no script takes longer than a few ms."""
 
-SWEPT: Final = 128
-"""So many ended leases, and so many due messages, a read takes back at most (lua/read.lua)."""
+MAX_TAKEN_BACK: Final = 128
+"""A read takes back at most so many ended leases, and so many due messages (lua/read.lua)."""
 
 NEVER: Final = math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a reader asks for: at most `count` messages, leases of `visibility` seconds, a stream to prefer."""
+    """What a reader requests: at most `count` messages, leases of `visibility` seconds, a stream to prefer or None."""
 
     count: int
     visibility: float
     prefer: int | None
 
     def like(self, other: Request) -> bool:
-        """Whether one read can serve both."""
+        """Return whether one read can serve both requests."""
         return self.visibility == other.visibility and self.prefer == other.prefer
 
 
 @dataclass(slots=True)
 class Outstanding:
-    """A read that has no answer yet: what a cancelled reader must give back.
+    """A read call that has no answer yet, so that a cancelled reader can give its leases back.
 
-    Its leases last *visibility* ms and end at *since* or later, in ms of the server's clock. `rows` came before it, of
-    the same read.
+    Its leases last `visibility` ms and end at `since` or later, in ms of the server's clock. `holder` is '' once the
+    answer has come. `rows` are those of earlier calls of the same read.
     """
 
     holder: str = ""
@@ -64,9 +64,9 @@ class Outstanding:
 class Waiter(Operation):
     """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
 
-    Once `done`, `rows` is what it was given of the read `outstanding`; None means that it shall read for itself, and
-    first give back what a lost `outstanding` was granted. `failure` is an error that another read would meet again.
-    `wake` is the driver's: how to wake the thread or task that waits.
+    Once it is `done`, `rows` are its messages of the read `outstanding`. None means that it must make a read of its
+    own, and first give back the leases of `outstanding`, a read whose reply was lost. `failure` is an error that
+    another read would get as well. The driver sets `wake`, which wakes the thread or task that waits.
     """
 
     __slots__ = ("done", "failure", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at")
@@ -82,12 +82,12 @@ class Waiter(Operation):
         self.rows: list[Received] | None = None
         self.outstanding: Outstanding | None = None
         self.failure: Exception | None = None
-        self.wake: Hook = nobody
+        self.wake: Hook = do_nothing
 
     def settle(
         self, rows: list[Received] | None, *, outstanding: Outstanding | None = None, failure: Exception | None = None
     ) -> bool:
-        """End the wait; whether this call did it."""
+        """End the wait. Return whether it had not ended before."""
         if not self.cancel():
             return False
         self.rows, self.outstanding, self.failure = rows, outstanding, failure
@@ -96,32 +96,33 @@ class Waiter(Operation):
         return True
 
     def fire(self) -> None:
-        """The timer's call: the time is up."""
+        """The timer calls this when the time is up."""
         if not self.waiting.expire(self):
-            self.waiting.rouse()
+            self.waiting.end_wait()
 
 
-def nobody() -> None:
-    """Nobody waits, so nobody is to be woken."""
+def do_nothing() -> None:
+    """The hook of a driver that has nothing to wake or to end."""
 
 
 class Pump(Protocol):
-    """What a driver runs to read on behalf of all who wait on one queue."""
+    """What a driver runs to read on behalf of all waiters of one queue."""
 
     def cancel(self) -> object:
-        """End it, and what it has sent: nobody is left whom it could serve."""
+        """End the pump and its pending read, because no waiter is left."""
 
 
 class Waiting:
     """The waiters of one queue, in the order of their arrival.
 
-    The driver's are `pump`, which reads on their behalf, and `rouse`, which ends the wait that the pump has sent.
+    The driver sets `pump`, which reads on their behalf, and `end_wait`, which ends the blocking wait that the pump has
+    sent.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.pump: Pump | None = None
-        self.rouse: Hook = nobody
+        self.end_wait: Hook = do_nothing
         self.found_at = -NEVER  # local time at which a read on behalf of all last found something
         self.overdue_at = NEVER  # local time after which the answer to what the pump has sent is late
         self._leader: Waiter | None = None
@@ -129,34 +130,34 @@ class Waiting:
         self._lock = Lock()
 
     def join(self, waiter: Waiter, purgatory: Purgatory, timeout: float | None) -> None:
-        """Let *waiter* wait, for *timeout* seconds if the purgatory's timer is to expire it."""
+        """Add *waiter*. The purgatory's timer expires it after *timeout* seconds; None: it is not timed."""
         self._purgatory = purgatory
         purgatory.watch(waiter, (self,), timeout)
 
     def waiters(self) -> tuple[Waiter, ...]:
-        """Who waits, the longest waiting first."""
+        """Return the waiters, the one that has waited longest first."""
         return self._purgatory.watched_under(self) if self._purgatory else ()  # type: ignore[return-value]
 
     def lead(self, waiter: Waiter) -> bool:
-        """Whether *waiter* may read for all now: one at a time may."""
+        """Let *waiter* lead if there is no leader. Return whether it leads: only the leader may run the pump."""
         with self._lock:
             if self._leader is None:
                 self._leader = waiter
             return self._leader is waiter
 
     def led_by(self, waiter: Waiter) -> bool:
-        """Whether *waiter* reads for all."""
+        """Return whether *waiter* is the leader."""
         return self._leader is waiter
 
     def resign(self, waiter: Waiter) -> None:
-        """*waiter* leaves, and somebody else must lead; where nobody is left, the pump ends."""
+        """Remove *waiter* as the leader, and wake the next waiter, which will lead. Without waiters the pump ends."""
         with self._lock:
             if self._leader is waiter:
                 self._leader = None
             if self._leader is not None:
                 return
-            if left := self.waiters():
-                left[0].wake()
+            if remaining := self.waiters():
+                remaining[0].wake()
                 return
             orphan, self.pump = self.pump, None
         if orphan is not None:
@@ -169,9 +170,10 @@ class Waiting:
             pump.cancel()
 
     def expire(self, waiter: Waiter) -> bool:
-        """End a wait whose time is up; False for the last waiter, since the answer to come is its last read.
+        """End a wait whose time is up. Return False if it goes on.
 
-        What comes just then goes to the others. While no answers come, *waiter* must find out for itself.
+        The last waiter goes on waiting, because the answer that is outstanding is its final read. With other waiters,
+        these get what that answer brings. If the answer is overdue, *waiter* must make a read of its own.
         """
         with self._lock:
             if len(self.waiters()) < 2:
@@ -180,13 +182,13 @@ class Waiting:
             return waiter.settle(None if overdue else []) or waiter.done
 
     def expire_all(self, now: float) -> None:
-        """A read just found nothing: it was the last one of those whose time is up."""
+        """End the waits whose time is up at *now*, after a read that found nothing."""
         for waiter in self.waiters():
             if waiter.until <= now:
                 waiter.settle([])
 
     def request(self) -> Request | None:
-        """What to ask for: what the first waiter wants, for all that are like it; None when nobody waits."""
+        """Return what the pump requests: what the first waiter and all like it request; None without waiters."""
         waiters = self.waiters()
         if not waiters:
             return None
@@ -194,12 +196,12 @@ class Waiting:
         for waiter in waiters:
             if waiter.request.like(first):
                 count += waiter.request.count
-                if count >= MOST:
+                if count >= MAX_SHARED:
                     break
-        return Request(min(count, max(MOST, first.count), AT_ONCE), first.visibility, first.prefer)
+        return Request(min(count, max(MAX_SHARED, first.count), MAX_PER_CALL), first.visibility, first.prefer)
 
-    def hand_out(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
-        """Give *rows* to those who want such, in order of arrival; what nobody was left to take."""
+    def deliver(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
+        """Give *rows* to the waiters with a request like *request*, in order of arrival. Return the rows left over."""
         for waiter in self.waiters():
             if not rows:
                 break
@@ -209,8 +211,8 @@ class Waiting:
         return rows
 
     def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:
-        """Let each read for itself; the first gives back what *lost* was granted. Whether somebody will."""
-        taken = False
+        """Let each waiter make a read of its own; the first gives back the leases of *lost*. False without waiters."""
+        ended = False
         for waiter in self.waiters():
-            taken = waiter.settle(None, outstanding=None if taken else lost, failure=failure) or taken
-        return taken
+            ended = waiter.settle(None, outstanding=None if ended else lost, failure=failure) or ended
+        return ended

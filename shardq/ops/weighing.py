@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
-from shardq.ops.opening import changed, existing, held
+from shardq.ops.opening import change_queue, check_replicas, require_queue
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -19,9 +19,9 @@ MAX_WEIGHTED = 1000
 
 
 def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
-    """The shard keys whose weight is not 1."""
+    """Return the shard keys whose weight is not 1, with their weights."""
     until = state.until(timeout)
-    yield from existing(state, until)
+    yield from require_queue(state, until)
     return (yield from _known(state, until))
 
 
@@ -31,7 +31,7 @@ def _known(state: QueueState, until: float) -> Op[Weights]:
 
 
 def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: float | None = None) -> Op[Weights]:
-    """Give these shard keys these weights; all weights after that. ConfigError for a bad one, with nothing changed."""
+    """Set weights of shard keys, and return all weights. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
         raise ConfigError(f"weights must be a dict of shard key: weight, not {shown(changes)}")
     if len(changes) > MAX_WEIGHTED:
@@ -44,7 +44,7 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     def make(epoch: str, following: str) -> Call:
         return Call.on(state.keys, "weigh", (epoch, following, MAX_WEIGHTED, *args))
 
-    reply, few = yield from changed(state, make, until)
+    reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"FULL":
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")
-    return held(state, few, (yield from _known(state, until)))
+    return check_replicas(state, underreplicated, (yield from _known(state, until)))

@@ -1,4 +1,4 @@
-"""write and write_many: check everything, then store in few round trips, each message once."""
+"""write and write_many: store checked messages in few round trips, each message once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
-from shardq.ops.opening import opened, reopen, upkeep
+from shardq.ops.opening import open_queue, reopen, upkeep
 from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.retry import Same, confirmed
+from shardq.ops.retry import Same, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
 from shardq.ops.view import QueueView
@@ -25,22 +25,22 @@ from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
 BYTE_POSITIONS = 255
-"""Up to so many declared streams, a position is one byte."""
+"""With up to so many declared streams, a position takes one byte; with more, two."""
 
 REPEATED_FOR = 3600.0
-"""For so many seconds after a try that may have happened a write is tried again, whatever its timeout."""
+"""After a try that may have been executed, a write is tried again for at most so many seconds."""
 
 LATE = 120.0
-"""Seconds for which a try may be under way beyond that, in the buffers of a server that stands still, say."""
+"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
 FORGOTTEN = ProducerSequence("")
-"""No sequence: nobody finds out whether the call happened before, so it is not repeated once it may have."""
+"""Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
 
 def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
-    """Store one message; its id."""
+    """Store one message, and return its id."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     (result,) = yield from _store(state, [message], until)
     if isinstance(result, ShardqError):
         raise result
@@ -50,12 +50,12 @@ def write(state: QueueState, message: Outgoing, timeout: float | None = None) ->
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[str]]:
-    """Store many messages, in order, a chunk at a time; their ids. PartlyWritten tells which went wrong."""
+    """Store many messages in order, one chunk after the other. Return their ids; PartlyWritten if some failed."""
     until = state.until(timeout)
-    yield from opened(state, until)
+    yield from open_queue(state, until)
     results: list[Result] = []
     for chunk in chunks(messages, state.choices):
-        if results and _hopeless(results[-1]):
+        if results and _is_unreachable(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
@@ -65,40 +65,40 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     return [result for result in results if isinstance(result, str)]
 
 
-def _hopeless(last: Result) -> bool:
-    """Whether Redis cannot be reached, so that more calls would only take more time."""
+def _is_unreachable(last: Result) -> bool:
+    """Return whether the chunk before failed because of Redis, so that more calls would only take time."""
     return isinstance(last, BackendError) and not isinstance(last, DurabilityUnknown)
 
 
 def _unsent(last: Result) -> ShardqError:
-    """Why a chunk was not even sent: for the reason why the one before it was not written, if that is known."""
+    """Return the error for a chunk that was not sent, because the chunk before it failed with *last*."""
     if isinstance(last, BackendError) and not isinstance(last, OutcomeUnknown):
         return last
-    return BackendTimeout("not sent, since it is not known how the call before it ended: this was not written")
+    return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
 
 def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:
-    """One chunk in one call, repeated until it is known how it ended; an id or an error for each message."""
+    """Store one chunk with one call, repeated until its outcome is known. Return an id or an error for each message."""
     own = sequence = state.take_sequence()
     try:
         while True:
             call, remembered = Same(_call(state, sequence, chunk, until)), REPEATED_FOR if sequence.name else 0.0
-            reply, few = yield from confirmed(call, until, state.clock, remembered=remembered)
+            reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
             match reply:
                 case [b"OK", stored]:
-                    return _stored(state, stored, few)
+                    return _results(state, stored, underreplicated)
                 case [b"EPOCH"]:
                     state.forget()
                     yield from reopen(state, until)
                 case [b"FULL", b"max_producers"] if call.repeated:
-                    text = "an earlier try got no answer, and Redis remembers too many writers to know this one again"
+                    text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
                     return [OutcomeUnknown(text)] * len(chunk)
                 case [b"FULL", b"max_producers"]:
                     sequence = FORGOTTEN
                 case [b"FULL", _, numbers]:
-                    return (yield from _without(state, chunk, numbers, until))
+                    return (yield from _store_others(state, chunk, numbers, until))
                 case [b"FULL", bound]:
-                    return [QueueFull(_full(state, bound.decode()))] * len(chunk)
+                    return [QueueFull(_full_text(state, bound.decode()))] * len(chunk)
                 case _:
                     return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
     except BackendError as error:
@@ -107,16 +107,16 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
         state.free_sequence(own)
 
 
-def _stored(state: QueueState, raw: bytes, few: Underreplicated | None) -> list[Result]:
-    """The ids, or for each what tells it and that too *few* replicas are known to have the message."""
-    if few is None:
+def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | None) -> list[Result]:
+    """Return the ids, or if too few replicas confirmed them, a DurabilityUnknown with the id for each."""
+    if underreplicated is None:
         return [*stored_ids(raw)]
-    text = f"written, but {few.of(state.durability.replicas)}"
+    text = f"written, but {underreplicated.explain(state.durability.replicas)}"
     return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
 
 
-def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
-    """Refuse the messages of shard keys whose backlog is full, store the others."""
+def _store_others(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
+    """Refuse the messages of shard keys that have reached `max_backlog`, and store the others."""
     full = {int(number) - 1 for number in raw.decode().split(",")}
     bound, name = state.config.max_backlog, state.keys.name
     rest = [message for at, message in enumerate(chunk) if at not in full]
@@ -128,14 +128,14 @@ def _without(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float)
     ]
 
 
-def _full(state: QueueState, bound: str) -> str:
+def _full_text(state: QueueState, bound: str) -> str:
     if bound == "max_len":
         return f"queue {state.keys.name!r} holds max_len = {state.config.max_len:,} messages: write later, or raise it"
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
 
 
 def _call(state: QueueState, sequence: ProducerSequence, chunk: list[Outgoing], until: float) -> Call:
-    view = state.view  # once: another thread may look the queue up meanwhile
+    view = state.view  # read once, since another thread may replace it meanwhile
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
@@ -148,7 +148,10 @@ def _call(state: QueueState, sequence: ProducerSequence, chunk: list[Outgoing], 
 
 
 def _number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
-    """Which call of its sequence this is, and for how many ms at least Redis remembers it: as long as it may come."""
+    """Return the number of this call in its sequence, and for how many ms Redis must remember it.
+
+    Redis must remember it for as long as a repeated try may still arrive.
+    """
     lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
     return f"{sequence.number}|{round(lasts * 1000)}"
 
@@ -163,9 +166,9 @@ def call_of(
     args: list[Argument],
     keyed: int,
 ) -> Call:
-    """The call that stores *count* messages, *args* of them all, *keyed* of them with a dedup key.
+    """Make the call that stores *count* messages with these *args*, of which *keyed* have a dedup key.
 
-    *field* is the producer sequence or the bulk offset that remembers the call, *number* what the call is in it.
+    *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
     """
     config = view.config
     head: tuple[Argument, ...] = (
@@ -177,9 +180,9 @@ def call_of(
 
 
 def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
-    """The streams that these shard keys may use, and the positions of each among them, from 1."""
+    """Return the streams to declare, and for each shard key the positions of its streams among them, from 1."""
     if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
-        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams, so all
+        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams are needed, so declare all
     shards = {key: view.shard(key) for key in set(shard_keys)}
     numbered = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
     size = 1 if len(numbered) <= BYTE_POSITIONS else 2
@@ -188,10 +191,10 @@ def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Se
 
 
 def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """The positions of these shard keys where all streams are declared: the same in a view, so they are kept."""
-    known = view.spelled[0]
+    """Return the positions if all streams are declared. They are cached, since a view does not change."""
+    known = view.positions_cache[0]
     if len(known) > CACHED_SHARDS:
-        known = view.spelled[0] = {}
+        known = view.positions_cache[0] = {}
     try:
         return [known[key] for key in shard_keys]
     except KeyError:

@@ -1,1 +1,1 @@
-"""What is said to Redis, and how its answers read: keys, scripts, lease tokens, replies, the journal's entries."""
+"""The protocol between clients and Redis: keys, scripts, lease tokens, replies, and entries of the journal."""

@@ -1,7 +1,7 @@
-"""The journal of a queue: what happened to its messages, event by event. Decoding; docs/journal.md has the format.
+"""Decode the journal of a queue, which has an event for everything that happened to a message.
 
-Events are numbered. A *position* is the number of the last event that a reader has seen, so ranges of events are plain
-arithmetic: after position 40, up to 60, are events 41 to 60. Numbers go on for ever, also beyond what is kept.
+docs/journal.md describes the format. Events are numbered, and the numbers never start again. A *position* is the number
+of the last event that a reader has seen: the events after position 40, up to position 60, are 41 to 60.
 
 >>> parts = b"wd", b"9-1-3,9-1-3", b"6", b"0,1", b"", b"host-7", b"tenanttenant"
 >>> rows = [(b"5-1763711999000", [b"1", bytes([10]).join(parts)])]
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FORMAT: Final = b"1"
-"""The name of an entry's only field, which is the version of its format."""
+"""The name of an entry's only field. It is the version of the entry's format."""
 
 KINDS: Final = {
     "w": "written",
@@ -35,14 +35,14 @@ KINDS: Final = {
     "g": "purged",
     "z": "vanished",
 }
-"""What can happen to a message, by the letter that stands for it."""
+"""The kinds of events, by the letter that stands for each in an entry."""
 
 
 @dataclass(slots=True)
 class Columns:
-    """Events in columns, each a list of the same length; times are ms by the server's clock.
+    """Events in columns, each a list of the same length. Times are ms of the server's clock.
 
-    Of the events after position `after`, up to `position`, those that are not there are `lost`.
+    They are the events after position `after` up to `position`, without those that are `lost`.
     """
 
     after: int
@@ -59,14 +59,14 @@ class Columns:
 
     @property
     def lost(self) -> int:
-        """How many events are missing."""
+        """How many events between `after` and `position` are missing."""
         return self.position - self.after - len(self.number)
 
 
 def decode(rows: Iterable[Sequence[Any]], after: int, until: int | None = None) -> Columns:
-    """The events after position *after*, up to *until*, of stream entries as XRANGE returns them, in order.
+    """Return the events after position *after*, up to *until*, in the stream entries *rows*, as XRANGE returns them.
 
-    Entries that are nothing of ours, or of a later format, are passed over: what they should have held counts as lost.
+    An entry that another program wrote, or that has a later format, is skipped. The events missing for it are lost.
     """
     columns = Columns(after, after)
     for entry_id, fields in rows:
@@ -83,7 +83,7 @@ _Entry = tuple[int, int, list[list[Any]]]
 
 
 def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
-    """The number of an entry's last event, its time, its columns; None if it is nothing that we could have written."""
+    """Return the number of an entry's last event, its time and its columns; None if shardq cannot have written it."""
     try:
         last, _, ms = entry_id.partition(b"-")
         if len(fields) != 2 or fields[0] != FORMAT:
@@ -104,7 +104,7 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
         if any(len(column) != size for column in columns):
             return None
         return int(last), int(ms), columns
-    except (ValueError, KeyError):  # of which UnicodeDecodeError is one
+    except (ValueError, KeyError):  # UnicodeDecodeError is a ValueError
         return None
 
 
@@ -122,15 +122,18 @@ def _append(columns: Columns, last: int, ms: int, parts: list[list[Any]], until:
         getattr(columns, name).extend(part[start:end])
 
 
-def told(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
-    """The parts of an entry but the first: of messages, as the scripts that settle them are told of them."""
+def settled_events(message_ids: Sequence[str], keys: Sequence[bytes], counts: Sequence[int], client: str) -> bytes:
+    """Return the events of settled messages as an argument for a script, which puts the kinds in front of it.
+
+    *keys* are the shard keys of the messages, *counts* their deliveries so far.
+    """
     lengths = ",".join([str(len(key)) for key in keys])
     head = f"{','.join(message_ids)}\n{lengths}\n{','.join(map(str, counts))}\n\n{client}\n"
     return b"".join([head.encode(), *keys])
 
 
 def _message_ids(text: str) -> list[str]:
-    """Whole ids, or "ms|n|a,b,c" for ms-(n+1)-a, ms-(n+2)-b and so on."""
+    """Return message ids. The text has whole ids, or "ms|n|a,b,c" for ms-(n+1)-a, ms-(n+2)-b and so on."""
     ms, bar, rest = text.partition("|")
     if not bar:
         return text.split(",")
@@ -139,7 +142,7 @@ def _message_ids(text: str) -> list[str]:
 
 
 def _numbers(text: bytes, size: int) -> list[int | None]:
-    """One number for each event: none at all, one for all, or one for each."""
+    """Return one number for each event. The text has no number, one for all events, or one for each."""
     if not text:
         return [None] * size
     words = text.split(b",")

@@ -1,8 +1,7 @@
-"""Every Redis key of a queue, spelled here and nowhere else.
+"""The Redis keys of queues and routers. No other module builds a key.
 
-All keys of one queue share the hash tag `{name}`, so they live in one cluster slot and one script may touch them all.
-A name holds no braces, so no two queues can share a key, and no glob characters, so no key is ever an accidental
-pattern.
+All keys of one queue share the hash tag `{name}`, so they are in one cluster slot and one script may use them all. A
+name contains no braces, so two queues never share a key. It contains no glob characters, so a key is never a pattern.
 
 >>> keys = QueueKeys("orders/eu")
 >>> keys.meta, keys.stream(3)
@@ -52,10 +51,10 @@ _SUFFIXES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """The keys of the queue or router `name`; each attribute is one key, ConfigError for a bad name.
+    """The keys of the queue or router `name`. Each attribute is one key. ConfigError for a bad name.
 
-    Safe across threads: the only state that changes are caches, whose entries never do. A key is spelled
-    `shardq:{name}:`, the `beginning` and the suffix that `suffixes` has for its attribute.
+    A key is `shardq:{name}:`, then `beginning`, then the suffix that `suffixes` has for its attribute. Safe across
+    threads, because only caches change, and their entries never do.
     """
 
     kind: ClassVar[str]
@@ -74,9 +73,9 @@ class _Keys:
             put(self, attribute, prefix + suffix)
 
     def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The keys that the script called *script* declares, by the *names* that its header gives them, in that order.
+        """Return the keys that script *script* declares, in the order of the *names* that its header gives them.
 
-        LookupError for a name that is none of these keys'.
+        LookupError for a name that is not one of these keys.
         """
         keys = self._declared.get(script)
         return self._look_up(script, names) if keys is None else keys
@@ -90,7 +89,7 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class QueueKeys(_Keys):
-    """The keys of the queue `name`; each attribute is one key, ConfigError for a bad name."""
+    """The keys of the queue `name`. Each attribute is one key. ConfigError for a bad name."""
 
     kind = "queue"
     beginning = ""
@@ -126,7 +125,7 @@ class QueueKeys(_Keys):
         return tuple(getattr(self, attribute) for attribute in _SUFFIXES)
 
     def stream(self, number: int) -> str:
-        """The key of stream `number`, 0 to 4,095; ConfigError otherwise."""
+        """Return the key of stream `number`. ConfigError unless that is 0 to 4,095."""
         key = self._streams.get(number)
         return self._spell_stream(number) if key is None else key
 
@@ -138,7 +137,7 @@ class QueueKeys(_Keys):
 
 @dataclass(frozen=True, slots=True)
 class RouterKeys(_Keys):
-    """The keys of the router `name`, in the slot of a queue of that name; ConfigError for a bad name."""
+    """The keys of the router `name`, in the slot of the queue of that name. ConfigError for a bad name."""
 
     kind = "router"
     beginning = "router-"
@@ -149,10 +148,10 @@ class RouterKeys(_Keys):
 
 
 def slot(key: str | bytes) -> int:
-    """The cluster slot, 0 to 16,383, of any Redis key; str is UTF-8.
+    """Return the cluster slot, 0 to 16,383, of a Redis key; a str counts as its UTF-8.
 
-    Redis hashes the part between the first ``{`` and the next ``}`` if there is one and it is not empty, else the
-    whole key, with CRC16/XMODEM (source: Redis cluster specification, "Hash tags"). `binascii.crc_hqx` is that CRC.
+    Redis hashes the part between the first ``{`` and the next ``}``, or the whole key if there is no such part or it is
+    empty, with CRC16/XMODEM (source: Redis cluster specification, "Hash tags"). `binascii.crc_hqx` is that CRC.
     """
     raw = key.encode() if isinstance(key, str) else key
     _, opening, rest = raw.partition(b"{")

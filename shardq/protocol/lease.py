@@ -1,4 +1,4 @@
-"""The lease: its token, and how long its holder may believe in it. Sans-IO."""
+"""Lease tokens, and until when a holder may rely on its lease. No I/O."""
 
 from __future__ import annotations
 
@@ -6,57 +6,59 @@ import secrets
 
 
 def new_holder() -> str:
-    """A nonce of 128 bits that makes the leases of one read its own.
+    """Return a nonce of 128 bits that marks the leases of one try of a read.
 
-    A counter would repeat after a failover; a nonce never does.
+    A counter could repeat after a failover; a nonce does not.
     """
     return secrets.token_urlsafe(16)
 
 
-def lease_token(place: str, entry: str, count: int, holder: str, owner: tuple[str, bytes] | None = None) -> str:
-    """The member that `read` puts into the index of leases.
+def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[str, bytes] | None = None) -> str:
+    """Return the lease token: the member that `read` puts into the index of leases.
 
-    *owner*, of a message that counts in the admission window: the streams that it may go to and its shard key, so that
-    whoever ends the lease knows where the message belongs.
+    *counted* is given for a message that counts in the admission window: the streams that it may go to, and its shard
+    key. So the script that ends the lease knows the shard and the account of the message.
 
     >>> lease_token("d", "1700000000000-7", 1, "nonce", ("3,17", b"acct-7"))
     'd:1700000000000-7:1:nonce:3,17:acct-7'
     """
     token = f"{place}:{entry}:{count}:{holder}"
-    return token if owner is None else f"{token}:{owner[0]}:{owner[1].decode(errors='surrogateescape')}"
+    return token if counted is None else f"{token}:{counted[0]}:{counted[1].decode(errors='surrogateescape')}"
 
 
-def is_owned(token: str) -> bool:
-    """Whether the message counts in the admission window: then its token names streams and a shard key."""
+def is_counted(token: str) -> bool:
+    """Return whether the message counts in the admission window; then its token has streams and a shard key."""
     return token.count(":") > 3
 
 
-def sent(token: str) -> str | bytes:
-    """A token as it goes to Redis: a shard key in it may be no text."""
+def token_argument(token: str) -> str | bytes:
+    """Return the token as an argument for Redis. With a shard key that is not ASCII it is bytes, which may be any."""
     return token if token.isascii() else token.encode(errors="surrogateescape")
 
 
 def place_of(token: str) -> str:
-    """Where the body of the leased message lies: a stream number, `d` or `l`."""
+    """Return the place where the body of the leased message lies: the number of a stream, `d` or `l`."""
     return token.partition(":")[0]
 
 
-def believed_until(sent: float, visibility_timeout: float) -> float:
-    """The local time until which the holder may act, for a lease asked for at *sent*.
+def safe_deadline(sent: float, visibility_timeout: float) -> float:
+    """Return the local time until which a holder may rely on its lease, which was requested at local time *sent*.
 
-    The server granted it later than *sent*, so this is early by construction; 2 ms or 1 % more cover the server's
-    whole milliseconds and a drift of the clocks.
+    The server granted the lease later than *sent*, so this time is never too late. It is earlier by another 1 %, or at
+    least 2 ms, because the server counts whole milliseconds and the two clocks may drift.
     """
     return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)
 
 
-def granted_after(sent: float, shown: float, granted: float, arrived: float) -> float:
-    """The local time before which the server cannot have granted a lease that it was to grant later.
+def earliest_grant(sent: float, server_before: float, server_granted: float, arrived: float) -> float:
+    """Return the earliest local time at which the server can have granted the lease of an armed read.
 
-    Its clock showed *shown* at local time *sent* or later, and *granted* (both seconds) when it granted; the reply had
-    come by *arrived*. So the grant was *granted - shown* after *sent*, or later. That is early by what the request was
-    under way; 0.1 % more covers a drift of the clocks, and the server's whole milliseconds are rounded down. Should its
-    clock have jumped meanwhile, the grant still lies between *sent* and *arrived*. Being early is what keeps a holder
-    from believing too long; authority over the lease is the server's all the same.
+    The server's clock showed *server_before* at local time *sent* or later, and *server_granted* when it granted the
+    lease (both in seconds). So the lease was granted *server_granted - server_before* seconds after *sent*, or later.
+    The result is too early by the time that the request travelled, and by 0.1 % for a drift of the clocks; the server
+    rounds milliseconds down. If its clock jumped meanwhile, the lease was still granted between *sent* and *arrived*.
+
+    An early result is safe: the holder stops relying on the lease too soon rather than too late. Only the server
+    decides about the lease.
     """
-    return min(max(sent, sent + (granted - shown) * 0.999), arrived)
+    return min(max(sent, sent + (server_granted - server_before) * 0.999), arrived)

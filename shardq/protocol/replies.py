@@ -1,4 +1,4 @@
-"""Reading what the scripts return: the only place that knows the shape of a reply."""
+"""Read the replies of the scripts. No other module knows the format of a reply."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shardq.codec import decode_headers
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received
 from shardq.protocol.journal import decode
-from shardq.protocol.lease import is_owned, lease_token
+from shardq.protocol.lease import is_counted, lease_token
 
 Row = Sequence[Any]
 _SHARD = re.compile(r"\d{1,4}(?:,\d{1,4})*", re.ASCII)
-_KEY = (b"k", b"K")  # the first field of an entry of ours; K if it counts in the admission window
+_KEY = (b"k", b"K")  # the first field of an entry that shardq wrote; K if it counts in the window
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
-    """A flat field-value list as a dict of text."""
+    """Return a flat list of fields and values as a dict of text."""
     return {flat[i].decode(): flat[i + 1].decode(errors="replace") for i in range(0, len(flat), 2)}
 
 
 def text_or_bytes(raw: bytes) -> str | bytes:
-    """A shard key as it was most likely given: text when it is UTF-8."""
+    """Return a shard key as text if it is UTF-8, else as bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -36,27 +36,31 @@ def text_or_bytes(raw: bytes) -> str | bytes:
 class StoredAssignment(NamedTuple):
     """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
-    `since` is the epoch of its last change, '' if there was none; any two shards share at most `max_overlap` of their
-    `width` streams, both 0 without shards. `spoilt` counts what is no shard: something else wrote it.
+    `since` is the epoch of its last change, '' if it never changed. Any two shards share at most `max_overlap` of their
+    `width` streams; both are 0 without shards. `damaged` counts entries that are not
+    shards, because another program wrote them.
     """
 
     since: str = ""
     max_overlap: int = 0
     width: int = 0
     by_key: Mapping[bytes, tuple[int, ...]] = MappingProxyType({})
-    spoilt: int = 0
+    damaged: int = 0
 
 
 NOTHING_ASSIGNED = StoredAssignment()
 
 
 def stored_assignment(reply: Sequence[Any]) -> StoredAssignment:
-    """The reply of `assignment`; a shard with a stream at or above the reach could lose messages, and is left out."""
+    """Read the reply of `assignment`. It has a bound, the reach, that every stream of a shard is below.
+
+    A shard with a higher stream is left out, since that stream may not exist and messages in it would be lost.
+    """
     since, reach, flat = reply[0].decode(), int(reply[1]), reply[2]
     texts = dict(zip(flat[::2], flat[1::2], strict=True))
     max_overlap, _, width = texts.pop(b"", b"").decode(errors="replace").partition("|")
     found = {key: shard for key, raw in texts.items() if (shard := _shard(raw, reach))}
-    return StoredAssignment(since, _whole(max_overlap), _whole(width), found, len(texts) - len(found))
+    return StoredAssignment(since, _number_or_zero(max_overlap), _number_or_zero(width), found, len(texts) - len(found))
 
 
 def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
@@ -66,7 +70,7 @@ def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
 
 
 def stored_ids(raw: bytes) -> list[str]:
-    """The ids of what `write` stored: of a new message it tells the place alone, of one stored before the id."""
+    """Return the ids in a reply of `write`. It has only the place of a new message, and the id of a duplicate."""
     ms, count, words = raw.decode().split("|")
     number, ids = int(count), []
     for word in words.split(","):
@@ -79,12 +83,12 @@ def stored_ids(raw: bytes) -> list[str]:
 
 
 def attributes(raw: bytes) -> dict[str, str]:
-    """A message's attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
+    """Return a message's attributes: x = deadline ms, t = due ms, i = original id, c = deliveries before a redrive."""
     return {word[0]: word[1:] for word in raw.decode(errors="replace").split(" ") if word}
 
 
 def headers_of(raw: bytes) -> Mapping[str, str]:
-    """Headers, or none when something else wrote rubbish there: a reader must not stop at poison."""
+    """Return the headers; none if another program wrote them badly, since a bad message must not stop a reader."""
     try:
         return decode_headers(raw)
     except CodecError:
@@ -92,7 +96,7 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 
 
 def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
-    """The messages in a reply of `read`: those delivered before come first, as their streams hand them out."""
+    """Return the messages in a reply of `read`, in the order in which they must be handled."""
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found = []
     for head, last_error, flat, since in again:
@@ -109,25 +113,25 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
 
 
 def _in_order(rows: list[Received]) -> list[Received]:
-    """The same with each stream's messages, and the first deliveries of each shard key that counts, in their order.
+    """Return *rows* so that each stream's messages, and the first deliveries of each counted shard key, are in order.
 
-    What lay in a stream may be older than what was handed out from the overflow beside it. A row that comes too early
-    waits for those before it; nobody else's is moved behind it.
+    A message from a stream may be older than one that came from the overflow in the same reply. A row that comes too
+    early moves behind the rows that must come before it, and the rest keeps its order (a topological sort).
     """
-    lines: dict[str | bytes | int, list[tuple[int, int]]] = {}
+    sequences: dict[str | bytes | int, list[tuple[int, int]]] = {}
     for at, row in enumerate(rows):
         place, entry, _ = row.token.split(":", 2)
         number = int(entry.partition("-")[2])
         if place.isdigit():
-            lines.setdefault(int(place), []).append((number, at))
-        if row.count == 1 and is_owned(row.token):
-            lines.setdefault(row.shard_key, []).append((number, at))
-    if all(line == sorted(line) for line in lines.values()):
+            sequences.setdefault(int(place), []).append((number, at))
+        if row.count == 1 and is_counted(row.token):
+            sequences.setdefault(row.shard_key, []).append((number, at))
+    if all(sequence == sorted(sequence) for sequence in sequences.values()):
         return rows
     after: list[list[int]] = [[] for _ in rows]
     waits_for = [0] * len(rows)
-    for line in lines.values():
-        for (_, before), (_, at) in pairwise(sorted(line)):
+    for sequence in sequences.values():
+        for (_, before), (_, at) in pairwise(sorted(sequence)):
             after[before].append(at)
             waits_for[at] += 1
     free = [at for at, count in enumerate(waits_for) if not count]
@@ -155,8 +159,8 @@ def _received(
     since: int = 0,
 ) -> Received:
     ms = int(entry.partition("-")[0])
-    owner = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
-    token = lease_token(place, entry, count, holder, owner)
+    counted = (streams, flat[1]) if flat[0] == b"K" and place != "l" else None
+    token = lease_token(place, entry, count, holder, counted)
     stream = int(place) if place.isdigit() else None
     if len(flat) == 4 and flat[0] in _KEY and place != "l":
         key, tag = text_or_bytes(flat[1]), flat[2].decode(errors="replace")
@@ -185,7 +189,7 @@ def _received(
 
 
 class Body(NamedTuple):
-    """What an entry's fields say. `fields`: of an entry that something else wrote, all of them."""
+    """The content of an entry. `fields` has all fields of an entry that another program wrote; None for others."""
 
     shard_key: str | bytes
     tag: str
@@ -196,8 +200,8 @@ class Body(NamedTuple):
 
 
 def body_of(flat: Row, *, foreign: bool) -> Body:
-    """Read `k`, the payload under its tag, then `m` (attributes) and `h` (headers) where they are."""
-    if foreign or len(flat) < 4 or flat[0] not in _KEY:  # written by something else: hand it out as its fields
+    """Read an entry's fields: `k`, the payload under its tag, then `m` (attributes) and `h` (headers) if present."""
+    if foreign or len(flat) < 4 or flat[0] not in _KEY:  # another program wrote it: deliver its fields
         return Body("", "l", b"", {}, {}, _fields(flat))
     key, tag, at = text_or_bytes(flat[1]), flat[2].decode(errors="replace"), 4
     extra: Mapping[str, str] = {}
@@ -212,12 +216,12 @@ def body_of(flat: Row, *, foreign: bool) -> Body:
 
 
 def number_of(extra: Mapping[str, str], name: str) -> int:
-    """An attribute that is a number; 0 without it, or when something else wrote rubbish there."""
-    return _whole(extra.get(name, "")) if extra else 0
+    """Return an attribute that is a number; 0 if it is missing or damaged."""
+    return _number_or_zero(extra.get(name, "")) if extra else 0
 
 
-def _whole(text: str) -> int:
-    """A whole number of up to 18 digits; 0 for anything else."""
+def _number_or_zero(text: str) -> int:
+    """Return a whole number of up to 18 digits; 0 for any other text."""
     return int(text) if len(text) <= 18 and text.isdecimal() else 0
 
 
@@ -226,7 +230,7 @@ def _fields(flat: Sequence[bytes]) -> dict[str, bytes]:
 
 
 def weights_in(raw: bytes) -> dict[str | bytes, int]:
-    """The weights of shard keys: "weight:length:key" of each, joined."""
+    """Return the weights of shard keys. *raw* has "weight:length:key" for each, joined."""
     found = {}
     while raw:
         weight, length, rest = raw.split(b":", 2)
@@ -236,7 +240,10 @@ def weights_in(raw: bytes) -> dict[str | bytes, int]:
 
 
 def dead_letter(row: Row) -> DeadLetter:
-    """One row of `dead`: {entry id, {i, r, c, e, and the fields of the message}}; rubbish is shown as its fields."""
+    """Read one row of `dead`: {entry id, {i, r, c, e, and the fields of the message}}.
+
+    An entry that another program wrote becomes a dead letter with its `fields`.
+    """
     entry_id, flat = row[0].decode(), row[1]
     if len(flat) < 8 or flat[0] != b"i":
         flat = (b"i", row[0], b"r", b"", b"c", b"0", b"e", b"", *flat)
@@ -246,9 +253,9 @@ def dead_letter(row: Row) -> DeadLetter:
         message_id=message_id,
         shard_key=body.shard_key,
         reason=flat[3].decode(errors="replace"),
-        count=_whole(flat[5].decode(errors="replace")),
+        count=_number_or_zero(flat[5].decode(errors="replace")),
         last_error=flat[7].decode(errors="replace"),
-        written_at=_whole(message_id.partition("-")[0]) / 1000,
+        written_at=_number_or_zero(message_id.partition("-")[0]) / 1000,
         died_at=int(entry_id.partition("-")[0]) / 1000,
         body=body.payload,
         tag=body.tag,
@@ -258,7 +265,7 @@ def dead_letter(row: Row) -> DeadLetter:
 
 
 def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
-    """The reply of `journal`: up to *count* events after position *after*."""
+    """Read the reply of `journal`: up to *count* events after position *after*."""
     born, latest, more = int(reply[0]) * 1000, int(reply[1]), bool(reply[2])
     start = min(max(after, born), latest)
     columns = decode(reply[3], start)
@@ -270,7 +277,7 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     position = latest
     if more or len(events) < len(columns.number):
         position = events[-1].number if events else columns.position
-    # Events of an earlier life of the queue, or that a failover has undone, cannot be counted: one stands for them.
+    # Events of an earlier queue of this name, or that a failover has undone, cannot be counted: they count as one.
     uncounted = 0 < after < born or after > latest
     return JournalPage(events, position, latest, position - start - len(events) + uncounted)
 
@@ -285,7 +292,7 @@ def _event(
 
 
 def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
-    """The reply of `stats`; all zero when there is no such queue."""
+    """Read the reply of `stats`; all numbers are zero if there is no such queue."""
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())

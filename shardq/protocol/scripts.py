@@ -1,10 +1,11 @@
-"""The Lua sources: found in the wheel or in the checkout, joined with what they use, hashed.
+"""Load the Lua scripts: read their files, put in the functions that they use, and compute their hashes.
 
 A verb is one file `lua/<name>.lua`. A line `--- @use leases, window` is replaced by those functions and constants of
 `lua/modules/leases.lua` and `lua/modules/window.lua` that the code below it uses, up to the end of its block. Making a
-function costs Redis as much as calling it, so no others are there, and those of a rare block are made only in it.
+function costs Redis as much as calling it. So a script gets only the functions that it uses, and a block that rarely
+runs makes its own.
 
-A `Script` is a plain value; drivers send its SHA-1 first and its source when a server does not know it.
+A `Script` is a plain value. Drivers send its SHA-1, and its source if the server does not know the hash.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
-"""A line of a header that names a key, or (`..`) the last one, which stands for any number of keys."""
+"""A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
 _USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
 _PART = re.compile(r"^local (?:function )?(\w+).*(?:\n(?!local |--).*)*", re.MULTILINE)
 _SILENT = re.compile(r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")  # comments and strings
@@ -30,8 +31,8 @@ _WORD = re.compile(r"(?<![\w:])(?<!(?<!\.)\.)[A-Za-z_]\w*")  # but not the name 
 class Script:
     """One Lua script, ready to run.
 
-    `keys` are the names of the keys that it wants, in order, as its header calls them; `rest` is the name of any number
-    of keys that may follow these, '' if none may.
+    `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow
+    these; '' if none may.
     """
 
     name: str
@@ -42,13 +43,13 @@ class Script:
     rest: str
 
     def __repr__(self) -> str:
-        """Short, since sources are long."""
+        """Show the name only, since sources are long."""
         return f"Script({self.name})"
 
 
 @cache
 def root() -> Traversable:
-    """The folder of the Lua sources; in an editable install they lie beside the package."""
+    """Return the folder of the Lua files. In an editable install it lies beside the package."""
     packaged = files("shardq").joinpath("lua")
     if packaged.is_dir():
         return packaged
@@ -68,13 +69,13 @@ class Part:
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The names in its text, those of the parts that it uses among them."""
+        """The names in its text. Among them are the parts that it uses."""
         return words_in(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One `@use` line of a script: where it stands, where its block ends, the modules it names and what it places."""
+    """One `@use` line of a script: its position, the end of its block, the modules it names and the parts it places."""
 
     start: int
     end: int
@@ -84,7 +85,7 @@ class Use:
 
 
 def join(name: str, source: Traversable) -> str:
-    """The text of script *name* under *source* with every used function in place."""
+    """Return the text of script *name* in folder *source*, with all used functions put in."""
     text, joined, at = _read(source, name), [], 0
     for use in uses_in(text, source):
         line_end = text.index("\n", use.start) if "\n" in text[use.start :] else len(text)
@@ -95,7 +96,7 @@ def join(name: str, source: Traversable) -> str:
 
 
 def uses_in(text: str, source: Traversable) -> list[Use]:
-    """The `@use` lines of a script's *text*, each with the parts that it places there."""
+    """Return the `@use` lines of a script's *text*, each with the parts that it places there."""
     found = [
         (match.start(), _block_end(text, match.end(), match[1]), match[1], tuple(match[2].split(", ")))
         for match in _USE.finditer(text)
@@ -103,48 +104,48 @@ def uses_in(text: str, source: Traversable) -> list[Use]:
     parts = _parts_of({module for *_, modules in found for module in modules}, source)
     uses: list[Use] = []
     for start, end, indent, modules in found:
-        given = {part.name for use in uses if use.end >= end for part in use.parts}
+        placed = {part.name for use in uses if use.end >= end for part in use.parts}
         needed: list[str] = []
         for module in modules:
-            # What a later line inside this block asks of the same module, that line places.
+            # A later `@use` line inside this block places what it needs of the same module itself.
             later = [(since, until) for since, until, _, others in found if start < since < end and module in others]
             words = words_in(_without(text, start, end, later))
             needed += [name for name, part in parts.items() if part.module == module and name in words]
-        uses.append(Use(start, end, indent, modules, tuple(_in_order(needed, given, parts))))
+        uses.append(Use(start, end, indent, modules, tuple(_in_order(needed, placed, parts))))
     return uses
 
 
 def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, ...]]:
-    """The functions and constants of lua/modules/*module*.lua in order, and the other modules that it uses."""
+    """Return the functions and constants of lua/modules/*module*.lua in order, and the modules that it uses."""
     text = _read(source, f"modules/{module}")
     others = tuple(name for match in _USE.finditer(text) for name in match[2].split(", "))
     return [Part(match[1], module, match[0].rstrip()) for match in _PART.finditer(text)], others
 
 
 def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
-    """By name, all parts of these modules and of those that they use."""
+    """Return, by name, all parts of these modules and of the modules that they use."""
     parts: dict[str, Part] = {}
-    waiting, seen = sorted(modules), set(modules)
-    while waiting:
-        found, others = parts_in(waiting.pop(), source)
+    unread, visited = sorted(modules), set(modules)
+    while unread:
+        found, others = parts_in(unread.pop(), source)
         parts |= {part.name: part for part in found}
-        waiting += [other for other in others if other not in seen]
-        seen.update(others)
+        unread += [other for other in others if other not in visited]
+        visited.update(others)
     return parts
 
 
-def _in_order(needed: Iterable[str], given: set[str], parts: dict[str, Part]) -> Iterator[Part]:
-    """These parts and those that they use, each after what it uses, without what is *given* already."""
+def _in_order(needed: Iterable[str], placed: set[str], parts: dict[str, Part]) -> Iterator[Part]:
+    """Yield these parts and the parts that they use, each after those it uses, except those already *placed*."""
     for name in needed:
-        if name in given:
+        if name in placed:
             continue
-        given.add(name)
-        yield from _in_order((word for word in parts[name].uses if word in parts), given, parts)
+        placed.add(name)
+        yield from _in_order((word for word in parts[name].uses if word in parts), placed, parts)
         yield parts[name]
 
 
 def _block_end(text: str, start: int, indent: str) -> int:
-    """Where the block ends that stands at *indent*: at the next line that stands further left."""
+    """Return where the block at *indent* ends: at the next line that is indented less."""
     outside = re.compile(rf"^ {{0,{len(indent) - 1}}}[^ \n]", re.MULTILINE) if indent else None
     found = outside.search(text, start) if outside else None
     return found.start() if found else len(text)
@@ -159,7 +160,7 @@ def _without(text: str, start: int, end: int, gaps: list[tuple[int, int]]) -> st
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    """The names in a piece of Lua, without those of fields."""
+    """Return the names in a piece of Lua, without names of fields."""
     return tuple(dict.fromkeys(_WORD.findall(_SILENT.sub("''", text))))
 
 
@@ -169,7 +170,7 @@ def _read(source: Traversable, path: str) -> str:
 
 @cache
 def load(name: str) -> Script:
-    """The script called *name*; FileNotFoundError if there is none."""
+    """Return the script called *name*. FileNotFoundError if there is none."""
     source = join(name, root())
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     named = _KEY.findall(source)
@@ -179,5 +180,5 @@ def load(name: str) -> Script:
 
 
 def names() -> list[str]:
-    """All verbs, sorted."""
+    """Return the names of all verbs, sorted."""
     return sorted(item.name.removesuffix(".lua") for item in root().iterdir() if item.name.endswith(".lua"))

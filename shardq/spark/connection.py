@@ -7,7 +7,7 @@ from functools import lru_cache
 from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.ops.admin import statistics
-from shardq.ops.opening import existing, opened
+from shardq.ops.opening import open_queue, require_queue
 from shardq.ops.state import QueueState
 from shardq.spark.options import Connecting
 
@@ -37,10 +37,10 @@ def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueSt
     client = client_of(options)
     state = client.state_of(name, {})
     if create:
-        client.run(opened(state, state.until()))
+        client.run(open_queue(state, state.until()))
         return state
     try:
-        client.run(existing(state, state.until()))
+        client.run(require_queue(state, state.until()))
     except QueueMissing:
         raise QueueMissing(
             f"there is no queue {name!r}: write to it first, or set the option create=true to create it with defaults"

@@ -12,7 +12,7 @@ from shardq.client import Client
 from shardq.errors import ConfigError
 from shardq.ops import scan
 from shardq.ops.admin import statistics
-from shardq.ops.scan import STORE, Index, entry_id
+from shardq.ops.scan import BODIES, Index, entry_id
 from shardq.ops.state import QueueState
 from shardq.spark.entries import Entries, batch_of
 from shardq.spark.options import Reading, listed
@@ -28,9 +28,9 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
         raise ConfigError(f"queue {state.keys.name!r} has {len(stats.streams)} streams, so there is no {beyond[0]}")
     weights = {str(at): count for at, count in enumerate(stats.streams) if not chosen or at in chosen}
     if not chosen:
-        weights[STORE] = stats.delayed + stats.held_back
+        weights[BODIES] = stats.delayed + stats.held_back
     if options.states == ("backlog",):
-        weights = {place: count for place, count in weights.items() if count or place == STORE}
+        weights = {place: count for place, count in weights.items() if count or place == BODIES}
     groups: list[list[str]] = [[] for _ in range(min(most, len(weights)))]
     loads = [0] * len(groups)
     for place in sorted(weights, key=lambda place: -weights[place]):
@@ -49,7 +49,7 @@ def read_live(
     start = f"{options.starting_timestamp - 1}-{2**64 - 1}" if options.starting_timestamp else "-"
     until = str(options.ending_timestamp or "+")
     for place in part.places:
-        key = state.keys.bodies if place == STORE else state.keys.stream(int(place))
+        key = state.keys.bodies if place == BODIES else state.keys.stream(int(place))
         for rows in pages(client, state, key, start, until, options.fetch_size):
             entries = standing(client, state, index, place, rows)
             entries = picked(entries, options.states, keys)
@@ -61,7 +61,7 @@ def standing(client: Client, state: QueueState, index: Index, place: str, rows: 
     """The entries *rows* with the state of each."""
     found = Entries(state.keys.name, place, [row[0] for row in rows], [row[1] for row in rows], "backlog")
     old = len(rows)
-    if place != STORE:
+    if place != BODIES:
         old = bisect_right(rows, index.cursors[place], key=lambda row: entry_id(row[0]))
     if not old and place.encode() not in index.touched:
         return found  # nothing here was ever delivered, as in most of a backlog

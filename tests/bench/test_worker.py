@@ -15,10 +15,10 @@ from redis import Redis
 from benchmarks import worker
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import environments, killed
-from benchmarks.workers import sample as measuring
+from benchmarks.workers import run as measuring
 from benchmarks.workers.contenders import OTHERS, OURS
 from benchmarks.workers.processes import Enqueuer, Worker
-from benchmarks.workers.sample import Bench, sample
+from benchmarks.workers.run import Bench, measured
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -39,7 +39,7 @@ def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
     assert [row[0] for row in rates.rows] == [row[0] for row in settings.rows] == [each.name for each in OURS]
     assert len(kills.rows) == len(OURS) - 1
     assert all(0 < case["before"] <= case["ran"] <= 200 for case in kills.data.values())
-    assert all(sample["work"] > 0 and sample["enqueue"] > 0 for own in rates.data.values() for sample in own)
+    assert all(run["work"] > 0 and run["enqueue"] > 0 for own in rates.data.values() for run in own)
 
 
 def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyP
 def test_a_worker_that_fails_is_told_with_its_log() -> None:
     broken = replace(OURS[0], command=("python", "-c", "raise SystemExit('no such thing')"))
     with pytest.raises(AssertionError, match="the mark is missing, 201 jobs are left") as caught:
-        sample(broken, TINY)
+        measured(broken, TINY)
     assert "no such thing" in str(caught.value.__notes__)
 
 

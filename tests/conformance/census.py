@@ -9,7 +9,7 @@ from typing import Any
 
 from shardq.protocol.keys import QueueKeys
 
-LEGACY_TURN = 4096
+LEGACY_STREAM = 4096
 SPAN = 2**42  # ms in a bucket of a timed index
 
 
@@ -18,7 +18,7 @@ class Census:
     """Every message of a queue, by where it is. A handle is `place:entry id`."""
 
     new: set[str] = field(default_factory=set)
-    returned: dict[str, int] = field(default_factory=dict)  # handle: turn
+    returned: dict[str, int] = field(default_factory=dict)  # handle: stream
     leased: dict[str, float] = field(default_factory=dict)  # handle: deadline in ms
     delayed: dict[str, float] = field(default_factory=dict)  # handle: due time in ms
     held: set[str] = field(default_factory=set)  # in the overflow
@@ -31,7 +31,7 @@ class Census:
     overlooked: list[str] = field(default_factory=list)  # due before its bucket is said to be
     attempts: set[str] = field(default_factory=set)  # handles of which something is remembered
     moved: set[str] = field(default_factory=set)  # handles of redriven messages
-    per_turn: dict[int, int] = field(default_factory=dict)
+    per_stream: dict[int, int] = field(default_factory=dict)
     now: int = 0
     dead: int = 0
     counted: int = 0  # n + adopted - gone, as in the queue's own counters
@@ -73,12 +73,12 @@ class Census:
         yield from (f"cancelled, but not in flight: {handle}" for handle in self.cancelled - set(self.leased))
 
     def _miscounted(self) -> Iterator[str]:
-        waiting = {turn for turn, count in self.per_turn.items() if count}
+        waiting = {stream for stream, count in self.per_stream.items() if count}
         if self.ready != waiting:
             yield f"ready is {sorted(self.ready)}, not {sorted(waiting)}"
-        for turn in waiting.union(self.lens):
-            if self.lens.get(turn, 0) != self.per_turn.get(turn, 0):
-                yield f"lens of {turn} is {self.lens.get(turn, 0)}, not {self.per_turn.get(turn, 0)}"
+        for stream in waiting.union(self.lens):
+            if self.lens.get(stream, 0) != self.per_stream.get(stream, 0):
+                yield f"lens of {stream} is {self.lens.get(stream, 0)}, not {self.per_stream.get(stream, 0)}"
         if self.counted != len(self.messages):
             yield f"the counters give {self.counted} messages, there are {len(self.messages)}"
 
@@ -96,7 +96,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     seen = Census(
         now=_now(raw, keys),
         dead=found.dead,
-        ready={int(turn) for turn in found.ready if turn},
+        ready={int(stream) for stream in found.ready if stream},
         lens={int(name): int(value) for name, value in lens.items() if name.isdigit()},
         counted=int(meta["n"]) + int(meta["adopted"]) - int(meta["gone"]),
     )
@@ -115,19 +115,19 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
         handle = ":".join(token.split(":")[:2])
         seen.doubled += [handle] if handle in seen.leased else []
         seen.leased[handle] = ends % SPAN
-    for number, stream in enumerate(streams):
-        entries = found.entries[stream]
+    for number, key in enumerate(streams):
+        entries = found.entries[key]
         seen.bodies |= {f"{number}:{entry}" for entry in entries}
         cursor = _order(lens.get(f"h{number}", "0-0"))
         new = {f"{number}:{entry}" for entry in entries if _order(entry) > cursor}
         seen.new |= new
-        seen.per_turn[number] = len(new)
+        seen.per_stream[number] = len(new)
     seen.bodies |= {f"d:{entry}" for entry in found.entries[keys.bodies]}
     if legacy:
         touched = {*seen.returned, *seen.leased, *seen.delayed}
         seen.bodies |= {f"l:{entry}" for entry in found.entries[legacy] if f"l:{entry}" in touched}
-    for turn in seen.returned.values():
-        seen.per_turn[turn] = seen.per_turn.get(turn, 0) + 1
+    for number in seen.returned.values():
+        seen.per_stream[number] = seen.per_stream.get(number, 0) + 1
     return seen
 
 

@@ -167,8 +167,8 @@ def test_delayed_and_redriven_messages_keep_to_the_shard(queue: Queue, other: Qu
     assert other.redrive(other.dead()) == 8
     other.write("late", shard_key=name, delay=60)
     world.elapse(other, 61)
-    turns = [turn for turn, count in world.census(queue).per_turn.items() if count]
-    assert set(turns) <= streams
+    chosen = [stream for stream, count in world.census(queue).per_stream.items() if count]
+    assert set(chosen) <= streams
     assert len(drained(queue)) == 9
 
 
@@ -236,7 +236,7 @@ def test_what_something_else_wrote_there_is_left_out_and_told(
     queue.configure(max_len=0)
     with caplog.at_level(logging.WARNING, "shardq"):
         assert all(streams_of(other, name) == set(shard(name, 16, 4)) for name in rubbish)
-    assert "7 entries of its assignment are no shards" in caplog.text
+    assert "7 entries of its assignment are not shards" in caplog.text
     assert dict(other.assignment().items()) == {NAMES[1].encode(): made[NAMES[1]]}
     assert len(other.assign([*rubbish])) == 8
     assert len(queue.assignment()) == 8

@@ -13,7 +13,7 @@ from shardq import Client, Message
 from shardq.client import Queue
 from shardq.errors import BackendTimeout, ConfigError, QueueFull
 from shardq.ops.bulk import BulkOffset, Pace, Rows, complete, finish, store_rows
-from shardq.ops.opening import opened
+from shardq.ops.opening import open_queue
 from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
@@ -31,7 +31,7 @@ def queue(client: Client, queue_name: str) -> Queue:
 
 def made(client: Client, name: str, **settings: int) -> Queue:
     queue = client.queue(name, **{"streams": 16, "streams_per_shard": 3, **settings})  # type: ignore[arg-type]
-    client.run(opened(queue.state, queue.state.until()))
+    client.run(open_queue(queue.state, queue.state.until()))
     return queue
 
 
@@ -142,7 +142,7 @@ def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client
     """What was begun goes on; the refused one stores each row once when there is room."""
     queue = made(client, queue_name, max_bulk_offsets=1)
     store(queue, BulkOffset("first", "0"), 0, 100)
-    with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not begun: .*batchId.*raise the bound"):
+    with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not started: .*batchId.*raise the bound"):
         store(queue, BulkOffset("second", "0"), 0, 2000, chunk=50)
     store(queue, BulkOffset("first", "0"), 0, 200)
     assert held(queue) == list(range(200))

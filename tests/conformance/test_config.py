@@ -41,7 +41,7 @@ def test_a_client_that_asks_for_nothing_is_not_warned(
         other = open_queue(by=world.client())
         assert other.read().payload == 1
         assert open_queue(by=world.client(), max_len=100).len() == 1
-    assert [record.getMessage() for record in caplog.records if "asked for here" in record.getMessage()] == []
+    assert [record.getMessage() for record in caplog.records if "requested here" in record.getMessage()] == []
 
 
 def test_configuring_changes_the_queue_for_every_client(open_queue: OpenQueue, world: World) -> None:

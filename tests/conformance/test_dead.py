@@ -167,8 +167,8 @@ def test_many_dead_letters_come_back_to_streams_of_their_shard(open_queue: OpenQ
     for delivery in queue.read_many(1000):
         delivery.reject("no")
     assert queue.redrive(queue.dead(1000)) == 250
-    turns = world.census(queue).returned.values()
-    assert set(turns) <= {stream for number in range(5) for stream in queue.state.shard(f"tenant-{number}")}
+    chosen = world.census(queue).returned.values()
+    assert set(chosen) <= {stream for number in range(5) for stream in queue.state.shard(f"tenant-{number}")}
     assert queue.ack_many(queue.read_many(1000)) == []
     assert (queue.len(), world.census(queue).problems()) == (0, [])
 

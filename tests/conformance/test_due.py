@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from shardq import Client, Delivery, Message, Queue
-from shardq.ops.read_call import recovered
-from shardq.ops.waiting import AT_ONCE, SWEPT, Outstanding
+from shardq.ops.read_call import recover
+from shardq.ops.waiting import MAX_PER_CALL, MAX_TAKEN_BACK, Outstanding
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
-FLOOD, SPAN = 3000, 2**42
+FLOOD, SPAN = 1500, 2**42
 Mass = Callable[[Queue], None]
 _DUE = f"""
 local rows, due = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), 0
@@ -39,7 +39,7 @@ def in_flight(queue: Queue) -> None:
     assert len(held + queue.read_many(1, visibility_timeout=50)) == FLOOD + 1
 
 
-def given_back(queue: Queue) -> None:
+def give_back(queue: Queue) -> None:
     """A flood's messages failed and then a quiet tenant's, and are to come again later."""
     queue.write_many([(number, "flood") for number in range(FLOOD)])
     held = [each for _ in range(3) for each in queue.read_many(1000)]
@@ -48,7 +48,7 @@ def given_back(queue: Queue) -> None:
     queue.read().nack(delay=50)
 
 
-MASSES = (delayed, in_flight, given_back)
+MASSES = (delayed, in_flight, give_back)
 
 
 @pytest.mark.parametrize("mass", MASSES)
@@ -78,9 +78,9 @@ def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     world.elapse(queue, 60)
     left = due_count(world, queue)
     assert left == FLOOD + 1
-    for _ in range((FLOOD + 1) // SWEPT + 2):
+    for _ in range((FLOOD + 1) // MAX_TAKEN_BACK + 2):
         queue.read(visibility_timeout=600)
-        assert left - due_count(world, queue) <= SWEPT
+        assert left - due_count(world, queue) <= MAX_TAKEN_BACK
         left = due_count(world, queue)
     assert left == 0
     assert world.census(queue).problems() == []
@@ -93,12 +93,12 @@ def test_every_bucket_has_its_turn_however_many_are_due(
     queue.write_many([Message("x", f"tenant-{number % 600}", delay=50) for number in range(2400)])
     world.elapse(queue, 60)
     before = buckets(world, queue)
-    assert len(before) > 2 * SWEPT
-    for _ in range(len(before) // SWEPT + 1):
+    assert len(before) > 2 * MAX_TAKEN_BACK
+    for _ in range(len(before) // MAX_TAKEN_BACK + 1):
         queue.read()
     after = buckets(world, queue)
     assert all(after[bucket] < before[bucket] for bucket in before)
-    assert len(read_all(queue, 1000)) == 2400 - len(before) // SWEPT - 1
+    assert len(read_all(queue, 1000)) == 2400 - len(before) // MAX_TAKEN_BACK - 1
     assert not buckets(world, queue)
 
 
@@ -117,7 +117,7 @@ def due_count(world: World, queue: Queue) -> int:
 def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
     """The replies were lost that brought these."""
     for holder in dict.fromkeys(each.received.token.split(":")[3] for each in deliveries):
-        client.run(recovered(queue.state, Outstanding(holder, 0, 600_000), queue.state.until()))
+        client.run(recover(queue.state, Outstanding(holder, 0, 600_000), queue.state.until()))
 
 
 @pytest.mark.parametrize("end", ["lost", "nacked", "ended", "delayed"])
@@ -180,7 +180,7 @@ def test_first_deliveries_come_in_order_beside_others_that_were_lost_before(
 
 def test_a_large_read_brings_all_that_is_there(world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
-    ids = queue.write_many([(number, f"t{number % 7}") for number in range(2 * AT_ONCE + 50)])
+    ids = queue.write_many([(number, f"t{number % 7}") for number in range(2 * MAX_PER_CALL + 50)])
     assert {each.message_id for each in queue.read_many(1000)} == set(ids)
     world.elapse(queue, 60)
     assert {each.message_id for each in queue.read_many(1000)} == set(ids)
@@ -190,8 +190,8 @@ def test_a_large_read_that_waited_brings_all_that_came_at_once(
     real: None, client: Client, open_queue: OpenQueue
 ) -> None:
     queue = open_queue(streams=8, streams_per_shard=2)
-    queue.write_many([Message(number, f"t{number % 7}", delay=0.5) for number in range(2 * AT_ONCE + 50)])
-    assert len(queue.read_many(1000, block=20)) >= SWEPT
+    queue.write_many([Message(number, f"t{number % 7}", delay=0.5) for number in range(2 * MAX_PER_CALL + 50)])
+    assert len(queue.read_many(1000, block=20)) >= MAX_TAKEN_BACK
 
 
 def test_a_reader_has_a_lease_that_ended_at_once_also_with_a_window(real: None, open_queue: OpenQueue) -> None:

@@ -9,7 +9,7 @@ import pytest
 from shardq import Client, ConfigError, PartlyPublished, PatternError, Queue, QueueFull, Unrouted
 from shardq.ops import routing
 from shardq.ops.steps import Batch, Call
-from shardq.ops.together import MOST_KEYS
+from shardq.ops.together import MAX_KEYS
 from tests.conformance.world import World
 
 
@@ -190,7 +190,7 @@ def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
     seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 150  # they are made
     batches = [step.calls for step in seen if isinstance(step, Batch)]
-    assert all(sum(len(call.keys) for call in calls) <= MOST_KEYS for calls in batches)
+    assert all(sum(len(call.keys) for call in calls) <= MAX_KEYS for calls in batches)
     assert len(seen) < 20
     other = world.client()
     other.router()

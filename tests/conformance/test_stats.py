@@ -16,7 +16,7 @@ def check(queue: Queue, world: World, *, backlog: int, in_flight: int = 0, delay
     assert (stats.backlog, stats.in_flight, stats.delayed, stats.dead) == (backlog, in_flight, delayed, dead)
     assert (census.backlog, census.in_flight, census.not_due, census.dead) == (backlog, in_flight, delayed, dead)
     assert queue.len() == backlog + in_flight
-    assert stats.streams == tuple(census.per_turn[number] for number in range(len(stats.streams)))
+    assert stats.streams == tuple(census.per_stream[number] for number in range(len(stats.streams)))
     assert census.problems() == []
 
 

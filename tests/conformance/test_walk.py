@@ -29,6 +29,7 @@ def found_broken(world: World, plan: Plan) -> str:
     return f"SHARDQ_WALK='{short.seed}|{','.join(map(str, short.steps))}'\n{steps}\n{broken}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(0 if "SHARDQ_WALK_STEPS" in os.environ else 180)
 @pytest.mark.parametrize("part", range(3))

@@ -158,10 +158,10 @@ def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
     written: dict[object, int] = {}
     waits: list[int] = []
     done = 0
-    while done < 1000 or written:
+    while done < 600 or written:
         if done % 200 < batch:
             queue.set_weights(halves[done // 200 % 2])
-        if done < 1000 and done % 20 < batch:
+        if done < 600 and done % 20 < batch:
             queue.write(None, shard_key=f"quiet-{done}")
             written[f"quiet-{done}"] = done
         some = queue.read_many(batch)

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from shardq import BackendTimeout, OutcomeUnknown
-from shardq.drivers.permits import AsyncPermits, Crowded, Permits
+from shardq.drivers.permits import AllBusy, AsyncPermits, Permits
 from shardq.drivers.sync import _await
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
@@ -128,7 +128,7 @@ def test_a_turn_that_comes_at_the_last_moment_is_not_lost() -> None:
     assert not late.locked()
     permits._leave(late)
     permits.take(9)
-    with pytest.raises(Crowded):
+    with pytest.raises(AllBusy):
         permits.take(0.01)
 
 
@@ -140,7 +140,7 @@ async def test_a_coroutine_that_is_cancelled_in_the_line_takes_no_turn() -> None
     first.cancel()
     permits.give()
     await second
-    with pytest.raises(Crowded, match="all 1 connections"):
+    with pytest.raises(AllBusy, match="all 1 connections"):
         await permits.take(0.01)
     permits.give()
     await permits.take(9)

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from shardq import BackendError, Client
-from shardq.ops.read_call import recovered
+from shardq.ops.read_call import recover
 from shardq.ops.waiting import Outstanding
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load
@@ -102,7 +102,7 @@ def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> 
         queue = client.queue("jobs", streams=4)
         queue.write("work", shard_key="tenant")
         lost = queue.read().received.token.split(":", 3)[3]
-        client.run(recovered(queue.state, Outstanding(lost, 0, 60_000), queue.state.until()))
+        client.run(recover(queue.state, Outstanding(lost, 0, 60_000), queue.state.until()))
         assert queue.read().count == 1
 
 

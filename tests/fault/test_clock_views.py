@@ -23,15 +23,17 @@ DAY = 24 * HOUR
 def stood_still(queue: Queue, seconds: float) -> None:
     """As if the machine of this queue's client had been paused just now, while the server's clock went on."""
     state, back = queue.state, round(seconds * 1000)
-    assert state.seen is not None
-    state.seen = replace(state.seen, ms=state.seen.ms - back, steady=state.seen.steady - back)
+    assert state.server_time is not None
+    state.server_time = replace(
+        state.server_time, ms=state.server_time.ms - back, steady=state.server_time.steady - back
+    )
 
 
 def watched(queue: Queue, seconds: float) -> None:
     """As if this queue's client had looked again and again for so long."""
     state = queue.state
-    assert state.seen is not None
-    state.seen = replace(state.seen, steady=state.seen.steady - round(seconds * 1000))
+    assert state.server_time is not None
+    state.server_time = replace(state.server_time, steady=state.server_time.steady - round(seconds * 1000))
 
 
 def lost(queue: Queue, text: str = "lost", *, lasts: float = 0.3) -> str:

@@ -97,7 +97,7 @@ def test_a_queue_that_is_deleted_under_its_readers_is_made_anew_with_an_error_in
         eventually(lambda: server.run("EXISTS", QueueKeys(queue.name).meta))
         message_id = queue.write("work", shard_key="tenant")
         assert reading.result().message_id == message_id
-    assert [record.levelname for record in caplog.records if "created anew" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "created again" in record.message] == ["ERROR"]
 
 
 def test_a_write_to_a_queue_that_was_deleted_makes_it_anew_with_an_error_in_the_log(
@@ -106,7 +106,7 @@ def test_a_write_to_a_queue_that_was_deleted_makes_it_anew_with_an_error_in_the_
     server.run("FLUSHALL")
     message_id = queue.write("work", shard_key="tenant")
     assert queue.read().message_id == message_id
-    assert [record.levelname for record in caplog.records if "created anew" in record.message] == ["ERROR"]
+    assert [record.levelname for record in caplog.records if "created again" in record.message] == ["ERROR"]
 
 
 def test_threads_that_open_a_queue_at_once_do_not_take_it_for_a_lost_one(
@@ -121,7 +121,7 @@ def test_threads_that_open_a_queue_at_once_do_not_take_it_for_a_lost_one(
     with ThreadPoolExecutor(8) as pool:
         for n in range(20):
             list(pool.map(read, [client.queue(f"{queue_name}.{n}", streams=64)] * 8))
-    assert "created anew" not in caplog.text
+    assert "created again" not in caplog.text
 
 
 def test_no_lease_of_an_earlier_life_of_the_queue_is_good_in_the_next(server: Server, queue: Queue) -> None:
@@ -147,7 +147,7 @@ def test_a_restart_without_persistence_loses_the_queue_and_callers_go_on(
             own.restart()
             message_id = queue.write("kept", shard_key="tenant")
             assert reading.result().message_id == message_id
-    assert "created anew" in caplog.text
+    assert "created again" in caplog.text
 
 
 def test_a_restart_with_persistence_loses_nothing_and_leases_go_on(

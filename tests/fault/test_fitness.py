@@ -10,13 +10,13 @@ import pytest
 from shardq import ServerUnfit
 from shardq.clock import SystemClock
 from shardq.durability import Durability
-from shardq.ops.opening import inspected
+from shardq.ops.opening import inspect_server
 from shardq.ops.steps import Ask, Refused
 
 
 def inspect(info: bytes | Refused, config: list[bytes] | Refused) -> list[str]:
     """Run the inspection against a server that gives these answers."""
-    op: Generator[Any, Any, list[str]] = inspected(SystemClock(), Durability.parse("none"), 1.0)
+    op: Generator[Any, Any, list[str]] = inspect_server(SystemClock(), Durability.parse("none"), 1.0)
     step = next(op)
     while True:
         assert isinstance(step, Ask)

@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client, Message, Queue
 from shardq.ops.admin import purge
-from shardq.ops.read_call import recovered
+from shardq.ops.read_call import recover
 from shardq.ops.waiting import Outstanding
 from shardq.protocol.scripts import load
 from tests.conformance.census import take
@@ -203,7 +203,7 @@ def test_a_late_read_is_granted_nothing_that_nobody_would_know_of(
 def test_little_is_noted_of_reads_that_were_given_up_on_and_not_for_long(queue: Queue, server: Server) -> None:
     keys = queue.state.keys
     for number in range(200):
-        queue._client.run(recovered(queue.state, Outstanding(f"holder-{number:015}", 0, 30_000), queue.state.until()))
+        queue._client.run(recover(queue.state, Outstanding(f"holder-{number:015}", 0, 30_000), queue.state.until()))
     noted = server.run("HGET", keys.meta, "void")
     assert len(noted) < 1500
     assert b"holder-000000000000199" in noted

@@ -7,11 +7,16 @@ import pytest
 from shardq import Queue
 from tests.conformance.accounts import problems
 from tests.conformance.census import take
+from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.servers import Server
 
-pytestmark = pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # scripts do not know who sent them
+pytestmark = [
+    ON_ONE_SERVER,
+    pytest.mark.parametrize("client_kind", ["sync"], indirect=True),
+]  # neither matters to scripts
 WIDEST = 1_000_000
+LIMIT = 120  # seconds for a write of tens of thousands of messages, on a machine that is busy with other things
 RULES = (
     {"window": 0}, {"window": 1, "max_in_flight": 1}, {"max_in_flight": 0, "window": WIDEST}, {"max_in_flight": WIDEST},
     {"max_in_flight": 0, "window": 1}, {"window": 5}, {"window": 0},
@@ -48,10 +53,10 @@ def test_rules_may_change_while_anything_is_held(
     server: Server, open_client: Open, queue_name: str, streams: int, per_shard: int, keys: int, each: int
 ) -> None:
     """40,000 of one shard key or of hundreds, on as many streams as there can be, read in the largest batches."""
-    queue = open_client(server.url).queue(
+    queue = open_client(server.url, timeout=60).queue(
         queue_name, streams=streams, streams_per_shard=per_shard, window=1, max_deliveries=1000
     )
-    queue.write_many([(number, f"tenant-{key}") for number in range(each) for key in range(keys)])
+    queue.write_many([(number, f"tenant-{key}") for number in range(each) for key in range(keys)], timeout=LIMIT)
     done, heavy = 0, [f"tenant-{key}" for key in range(0, min(keys, 2000), 2)]
     for rules in RULES:
         queue.configure(**rules)
@@ -68,9 +73,11 @@ def test_parents_may_have_any_number_of_children(
     server: Server, open_client: Open, queue_name: str, parents: int, children: int
 ) -> None:
     """Of many parents with many children more accounts change in a call than Lua hands on at once."""
-    queue = open_client(server.url).queue(queue_name, streams=1024, streams_per_shard=4, window=1, parents=1)
+    queue = open_client(server.url, timeout=60).queue(
+        queue_name, streams=1024, streams_per_shard=4, window=1, parents=1
+    )
     keys = [f"acct-{parent}/{child}" for child in range(children) for parent in range(parents)]
-    queue.write_many([(0, key) for key in keys])
+    queue.write_many([(0, key) for key in keys], timeout=LIMIT)
     done = worked(queue, 1000)
     for window, cap in ((WIDEST, 0), (1, WIDEST), (WIDEST, WIDEST), (0, 0)):
         queue.configure(window=window, max_in_flight=cap)

@@ -18,6 +18,7 @@ import pytest
 from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
 from shardq.client import base
 from shardq.protocol.scripts import load
+from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -54,6 +55,7 @@ async def wait_until(condition: Callable[[], object]) -> None:
     await asyncio.to_thread(eventually, condition)
 
 
+@ON_ONE_SERVER
 def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(200) as pool:
         queue = client.queue(queue_name)
@@ -67,6 +69,7 @@ def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Ser
         assert blocking(server) == 1
 
 
+@ON_ONE_SERVER
 async def test_five_thousand_coroutines_on_fifty_queues_share_fifty_connections(
     server: Server, queue_name: str
 ) -> None:
@@ -313,6 +316,7 @@ class Ledger:
         assert {count for _, count in self.taken} == {1}
 
 
+@ON_ONE_SERVER
 def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name: str, rng: random.Random) -> None:
     """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases outlast it all."""
     ledger, stop = Ledger(), threading.Event()
@@ -353,6 +357,7 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
         assert queues[0].stats().in_flight == 0
 
 
+@ON_ONE_SERVER
 async def test_no_message_is_lost_while_tasks_are_cancelled(
     server: Server, queue_name: str, rng: random.Random
 ) -> None:

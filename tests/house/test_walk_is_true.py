@@ -15,7 +15,7 @@ from tests.house.doc_blocks import ROOT
 from tests.house.test_paths import PATH, TOKEN, WALK, found, pairs
 
 Called = set[tuple[str, str]]
-LEFT_OUT = {("ops/read_call.py", "given_back")}
+LEFT_OUT = {("ops/read_call.py", "give_back")}
 """Only called where a reader goes away while its message is on the way."""
 
 

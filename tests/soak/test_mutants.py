@@ -113,12 +113,12 @@ def _oversleep(queue: Queue, log: Log) -> None:
 
 
 def _disturb(queue: Queue, producers: list[threading.Thread], rng: random.Random, patience: float) -> None:
-    def turn() -> bool:
+    def run() -> bool:
         queue.resize(rng.choice((1, 6, 12)))
         return not any(each.is_alive() for each in producers) and drained(queue)
 
     try:
-        eventually(turn, patience, every=0.05)
+        eventually(run, patience, every=0.05)
     except AssertionError:
         if patience > 5:
             raise

@@ -28,6 +28,7 @@ WORKING = CLIENT_KINDS * (2 if SOAK else 1)  # that write, and as many that read
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_doubled_or_stuck_while_the_slot_moves_again_and_again(

@@ -31,6 +31,7 @@ LIMIT = 120 + MESSAGES / 300  # seconds; a bound for a machine that is busy with
 Act = Callable[[], object]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(LIMIT * 2)
 def test_every_message_is_acked_once_while_consumers_die_and_the_queue_is_resized(
@@ -65,12 +66,12 @@ def _run(processes: Processes, server: Server, queue: Queue, rng: random.Random)
         queue.resize(rng.choice((1, 2, 5, 16, 33, 64)))
         resizes += 1
 
-    def turn() -> bool:
+    def run() -> bool:
         act: Act = rng.choice((resize, processes.kill_one, processes.kill_one, lambda: server.run("SCRIPT", "FLUSH")))
         act()
         return processes.written() and drained(queue)
 
-    eventually(turn, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
+    eventually(run, deadline - time.monotonic(), every=0.25, what=f"drained; at last {queue.stats()}")
     return resizes
 
 

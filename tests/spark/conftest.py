@@ -1,11 +1,10 @@
-"""One Spark for all tests of this folder, and a queue to fill or look into."""
+"""One Spark for all tests of this folder that a process runs, and a queue to fill or look into."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from shardq.client import Queue
 from shardq.errors import ConfigError
 from tests.servers import Server
 
-HERE = Path(__file__).parent
 MASTER = "local[2,3]"  # two tasks at once, each tried up to three times
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
 SETTINGS = {
@@ -24,21 +22,15 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
+    "spark.sql.adaptive.enabled": "false",  # this and the next two: for few rows, planning and compiling take longest
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `--dist loadgroup` those that need the one Spark run in one process, those that start others beside them."""
-    for item in items:
-        if HERE in item.path.parents:
-            shared = "spark" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("shared" if shared else "own"))
 
 
 def check_java() -> None:

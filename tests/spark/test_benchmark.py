@@ -18,12 +18,12 @@ def test_the_jobs_store_and_read_all_rows(spark: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(benchmark, "session", lambda cores: spark)
     with place(Settings(messages=10, rounds=2, streams=8, per_shard=2, payload=40)) as here:
         field = benchmark.Field(here, max(benchmark.CORES), 2000)
-        samples = {name: job() for name, job in field.jobs().items()}
+        runs = {name: job() for name, job in field.jobs().items()}
         assert field.write(2000).rows == field.held() == 2000
-    assert {name: sample.rows for name, sample in samples.items() if sample.rows != 2000} == {
+    assert {name: run.rows for name, run in runs.items() if run.rows != 2000} == {
         "write: Spark, a call for each row": 2000 // benchmark.NAIVE
     }
-    assert all(sample.rate > 0 and min(sample.python, sample.jvm, sample.server) >= 0 for sample in samples.values())
+    assert all(run.rate > 0 and min(run.python, run.jvm, run.server) >= 0 for run in runs.values())
 
 
 def test_the_pipelines_work_on_what_their_tables_say(
@@ -32,12 +32,12 @@ def test_the_pipelines_work_on_what_their_tables_say(
     monkeypatch.setattr(pipelines, "session", lambda cores: spark)
     with place(Settings(messages=20)) as here:
         ground = pipelines.Ground(here, tmp_path)
-        samples = {name: [job()] for name, job in ground.jobs().items()}
-        tables = [pipelines.plan_table(here, samples, [ground.alone()]), pipelines.fairness_table(here, samples)]
-    counts = {name: each[0].count for name, each in samples.items()}
+        runs = {name: [job()] for name, job in ground.jobs().items()}
+        tables = [pipelines.plan_table(here, runs, [ground.alone()]), pipelines.fairness_table(here, runs)]
+    counts = {name: each[0].count for name, each in runs.items()}
     assert counts == {"assumed": 40_000, "named": 40_000, "fairness": 7_998, "count": 7_998}
-    assert all(each[0].seconds > 0 and each[0].memory > 2**26 for each in samples.values())
-    steps = samples["fairness"][0].steps
+    assert all(each[0].seconds > 0 and each[0].memory > 2**26 for each in runs.values())
+    steps = runs["fairness"][0].steps
     assert list(steps) == [
         "counting events by window and shard key", "fair shares", "findings on jobs", "writing to files",
     ]  # fmt: skip

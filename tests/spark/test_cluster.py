@@ -118,6 +118,7 @@ def master(home: Path, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
+@pytest.mark.soak  # in short: test_write.py, test_two_copies_of_a_write_at_once_store_each_row_once
 def test_the_rows_of_a_task_that_runs_twice_are_stored_once(
     url: str, queue: Queue, home: Path, master: str, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_the_rows_of_a_task_that_runs_twice_are_stored_once(
     assert numbers(queue) == list(range(ROWS))
 
 
+@pytest.mark.soak  # in short: test_stream.py, test_an_archive_of_the_journal_has_each_event_once
 def test_an_archive_whose_driver_is_killed_goes_on_where_it_was(
     url: str, client: Client, queue_name: str, home: Path, master: str, tmp_path: Path
 ) -> None:

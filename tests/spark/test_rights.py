@@ -8,7 +8,7 @@ import pytest
 
 from shardq import BackendError, Client, Message
 from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
-from shardq.ops.opening import existing
+from shardq.ops.opening import require_queue
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
 from shardq.spark.options import Reading, parsed
@@ -63,7 +63,7 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         client.queue("jobs", streams=4).read_many(1)
     with Client.from_url(url(server, "producer")) as producer:
         state = producer.queue("jobs").state
-        producer.run(existing(state, state.until()))
+        producer.run(require_queue(state, state.until()))
         rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
         producer.run(store_rows(state, BulkOffset("w", "0"), 0, rows, Pace(max_backlog=1000)))
     server.run("ACL", "DELUSER", "producer")

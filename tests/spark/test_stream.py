@@ -34,7 +34,21 @@ def worked(queue: Queue, count: int) -> list[str]:
 
 
 def archive(spark: Any, queue: Queue, url: str, folder: Path, **options: object) -> list[int]:
-    """Bring the archive in *folder* up to date; the rows of each micro-batch."""
+    """Bring the archive in *folder* up to date; the rows of each micro-batch.
+
+    Spark gives the Python process of a streaming source ten seconds to start, which a busy machine may need: then the
+    query fails before it has read anything, and is started again.
+    """
+    while True:
+        try:
+            return archived(spark, queue, url, folder, **options)
+        except Exception as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+
+
+def archived(spark: Any, queue: Queue, url: str, folder: Path, **options: object) -> list[int]:
+    """One query that does it."""
     given = {"url": url, "subscribe": queue.name, "state": "journal", "startingOffsets": "earliest", **options}
     query = (
         spark.readStream.format("shardq")

@@ -10,8 +10,8 @@ import pytest
 from shardq.clock import SystemClock
 from shardq.drivers.exchanges import REDIRECTIONS, Exchange, Exchanges, Exchanging
 from shardq.drivers.failures import Redirected
-from shardq.drivers.permits import Crowded
-from shardq.drivers.sync import driven
+from shardq.drivers.permits import AllBusy
+from shardq.drivers.sync import drive
 from shardq.drivers.topology import Topology
 from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
@@ -44,7 +44,7 @@ def played(exchanging: Exchanging[Any], *answers: Any) -> tuple[Any, list[Exchan
         return reply
 
     try:
-        outcome = driven(exchanging, answered)
+        outcome = drive(exchanging, answered)
     except (Refused, Unanswered, Underreplicated) as failure:
         outcome = failure
     assert left == []
@@ -105,7 +105,7 @@ def test_an_owner_that_keeps_changing_is_tried_again_later() -> None:
     assert refused.code == "TRYAGAIN"
 
 
-@pytest.mark.parametrize(("failure", "next_owner"), [(GONE, B), (Crowded(1, 2.0), A)], ids=["gone", "crowded"])
+@pytest.mark.parametrize(("failure", "next_owner"), [(GONE, B), (AllBusy(1, 2.0), A)], ids=["gone", "crowded"])
 @pytest.mark.parametrize("step", [CALL, Batch((CALL,))], ids=["call", "batch"])
 def test_a_node_that_may_be_gone_is_not_asked_next_time(failure: Unanswered, next_owner: Any, step: Any) -> None:
     each = exchanges(A, B)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq.protocol.journal import FORMAT, KINDS, Columns, decode, told
+from shardq.protocol.journal import FORMAT, KINDS, Columns, decode, settled_events
 
 Row = dict[str, Any]
 NAMES = ("number", "time_ms", "kind", "message_id", "shard_key", "stream", "count", "due_ms", "client")
@@ -100,7 +100,7 @@ def test_what_is_no_entry_of_ours_is_passed_over_and_counts_as_lost(row: tuple[b
 
 
 def test_what_scripts_are_told_are_the_parts_of_an_entry() -> None:
-    text = told(["5-1-3", "5-2-d"], [b"a\n", b""], [1, 3], "host-7")
+    text = settled_events(["5-1-3", "5-2-d"], [b"a\n", b""], [1, 3], "host-7")
     columns = decode([(b"2-9", [FORMAT, b"aa\n" + text])], after=0)
     assert columns.message_id == ["5-1-3", "5-2-d"]
     assert columns.shard_key == [b"a\n", None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.protocol.lease import believed_until, granted_after, new_holder, place_of
+from shardq.protocol.lease import earliest_grant, new_holder, place_of, safe_deadline
 
 
 def test_holders_never_repeat_and_fit_a_token() -> None:
@@ -20,7 +20,7 @@ def test_a_token_begins_with_the_place() -> None:
 
 @given(st.floats(0, 1e9), st.floats(0.05, 604_800))
 def test_a_holder_stops_believing_before_the_lease_ends(sent: float, visibility: float) -> None:
-    margin = sent + visibility - believed_until(sent, visibility)
+    margin = sent + visibility - safe_deadline(sent, visibility)
     assert margin >= max(0.0019, visibility * 0.0099)
     assert margin <= max(0.0021, visibility * 0.0101)
 
@@ -32,7 +32,7 @@ def test_a_grant_is_never_thought_later_than_it_was(
     """Whatever the request and the reply took, and though the clocks run at speeds that differ by 0.05 %."""
     zero = 1.7e9  # what the server's clock showed when the request came
     granted = zero + waited * (1 + drift) - 0.0005  # in whole milliseconds, rounded down
-    found = granted_after(sent, zero, granted, sent + there + waited + back)
+    found = earliest_grant(sent, zero, granted, sent + there + waited + back)
     assert sent <= found <= sent + there + waited + 1e-6
 
 
@@ -40,4 +40,4 @@ def test_a_grant_is_never_thought_later_than_it_was(
 def test_a_grant_lies_between_question_and_answer_though_the_servers_clock_jumps(
     sent: float, took: float, jump: float
 ) -> None:
-    assert sent <= granted_after(sent, 1.7e9, 1.7e9 + jump, sent + took) <= sent + took
+    assert sent <= earliest_grant(sent, 1.7e9, 1.7e9 + jump, sent + took) <= sent + took

@@ -10,7 +10,7 @@ from shardq.ops.pump import pump
 from shardq.ops.server_time import ServerTime
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Call, Refused, Sleep, Step, Unanswered
-from shardq.ops.waiting import AT_ONCE, Request, Waiter
+from shardq.ops.waiting import MAX_PER_CALL, Request, Waiter
 from shardq.testing import ManualClock
 from shardq.timing import Purgatory, Timer
 from tests.unit.driving import Driven, drive, state_of
@@ -35,7 +35,7 @@ class Room:
     def __init__(self, **config: Any) -> None:
         self.clock = ManualClock()
         self.state: QueueState = state_of(self.clock, **config)
-        self.state.seen = ServerTime.first(NOW, 0.0, 0.0)
+        self.state.server_time = ServerTime.first(NOW, 0.0, 0.0)
         self.purgatory = Purgatory(Timer(clock=self.clock))
 
     def enter(self, count: int = 1, block: float = 5, visibility: float = 30, wake_at: float = NEVER) -> Waiter:
@@ -130,7 +130,7 @@ def test_at_most_a_hundred_are_asked_for_on_behalf_of_many_but_one_may_ask_for_a
     assert armed(room.pump(reply(), takes=1))[0].count == 100
     assert all(waiter.done for waiter in waiters)
     room.enter(count=700)
-    assert armed(room.pump(reply(), takes=1))[0].count == AT_ONCE == 200
+    assert armed(room.pump(reply(), takes=1))[0].count == MAX_PER_CALL == 200
 
 
 def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Room) -> None:
@@ -187,9 +187,9 @@ def test_a_lease_is_believed_in_from_when_the_server_granted_it(room: Room) -> N
     waiter = room.enter(visibility=100)
     room.pump(reply(row(1), now=NOW + 800), takes=0.9)
     assert (waiter.rows or [])[0].deadline == pytest.approx(0.8 * 0.999 + 99)
-    assert room.state.seen
-    assert room.state.seen.ms == NOW + 800
-    assert room.state.seen.at == pytest.approx(0.8 * 0.999)
+    assert room.state.server_time
+    assert room.state.server_time.ms == NOW + 800
+    assert room.state.server_time.at == pytest.approx(0.8 * 0.999)
 
 
 @pytest.mark.parametrize("code", ["UNBLOCKED", "NOGROUP", "READONLY"])

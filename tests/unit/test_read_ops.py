@@ -8,9 +8,9 @@ import pytest
 
 from shardq.errors import BackendError
 from shardq.ops.read import checked_count, checked_stream, read
-from shardq.ops.read_call import RECOVER_PAGE, undone
+from shardq.ops.read_call import RECOVER_PAGE, give_back_all
 from shardq.ops.steps import Call, Refused, Step, Unanswered, Wait
-from shardq.ops.waiting import AT_ONCE, Outstanding
+from shardq.ops.waiting import MAX_PER_CALL, Outstanding
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -169,32 +169,32 @@ def rows(first: int, count: int) -> list[Any]:
 
 def test_a_large_read_takes_several_calls_until_one_brings_less_than_it_asked_for() -> None:
     clock = ManualClock()
-    server = Server(reply(*rows(1, AT_ONCE)), reply(*rows(201, AT_ONCE)), reply(*rows(401, 7)))
+    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(201, MAX_PER_CALL)), reply(*rows(401, 7)))
     done = drive(read(state_of(clock), 1000), server, clock)
-    assert len(done.result or []) == 2 * AT_ONCE + 7
-    assert [call.args[0] for call in server.reads] == [AT_ONCE] * 3
+    assert len(done.result or []) == 2 * MAX_PER_CALL + 7
+    assert [call.args[0] for call in server.reads] == [MAX_PER_CALL] * 3
     assert len({call.args[1] for call in server.reads}) == 3  # each has leases of its own
 
 
 def test_a_large_read_asks_for_no_more_than_it_wants() -> None:
     clock = ManualClock()
-    server = Server(reply(*rows(1, AT_ONCE)), reply(*rows(201, 50)))
-    done = drive(read(state_of(clock), AT_ONCE + 50), server, clock)
-    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (AT_ONCE + 50, [AT_ONCE, 50])
+    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(201, 50)))
+    done = drive(read(state_of(clock), MAX_PER_CALL + 50), server, clock)
+    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (MAX_PER_CALL + 50, [MAX_PER_CALL, 50])
 
 
 def test_what_a_large_read_has_in_hand_is_not_lost_to_trouble() -> None:
     clock, outstanding = ManualClock(), Outstanding()
-    server = Server(reply(*rows(1, AT_ONCE)), Refused("NOPERM", ""))
+    server = Server(reply(*rows(1, MAX_PER_CALL)), Refused("NOPERM", ""))
     done = drive(read(state_of(clock), 1000, outstanding=outstanding), server, clock)
-    assert len(done.result or []) == len(outstanding.rows) == AT_ONCE
+    assert len(done.result or []) == len(outstanding.rows) == MAX_PER_CALL
 
 
 def test_a_large_read_that_is_cancelled_gives_back_all_that_it_was_granted() -> None:
     clock = ManualClock()
     in_hand = drive(read(state_of(clock), 1), Server(reply(ROW)), clock).result or []
     outstanding = Outstanding("lost", 5, 6, in_hand)
-    done = drive(undone(state_of(clock), outstanding, 9.0), lambda _: b"", clock)
+    done = drive(give_back_all(state_of(clock), outstanding, 9.0), lambda _: b"", clock)
     given, searched = (step.args for step in done.steps if isinstance(step, Call))
     assert (given[0], given[6:]) == ("", (outstanding.rows[0].token,))
     assert searched[:3] == ("lost", 5, 6)

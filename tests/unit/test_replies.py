@@ -196,10 +196,10 @@ def test_shards_are_read_and_what_is_none_is_counted() -> None:
     found = stored_assignment([b"170", 16, entries])
     assert (found.since, found.max_overlap, found.width) == ("170", 1, 4)
     assert found.by_key == {b"acct": (3, 0, 15, 7), b"\xff": (2,)}
-    assert found.spoilt == len(rubbish)
+    assert found.damaged == len(rubbish)
 
 
 @pytest.mark.parametrize("rule", [b"", b"x|y", b"1", b"|", b"\xff|4"])
 def test_a_rule_that_is_none_is_zero(rule: bytes) -> None:
     found = stored_assignment([b"", 0, [b"", rule]])
-    assert (found.since, found.width, dict(found.by_key), found.spoilt) == ("", 4 if rule.endswith(b"4") else 0, {}, 0)
+    assert (found.since, found.width, dict(found.by_key), found.damaged) == ("", 4 if rule.endswith(b"4") else 0, {}, 0)

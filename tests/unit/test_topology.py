@@ -39,8 +39,8 @@ def test_a_node_that_another_call_replaced_already_is_not_forgotten_again() -> N
 
 def test_nodes_that_were_seen_are_asked_when_all_seeds_are_gone() -> None:
     topology = Topology((A,))
-    topology.seen(C)
-    topology.seen(C)
+    topology.add(C)
+    topology.add(C)
     topology.lost(7, A)
     assert topology.owner(7) == C
     topology.lost(7, C)

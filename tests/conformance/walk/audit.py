@@ -18,7 +18,7 @@ UNIT = 1_000_000
 SLACK = UNIT // 2
 """How much real time may pass while the model's stands still: minutes."""
 
-WHERE = {WAITING: {"new", "line", "held"}, DELAYED: {"delayed"}, LEASED: {"leased"}}
+WHERE = {WAITING: {"new", "redelivery", "held"}, DELAYED: {"delayed"}, LEASED: {"leased"}}
 
 
 def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
@@ -83,23 +83,23 @@ def _placed(found: Ledger, model: Model) -> Iterator[str]:
 
 
 def _lined_up(found: Ledger) -> Iterator[str]:
-    """`lens`, `ready` and the line are a full count."""
-    waiting, lens = found.per_turn(), found.hashes["lens"]
+    """`lens`, `ready` and the redelivery queues are a full count."""
+    waiting, lens = found.per_stream(), found.hashes["lens"]
     streams = int(found.meta["streams"])
     counted = {int(name): int(value) for name, value in lens.items() if name.isdigit()}
-    for turn in waiting.keys() | counted.keys():
-        if counted.get(turn, 0) != waiting[turn]:
-            yield f"lens: of {turn} it says {counted.get(turn, 0)}, there are {waiting[turn]}"
+    for stream in waiting.keys() | counted.keys():
+        if counted.get(stream, 0) != waiting[stream]:
+            yield f"lens: of {stream} it says {counted.get(stream, 0)}, there are {waiting[stream]}"
     ready = {int(member): score for member, score in found.sorted["ready"].items() if member}
-    if ready != {turn: turn for turn, count in waiting.items() if count}:
-        yield f"ready: {ready}, not {sorted(turn for turn, count in waiting.items() if count)}"
+    if ready != {stream: stream for stream, count in waiting.items() if count}:
+        yield f"ready: {ready}, not {sorted(stream for stream, count in waiting.items() if count)}"
     fields = {letter + b"%d" % number for number in range(streams) for letter in (b"", b"h", b"o")}
     if extra := lens.keys() - fields - {b""}:
         yield f"lens: fields of no stream: {extra}"
     top = int(found.meta["n"])
-    for handle, (turn, position) in found.returned.items():
-        if not 0 <= turn < streams or not 0 <= position <= top:
-            yield f"line: {handle} has turn {turn}, position {position}, of {streams} and {top}"
+    for handle, (stream, position) in found.returned.items():
+        if not 0 <= stream < streams or not 0 <= position <= top:
+            yield f"redelivery: {handle} has stream {stream}, position {position}, of {streams} and {top}"
     for number in range(streams):
         if order(lens.get(b"h%d" % number, b"0-0").decode())[1] > top:
             yield f"lens: the cursor of {number} is beyond all"
@@ -222,7 +222,7 @@ def _announced(found: Ledger) -> Iterator[str]:
     """While readers may be blocked, nothing deliverable in the streams is without a notification."""
     entries = Counter(fields[b"s"] for _, fields in found.streams["notifications"])
     blocked = int(found.meta["waiting"]) > found.now
-    waiting = found.per_turn().total()
+    waiting = found.per_stream().total()
     if blocked and entries.total() < min(waiting, 9000):
         yield f"notified: {entries} for {waiting} messages"
     if not blocked and entries:

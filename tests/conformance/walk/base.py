@@ -132,7 +132,7 @@ class Base:
         said = (stats.backlog, stats.in_flight, stats.delayed, stats.dead, stats.held_back, queue.len())
         wanted = (backlog, held, delayed, sum(1 for _ in model.having(DEAD)), len(found.held), backlog + held)
         ensure(said == wanted, f"numbers: backlog, in flight, delayed, dead, held back, len are {said}, not {wanted}")
-        waiting = found.per_turn()
+        waiting = found.per_stream()
         ensure(stats.streams == tuple(waiting[number] for number in range(int(found.meta["streams"]))),
                f"numbers: the streams are {stats.streams}, not {waiting}")  # fmt: skip
         counters = model.counters

@@ -50,8 +50,8 @@ class Ledger:
     cancelled: set[bytes]
     stored: set[str]
     bodies: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
-    new: dict[str, int] = field(default_factory=dict)  # handle: turn
-    returned: dict[str, tuple[int, int]] = field(default_factory=dict)  # handle: turn, position
+    new: dict[str, int] = field(default_factory=dict)  # handle: stream
+    returned: dict[str, tuple[int, int]] = field(default_factory=dict)  # handle: stream, position
     leased: dict[str, Lease] = field(default_factory=dict)
     delayed: dict[str, int] = field(default_factory=dict)  # handle: due time
     held: dict[str, bytes] = field(default_factory=dict)  # handle: shard key
@@ -72,7 +72,8 @@ class Ledger:
     def places_of(self, handle: str) -> list[str]:
         """Where it is: exactly one place in a sound queue."""
         places: dict[str, Container[str]] = {
-            "new": self.new, "line": self.returned, "leased": self.leased, "delayed": self.delayed, "held": self.held,
+            "new": self.new, "redelivery": self.returned, "leased": self.leased,
+            "delayed": self.delayed, "held": self.held,
         }  # fmt: skip
         return [name for name, place in places.items() if handle in place]
 
@@ -85,9 +86,9 @@ class Ledger:
         """Of each shard key the messages in its overflow."""
         return Counter(self.held.values())
 
-    def per_turn(self) -> Counter[int]:
+    def per_stream(self) -> Counter[int]:
         """Of each stream the messages that wait for its turns."""
-        return Counter([*self.new.values(), *(turn for turn, _ in self.returned.values())])
+        return Counter([*self.new.values(), *(stream for stream, _ in self.returned.values())])
 
 
 def look(raw: Any, keys: QueueKeys) -> Ledger:

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import pairwise
 
 from shardq import Delivery, Queue
-from shardq.ops.read_call import ALL_DECLARED, recovered
+from shardq.ops.read_call import ALL_DECLARED, recover
 from shardq.ops.waiting import Outstanding
 from tests.conformance.walk.audit import UNIT, model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
@@ -42,7 +42,7 @@ class Reading(Base):
         holders = dict.fromkeys(each.received.token.split(":", 4)[3] for each in lost)
         for holder in holders:  # one for each call that the read made
             asked = Outstanding(holder=holder, since=0, visibility=lease * UNIT)
-            queue._client.run(recovered(queue.state, asked, queue.state.until()))
+            queue._client.run(recover(queue.state, asked, queue.state.until()))
         self.held = [each for each in self.held if all(each is not gone for gone in lost)]
         for delivery in lost:
             known = self.model.messages[delivery.message_id]
@@ -135,15 +135,15 @@ class Reading(Base):
 
     def _in_order_of_each_stream(self, before: Ledger, found: list[Delivery]) -> None:
         """What lay in a stream, never delivered, comes in the order of writing; nothing of it is passed over."""
-        new = {before.id_of(handle): turn for handle, turn in before.new.items()}
+        new = {before.id_of(handle): stream for handle, stream in before.new.items()}
         came: dict[int, list[int]] = {}
         for each in found:
             if each.message_id in new:
                 came.setdefault(new[each.message_id], []).append(self.model.messages[each.message_id].entry)
-        for turn, numbers in came.items():
-            ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {turn} gave {numbers}")
-            left = [each.entry for each in self.model.having(WAITING) if new.get(each.message_id) == turn]
-            ensure(not left or min(left) > max(numbers), f"order: stream {turn} gave {numbers}, and left {left}")
+        for stream, numbers in came.items():
+            ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {stream} gave {numbers}")
+            left = [each.entry for each in self.model.having(WAITING) if new.get(each.message_id) == stream]
+            ensure(not left or min(left) > max(numbers), f"order: stream {stream} gave {numbers}, and left {left}")
 
     def _in_order_of_each_key(self, found: list[Delivery]) -> None:
         """Where a shard key has one stream, its first deliveries come in the order of writing, held back or not."""

@@ -72,6 +72,7 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
 
 
+@pytest.mark.soak  # in short: test_a_day_of_a_queue
 def test_the_counts_of_the_demo_agree(
     spark: Any, url: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,9 @@ def test_the_counts_of_the_demo_agree(
     demo_spark.demo(spark, url, demo_spark.queues_of(client), tmp_path, tmp_path, 30)
     assert (tmp_path / "plain.html").exists()
     assert (tmp_path / "fair.html").exists()
+
+
+def test_counts_of_the_demo_that_disagree_end_it() -> None:
     with pytest.raises(demo_spark.Disagreement, match=r"step: \{'one': 1, 'two': 2\}"):
         demo_spark.agree("step", one=1, two=2)
 

@@ -157,14 +157,14 @@ def test_late_events_are_dropped_by_the_watermark_and_all_others_counted(spark: 
     late.tell(61_000, "delivered", late.message(60_000, "b"), "b", 1)
     folder, out = tmp_path / "events", tmp_path / "report"
 
-    def turn(history: History) -> int:
+    def run(history: History) -> int:
         history.frame(spark).coalesce(1).write.mode("append").parquet(str(folder))
         events = spark.readStream.schema(history.frame(spark).schema).parquet(str(folder))
         return follow(events, Request(WINDOW, (8, 2), "jobs", out), progress, lateness=120)
 
     progress = quiet()
-    assert turn(on_time) == 0
-    assert turn(late) > 0
+    assert run(on_time) == 0
+    assert run(late) > 0
     assert (out / "jobs.html").exists()
     assert progress.report.figures["queues"][0]["picked"] == 7 * 6
     closed = spark.read.parquet(str(out / "tallies"))

@@ -23,7 +23,7 @@ LOOK = 0.002
 PATIENCE = 60.0
 
 
-class Sample(NamedTuple):
+class Run(NamedTuple):
     """µs per job: enqueueing by the clock; working by the clock; CPU of the enqueuer, the worker, and the server."""
 
     enqueue: float
@@ -33,7 +33,7 @@ class Sample(NamedTuple):
     server_cpu: float
 
 
-def sample(contender: Contender, settings: Settings) -> Sample:
+def measured(contender: Contender, settings: Settings) -> Run:
     """Run a contender. A slow one is stopped after `settings.seconds`; the jobs that it has done by then count."""
     with place(replace(settings, link="tcp")) as here, connect(here.url) as server:
         try:
@@ -83,7 +83,7 @@ class Bench(NamedTuple):
         return self.worker.cpu(), float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def _measured(bench: Bench, settings: Settings) -> Sample:
+def _measured(bench: Bench, settings: Settings) -> Run:
     payload, number = "x" * settings.payload, settings.messages
     bench.enqueuer.enqueue(WARM, payload)
     bench.marked()
@@ -97,7 +97,7 @@ def _measured(bench: Bench, settings: Settings) -> Sample:
     if done == number:
         bench.check_ran(number + WARM)
     worker, server = (1e6 * (late - early) / done for early, late in zip(before, after, strict=True))
-    return Sample(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
+    return Run(1e6 * wrote["wall"] / number, 1e6 / rate, 1e6 * wrote["cpu"] / number, worker, server)
 
 
 def _drained(bench: Bench, number: int, seconds: float) -> tuple[int, float]:
