@@ -5,8 +5,8 @@ by both. Both are decided exactly, for topics of any length and of any words.
 
 One pattern, here called the reader, is an automaton with a state for each of its words. The other pattern is its input,
 word by word. The states in which the automaton may be are the bits of an int, the row (Baeza-Yates and Gonnet, "A New
-Approach to Text Searching", CACM 1992). So an answer takes one step for each word of the other pattern, whatever the wildcards.
-To follow each state by itself would take exponentially many steps.
+Approach to Text Searching", CACM 1992). So an answer takes one step for each word of the other pattern, whatever the
+wildcards. To follow each state by itself would take exponentially many steps.
 
 For covering, a row is enough only if the reader's wildcards are in normal form: neighbours, `*` and `#` in any order,
 mean "at least so many words", and are written `*.*.#`. Then the words between two such groups begin and end with a
