@@ -21,11 +21,11 @@ end
 
 -- Counts in the accounts what has left the streams, or was delivered straight out of an overflow, since the last time.
 local function count_left(q)
-  local left = q.left
-  if #left.shard_keys == 0 then return end
-  load_accounts(q, left.shard_keys)
-  for at, shard_key in ipairs(left.shard_keys) do
-    local account, is_delivered, number = find_account(q, shard_key), left.delivered[at], left.streams[at]
+  local shard_keys, delivered, streams = q.left.shard_keys, q.left.delivered, q.left.streams
+  if #shard_keys == 0 then return end
+  load_accounts(q, shard_keys)
+  for at, shard_key in ipairs(shard_keys) do
+    local account, is_delivered, number = find_account(q, shard_key), delivered[at], streams[at]
     if number then
       count_messages(q, account, -1, 0)
       account.stream = number
@@ -54,10 +54,11 @@ local function deliver_held(q, item, groups)
     group = {}
     groups[shard], q.first_time[#q.first_time + 1], q.first_time[#q.first_time + 2] = group, 'd:' .. shard, group
   end
+  local shard_key, at = fields[2], #leased
   group[#group + 1], q.found = entry, q.found + 1
-  leased[#leased + 1] = lease_score(q, fields[2])
-  leased[#leased + 1] = 'd:' .. id .. ':1:' .. q.holder .. ':' .. shard .. ':' .. fields[2]
-  if q.cap > 0 then note_left(q, fields[2], true, nil) end
+  leased[at + 1] = q.lease_scores[shard_key] or lease_score(q, shard_key)
+  leased[at + 2] = 'd:' .. id .. ':1:' .. q.holder .. ':' .. shard .. ':' .. shard_key
+  if q.cap > 0 then note_left(q, shard_key, true, nil) end
 end
 
 -- Delivers messages straight out of overflows. One that was given back and lies in a stream goes to that stream's redelivery

@@ -105,8 +105,8 @@ class AsyncDriver:
         """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
         with await self._permit(exchange.address, exchange.until):
             answers = await self._answers(exchange, exchange.commands)
-            rest = exchange.rest(answers)
-            return await self._answers(exchange, rest) if rest else answers
+            follow_up = exchange.follow_up(answers)
+            return await self._answers(exchange, follow_up) if follow_up else answers
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers."""

@@ -43,7 +43,7 @@ class Exchange:
     with_source: Callable[[], tuple[Command, ...]] | None = None
     server: Any = None
 
-    def rest(self, answers: list[Any]) -> tuple[Command, ...]:
+    def follow_up(self, answers: list[Any]) -> tuple[Command, ...]:
         """Return the commands to send after *answers* under the same permit: the source, if the server lacks it."""
         if self.with_source is not None and isinstance(answers[0], Refused) and answers[0].code == "NOSCRIPT":
             return self.with_source()
@@ -136,7 +136,7 @@ class Exchanges:
         return answers[0]
 
     def _batch(self, calls: tuple[Call, ...], until: float) -> Exchanging[list[Any]]:
-        """Return the outcome of each call. Calls for the same node are sent together, and refused ones again alone."""
+        """Return the outcome of each call. Calls for one node go together, refused ones again (see `RESENT_ALONE`)."""
         outcomes: list[Any] = [None] * len(calls)
         limit = self.limit(until)
         for address, indexes in by_owner(self.topology, calls).items():

@@ -137,8 +137,8 @@ class Driver:
         """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
-            rest = exchange.rest(answers)
-            return self._answers(exchange, rest) if rest else answers
+            follow_up = exchange.follow_up(answers)
+            return self._answers(exchange, follow_up) if follow_up else answers
 
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed.

@@ -84,7 +84,7 @@ class Waiter(Operation):
         self.failure: Exception | None = None
         self.wake: Hook = do_nothing
 
-    def settle(
+    def finish(
         self, rows: list[Received] | None, *, outstanding: Outstanding | None = None, failure: Exception | None = None
     ) -> bool:
         """End the wait. Return whether it had not ended before."""
@@ -179,13 +179,13 @@ class Waiting:
             if len(self.waiters()) < 2:
                 return waiter.done
             overdue = self.clock.monotonic() > self.overdue_at
-            return waiter.settle(None if overdue else []) or waiter.done
+            return waiter.finish(None if overdue else []) or waiter.done
 
     def expire_all(self, now: float) -> None:
         """End the waits whose time is up at *now*, after a read that found nothing."""
         for waiter in self.waiters():
             if waiter.until <= now:
-                waiter.settle([])
+                waiter.finish([])
 
     def request(self) -> Request | None:
         """Return what the pump requests: what the first waiter and all like it request; None without waiters."""
@@ -206,7 +206,7 @@ class Waiting:
             if not rows:
                 break
             count = waiter.request.count
-            if waiter.request.like(request) and waiter.settle(rows[:count], outstanding=outstanding):
+            if waiter.request.like(request) and waiter.finish(rows[:count], outstanding=outstanding):
                 rows = rows[count:]
         return rows
 
@@ -214,5 +214,5 @@ class Waiting:
         """Let each waiter make a read of its own; the first gives back the leases of *lost*. False without waiters."""
         ended = False
         for waiter in self.waiters():
-            ended = waiter.settle(None, outstanding=None if ended else lost, failure=failure) or ended
+            ended = waiter.finish(None, outstanding=None if ended else lost, failure=failure) or ended
         return ended

@@ -42,7 +42,7 @@ def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
         (owner,) = (node for node in cluster.members if node.address == address)
         other = next(node for node in cluster.members if node is not owner)
         before = unblocks(owner), unblocks(other)
-        reading = pool.submit(queue.read_many, 1, block=3.0)
+        reading = pool.submit(queue.read_many, 1, block=1.0)  # far less than a slice, which would end by itself
         eventually(waits(owner))
         topology.moved(number, other.address)  # the client learnt of a new owner, while the old one has its wait
         assert reading.result(SOON) == []

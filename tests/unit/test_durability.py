@@ -206,7 +206,7 @@ def test_none_asks_for_nothing() -> None:
         (REPLICA, {"replicas": None}, "could not check that enough replicas"),
         (REPLICA, {"min_replicas": 0}, "should have min-replicas-to-write 1, but it is 0"),
         (REPLICA, {"min_replicas": None}, "could not check that a primary cut off"),
-        (REPLICA, {"aof": False}, "is undone when a primary without an append-only file restarts"),
+        (REPLICA, {"aof": False}, "is lost when a primary without an append-only file restarts"),
         (NONE, {"policy": "volatile-lru"}, "would be evicted as soon as a maxmemory is set"),
         (NONE, {"policy": "allkeys-lru", "maxmemory": None}, "could not check that maxmemory is 0"),
         (NONE, {"policy": None}, "could not check that the server never evicts"),

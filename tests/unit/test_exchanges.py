@@ -54,9 +54,9 @@ def played(exchanging: Exchanging[Any], *answers: Any) -> tuple[Any, list[Exchan
 def test_a_call_is_one_exchange_by_hash_which_can_go_on_by_source() -> None:
     reply, (exchange,) = played(exchanges().of(CALL), [7])
     assert (reply, exchange.address, exchange.commands) == (7, None, (BY_HASH,))
-    assert exchange.rest([7]) == ()
-    assert exchange.rest([Refused("LOADING", "")]) == ()
-    assert exchange.rest([UNKNOWN]) == (BY_SOURCE,)
+    assert exchange.follow_up([7]) == ()
+    assert exchange.follow_up([Refused("LOADING", "")]) == ()
+    assert exchange.follow_up([UNKNOWN]) == (BY_SOURCE,)
 
 
 def test_a_call_that_waits_for_replicas_is_judged_by_both_answers() -> None:
@@ -69,7 +69,7 @@ def test_a_call_that_waits_for_replicas_is_judged_by_both_answers() -> None:
 def test_a_plain_command_has_no_source() -> None:
     reply, (exchange,) = played(exchanges().of(Ask(("INFO",), until=9.0)), [b"info"])
     assert (reply, exchange.commands, exchange.until) == (b"info", (("INFO",),), 9.0)
-    assert exchange.rest([UNKNOWN]) == ()
+    assert exchange.follow_up([UNKNOWN]) == ()
 
 
 @pytest.mark.parametrize("step", [CALL, Ask(("TTL", "{q}"), "{q}")], ids=["call", "ask"])

@@ -46,7 +46,7 @@ def test_whoever_waits_moves_the_manual_clock() -> None:
     jobs.write("late", shard_key="t", delay=10)
     assert jobs.read(block=60).payload == "late"
     assert clock.monotonic() == pytest.approx(70, abs=1)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 60
 
 
 def test_without_a_manual_clock_waits_are_real() -> None:

@@ -51,12 +51,15 @@ class Walker(Writing, Reading, Settling, Operating):
         ensure(not wrong, f"left behind: {wrong}")
 
     def drain(self) -> None:
-        """Read until nothing comes, by both clients in turn, and ack it."""
+        """Read until nothing comes and nothing dies, by both clients in turn, and ack it.
+
+        A read takes back a bounded number of messages: it may find nothing but dead letters, and the next one more.
+        """
         empty = 0
         while empty < 2:
-            queue = self.queues[len(self.log) % 2]
+            queue, living = self.queues[len(self.log) % 2], len(self.model.living())
             found = self.read_up_to(queue, 200, 3, None)
-            empty = 0 if found else empty + 1
+            empty = 0 if found or len(self.model.living()) < living else empty + 1
             self.held = []
             ensure(queue.ack_many(found) == [], "settle: an ack of the end was lost")
             for each in found:
