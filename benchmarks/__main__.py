@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: each benchmark prints its figures beside their references, from the same run."""
+"""`python -m benchmarks [NAME ...]` prints the figures of each benchmark with their references, from the same run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command line takes."""
+    """The parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     made.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all of them by default")
     made.add_argument("--quick", action="store_true", help="a tenth of the work: for a first look")
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(words: list[str]) -> list[Table]:
-    """Run what the command line asks for; the tables."""
+    """Run the benchmarks that the command line names; their tables."""
     asked = parser().parse_args(words)
     given = {item.name: value for item in fields(Settings) if (value := getattr(asked, item.name)) is not None}
     settings = replace(Settings().quick() if asked.quick else Settings(), **given)

@@ -1,4 +1,4 @@
-"""driver: what the generators and the face cost on top of redis-py, one call after the other."""
+"""driver: what shardq's client (operations and driver) costs on top of redis-py, one call after the other."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""expiry: how late a blocked reader has what came due: leases that ended, delayed writes, `nack(delay=)`.
+"""expiry: how late does a blocked reader get messages that came due: after a lease, a delayed write, `nack(delay=)`?
 
-One reader in a process of its own, one writer with Poisson arrivals. Lateness is from the due time by the server's
-clock to the read that returned the message, by the clock of the same machine.
+There are one reader, in a process of its own, and one writer with Poisson arrivals. Lateness is the time from the due
+time by the server's clock to the read that returned the message. Both clocks are those of the same machine.
 
 Then masses of leases that end at once (benchmarks/masses.py).
 """
@@ -27,7 +27,7 @@ from shardq.model import MessageId
 LEASE, DELAYED, NACKED, BUSY = range(4)
 KINDS: Final = ("leases that ended", "delayed writes", "nack(delay=)")
 OTHERS: Final = 5
-"""Of so many leases one message is written with a delay, and one is given back with one."""
+"""For so many leases one message is written with a delay, and one is given back with a delay."""
 
 SHORTEST, LONGEST = 0.2, 1.0
 """Seconds of a lease or a delay."""
@@ -124,7 +124,7 @@ def collect(url: str, name: str, counts: tuple[int, ...], seed: int, to: Connect
 
 
 def _done(delivery: Delivery, now: float, lasts: float, found: list[list[float]], due: dict[str, float]) -> bool:
-    """Note what came due; what is to come again is kept or given back. Whether it can be acked."""
+    """Record a message that came due; one that shall come again is kept or given back. True if it can be acked."""
     kind, delay = BODY.unpack(delivery.body)
     if kind == BUSY:
         return True

@@ -1,4 +1,4 @@
-"""journal: what writing down what happens costs, beside the same queue without."""
+"""journal: what does a journal cost? Compared with the same queue without one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Subject:
         self.held = []
 
     def contender(self, step: str) -> Contender:
-        """One of the three steps; those before it prepare, those after it clear up."""
+        """A contender for one of the three steps; the steps before it prepare, those after it clean up."""
         calls: list[Callable[[], None]] = [self.write, self.read, self.ack]
         at = STEPS.index(step)
 

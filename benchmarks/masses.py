@@ -1,4 +1,4 @@
-"""Leases of one shard key that all end at once: how long until all came again, how long the calls take meanwhile."""
+"""Leases of one shard key that all end at once: how long until all are delivered again, and how long do calls take?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMES: Final = 20
 BATCH: Final = 1000
 LASTS: Final = 600.0
 SLOW: Final = 500
-"""µs: calls that take longer are counted by the server, far more of them than there can be."""
+"""µs: the server logs calls that take longer (its slow log, which is made large enough for all of them)."""
 
 
 class Mass(NamedTuple):
@@ -106,12 +106,12 @@ def measured(place: Place, raw: Any, count: int, window: int) -> Mass:
 
 
 def p99(calls: list[float]) -> float:
-    """The 99th percentile; the longest of hundreds is one that the machine interrupted, as often as not."""
+    """The 99th percentile. The longest of hundreds of calls is often one that the machine interrupted."""
     return calls[len(calls) * 99 // 100]
 
 
 def delivered(queue: Queue) -> tuple[float, list[Delivery]]:
-    """Read all; the seconds that took, and the deliveries."""
+    """Read all messages; how many seconds that took, and the deliveries."""
     started, found = time.perf_counter(), list[Delivery]()
     while batch := queue.read_many(BATCH, visibility_timeout=LASTS):
         found += batch
@@ -125,7 +125,7 @@ def server_cpu(raw: Any) -> float:
 
 
 def end_all(raw: Any, queue: Queue) -> None:
-    """Let the time of all leases pass: to the scripts moving deadlines is the same as waiting."""
+    """End all leases by moving their deadlines, which to the scripts is the same as waiting."""
     for key in (queue.state.keys.leases, queue.state.keys.due):
         with raw.pipeline(transaction=False) as pipe:
             for member in raw.zrange(key, 0, -1):

@@ -1,6 +1,6 @@
-"""orders: how long quiet tenants wait while others flood, in models of the orders that were weighed against each other.
+"""orders: how long do quiet tenants wait while others flood? In models of the orders of delivery that were compared.
 
-No I/O, so the figures are the same everywhere; benchmarks/fairness has those of the real queue.
+The models have no I/O, so their figures are the same everywhere; benchmarks/fairness has those of the real queue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""pickup: how soon a blocked reader has what was written, what came due and what a dead worker held.
+"""pickup: how soon does a blocked reader get messages that were written, came due, or were held by a dead worker?
 
-Open loop: messages arrive by a Poisson process, whether or not earlier ones were picked up, and a late start of a write
-counts. Each arrival is dealt to one contender at random, so all of them meet the same machine at the same time.
+It is an open loop: messages arrive by a Poisson process, whether or not earlier ones were picked up, and a late start
+of a write counts. Each arrival goes to one contender at random, so all run on the same machine at the same time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ KINDS = (BARE, PRIOR, SHARDQ)
 
 
 def collect(number: int, url: str, name: str, to: Connection) -> None:
-    """A reader's process: seconds from each write to the read that returned it."""
+    """Main function of a reader's process: the seconds from each write to the read that returned it."""
     found = []
     for payload in KINDS[number].reader(url, name):
         now = time.monotonic()
@@ -145,7 +145,7 @@ def _arrivals(
 
 
 def until_blocked(url: str, count: int) -> None:
-    """Wait for so many readers to block: what is due before they run says nothing about them."""
+    """Wait until all readers block, because messages that are due earlier would say nothing about them."""
     deadline = time.monotonic() + 60
     with connect(url) as server:
         while int(server.info("clients")["blocked_clients"]) < count:
@@ -176,7 +176,7 @@ def _latency_table(place: Place, found: dict[str, list[float]]) -> Table:
 
 
 def _lateness(place: Place) -> Table:
-    """One reader, in a process of its own. It settles nothing of the tenant that is to be reaped."""
+    """How late one reader, in a process of its own, gets messages that came due and messages whose leases ended."""
     chosen = place.settings
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe(duplex=False)

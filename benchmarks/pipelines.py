@@ -1,6 +1,6 @@
 """pipelines: a plan for ten million tenants, and the fairness of two million journal events, on Spark.
 
-Beside a plan stands the same survey in one process without Spark, of fewer tenants; beside a fairness report a plain
+A plan is compared with the same survey of fewer tenants in one process without Spark, a fairness report with a plain
 count of the same events by shard key. The first round warms the JVM up.
 """
 
@@ -69,7 +69,7 @@ class Ground:
         history(self.spark, self.events // 3).write.parquet(self.journal)
 
     def jobs(self) -> dict[str, Callable[[], Run]]:
-        """By name; each on its own."""
+        """The jobs by name."""
         return {"assumed": self.assumed, "named": self.named, "fairness": self.fairness, "count": self.count}
 
     def assumed(self) -> Run:
@@ -119,7 +119,7 @@ class Ground:
         return count / (time.perf_counter() - begun)
 
     def timed(self, count: int, work: Callable[[], Any]) -> Run:
-        """Do it once."""
+        """Run the work once, and measure it."""
         jvm = self.spark.sparkContext._gateway.proc.pid
         forget_peaks([jvm, *below(jvm)])
         before, begun = self.cpu(jvm), time.perf_counter()

@@ -169,7 +169,7 @@ LINES: dict[str, tuple[str, str]] = {
 
 
 def _timers(panels: list[Any], table: Table) -> None:
-    """The seed's charts: the rate that was reached, CPU and memory by the rate asked for."""
+    """Charts as in Kafka's proposal: the rate that was reached, CPU and memory, by the rate of requests."""
     fields = (("rate", 1e-3, "reached, thousand requests/s"), ("cpu", 100, "CPU, %"), ("peak", 1, "memory, MB"))
     for axes, (field, unit, label) in zip(panels, fields, strict=True):
         for name, points in table.data["found"].items():
@@ -230,7 +230,7 @@ def _draw_waits(axes: Any, orders: Mapping[str, Sequence[float | None]]) -> None
 
 
 def _threads(panels: list[Any], table: Table) -> None:
-    """The seed's chart: the time of the whole work by the number of threads."""
+    """The time of the whole work by the number of threads."""
     axes = panels[0]
     for at, (name, times) in enumerate(table.data["found"].items()):
         kind = "-" if name == "shardq" or not name.startswith("shardq") else "--" if "lock" in name else ":"

@@ -1,11 +1,12 @@
 """The reference: shuffle-sharded queues as they were first published, and bare streams.
 
-The algorithm of the prior art (one message per call, everything in two scripts) in this project's words:
+The algorithm of the prior art (see docs/words.md), with one message per call and two scripts:
 
 - write: grow or shrink the number of streams in `meta` (shrink only when the higher ones are empty), choose the first
   empty or the shortest of the candidates by XLEN, XADD, notify on a stream of one entry, refresh each key's expiry.
-- read: the un-sharded stream if there is one, then XREADGROUP COUNT 1 over the streams in turn from the offset in
-  `meta`, a missing group being created on the way. A blocked reader waits on the notifications once, then looks again.
+- read: the un-sharded stream if there is one, then XREADGROUP COUNT 1 over the streams, one after the other, from the
+  offset in `meta`; a missing group is created on the way. A blocked reader waits on the notifications once, then reads
+  again.
 - ack is the caller's: XACK and XDEL. len is the sum of XLEN.
 """
 

@@ -1,4 +1,4 @@
-"""What other processes took, from /proc: seconds of CPU, and memory at most."""
+"""CPU seconds and peak memory of other processes, from /proc."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def below(pid: int) -> list[int]:
 
 
 def forget_peaks(pids: Iterable[int]) -> None:
-    """Let `peak` count from now on."""
+    """Reset the peaks, so that `peak` counts from now on."""
     for pid in pids:
         try:
             Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -1,4 +1,4 @@
-"""Fill a page in: each mark `<!-- benchmarks: ARGUMENTS -->` is followed by the tables of that command."""
+"""Fills in a page: after each mark `<!-- benchmarks: ARGUMENTS -->` it puts the tables of that command."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MARK = re.compile(r"(<!-- benchmarks: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def publish(page: Path, run: Callable[[list[str]], list[Table]], only: Collection[str] = ()) -> None:
-    """Run every command that *page* marks, and put what it printed in place of what was there; *only*: if it begins so.
+    """Run the commands that *page* marks, and replace the tables there; *only* limits it to commands that begin so.
 
-    The page is written after each, so that a run that is cut short is not lost.
+    The page is written after each command, so that an interrupted run is not lost.
     """
 
     def filled(mark: re.Match[str]) -> str:

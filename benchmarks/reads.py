@@ -1,4 +1,4 @@
-"""reads: what a read costs the server when one of N streams is busy, and what declaring keys costs."""
+"""reads: what does a read cost the server when one of N streams is busy, and what does each declared key cost?"""
 
 from __future__ import annotations
 

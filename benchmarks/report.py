@@ -1,4 +1,4 @@
-"""Tables: as text, as Markdown, as JSON."""
+"""Tables of results, as text, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a figure should be, and what it is: `most` or at least `bound`."""
+    """A figure and its target: at most `bound` if `most` is true, else at least `bound`."""
 
     what: str
     value: float

@@ -1,4 +1,4 @@
-"""Contenders take turns, round after round, so that whatever else the machine does meets all of them alike."""
+"""Runs contenders one after the other, in several rounds, so that other load on the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One way to do the work. `run` alone is timed; it returns what `finish` gets.
+    """One way to do the work. Only `run` is timed; its result is passed to `finish`.
 
-    `commands` are those whose server time counts: a script's own time includes what it calls.
+    `commands` are the commands whose server time counts; the time of a script includes the commands that it calls.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Contender:
 
 
 class Run(NamedTuple):
-    """One contender in one round, µs per message: by the clock, CPU of this process, of the server, its commands'."""
+    """One contender in one round, in µs per message: wall time, CPU of this process and of the server, its commands."""
 
     wall: float
     client: float
@@ -69,7 +69,7 @@ def _server_cpu(server: Any) -> float:
 
 
 def ratio(runs: Sequence[Run], reference: Sequence[Run], field: str) -> float:
-    """How many times more (of time) *turns* took than *reference*: the median over the rounds, each by itself."""
+    """How many times as long *runs* took as *reference*: the median of the ratios of the rounds."""
     pairs = zip(runs, reference, strict=True)
     return float(median(getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs))
 

@@ -1,6 +1,6 @@
 """routing: the router's trie beside paho's `MQTTMatcher` and a dict trie under a lock.
 
-`python -m benchmarks.routing [--quick] [--plot FOLDER] [TABLE ...]`. Contenders take turns, each in a process of its
+`python -m benchmarks.routing [--quick] [--plot FOLDER] [TABLE ...]`. Contenders run in rounds, each in a process of its
 own, and a ratio is the median of the ratios of the rounds: the machine may be shared.
 """
 

@@ -1,4 +1,4 @@
-"""What a benchmark may be asked for, and the server that it runs on."""
+"""The settings of a benchmark, and the server that it runs on."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Settings:
     seed: int = 1
 
     def quick(self) -> Settings:
-        """The same in a tenth of the time: for a first look, not for publishing."""
+        """Settings that take a tenth of the time: for a first impression, not for publishing."""
         return self.scaled(rounds=3, messages=1000, seconds=4.0)
 
     def scaled(self, *, rounds: int, messages: int, seconds: float) -> Settings:
-        """The same with other amounts."""
+        """These settings with other amounts."""
         kept = {name: getattr(self, name) for name in ("batch", "payload", "streams", "per_shard", "tenants")}
         return Settings(
             rounds, messages, **kept, seconds=seconds, rate=self.rate, aof=self.aof, link=self.link, seed=self.seed
@@ -60,7 +60,7 @@ class Place:
         return self.server.url
 
     def described(self, repeated: str = "") -> str:
-        """Server, durability, machine and repetitions: what a figure means nothing without."""
+        """Server, durability, machine and repetitions, without which a figure means nothing."""
         chosen = self.settings
         link = "TCP on loopback" if chosen.link == "tcp" else "unix socket"
         durability = "AOF everysec" if chosen.aof == "everysec" else "no AOF"
@@ -74,7 +74,7 @@ class Place:
 
 @contextlib.contextmanager
 def place(settings: Settings) -> Iterator[Place]:
-    """A server of our own with the durability asked for; SHARDQ_REDIS_SERVER names the program."""
+    """Start a private server with the durability of the settings; SHARDQ_REDIS_SERVER names the program."""
     with contextlib.ExitStack() as stack:
         directory = None
         if settings.aof == "everysec":

@@ -1,7 +1,7 @@
 """spark: a million rows into a queue and out of it through Spark, beside a redis-py pipeline and a naive writer.
 
-CPU per row of Spark's Python workers, of its JVM and of the server, from /proc and INFO. What a job costs whatever its
-size (planning starts several Python processes) is measured with a job of a few rows and told apart.
+CPU per row is measured of Spark's Python workers, of its JVM and of the server, from /proc and INFO. The fixed cost of
+a job (planning starts several Python processes) is measured with a job of a few rows, and shown separately.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Field:
         self.spark.stop()
 
     def jobs(self) -> dict[str, Callable[[], Run]]:
-        """What takes turns; the references only beside the session on most cores."""
+        """The jobs to compare; the references run only with the session on the most cores."""
         own = f"Spark local[{self.cores}]"
         found = {
             f"write: {own}": lambda: self.beyond(self.write),
@@ -186,7 +186,7 @@ class Field:
         return self.timed(self.rows, work, own=True)
 
     def timed(self, rows: int, work: Callable[[], Any], *, own: bool = False) -> Run:
-        """Do it once; `own`: its Python is this process."""
+        """Run the work once, and measure it; with `own` its Python code runs in this process."""
         before, started = self.cpu(own), time.perf_counter()
         work()
         seconds, after = time.perf_counter() - started, self.cpu(own)

@@ -14,7 +14,7 @@ from shardq import Client, Delivery
 
 
 class Field:
-    """The three queues that meet, each filled anew for a read."""
+    """The three queues that are compared. Each is filled anew for a read."""
 
     def __init__(self, place: Place, client: Client) -> None:
         chosen, run = place.settings, uuid.uuid4().hex[:8]

@@ -1,7 +1,7 @@
-"""timing: the timing wheel and the purgatory on the workload of seed 001, beside what one would take instead.
+"""timing: the timing wheel and the purgatory on a workload of requests, compared with what one would use instead.
 
 `python -m benchmarks.timing [--quick] [--plot FOLDER] [TABLE ...]`. The cost per request is CPU time on a virtual
-clock; the rates are reached in real time. Contenders take turns, each in a process of its own, and a ratio is the
+clock; the rates are reached in real time. Contenders run in rounds, each in a process of its own, and a ratio is the
 median of the ratios of the rounds: the machine may be shared.
 """
 
@@ -25,7 +25,7 @@ TABLES: dict[str, Callable[[Size], list[Table]]] = {
 
 
 def tiny(requests: int) -> Size:
-    """To see that it works."""
+    """A size that only shows that the benchmark works."""
     return Size(requests, rounds=1, seconds=0.05, rates=(25_000,), late=20)
 
 

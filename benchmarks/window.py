@@ -1,4 +1,4 @@
-"""window: what the admission window costs, on against off, in turns: written, read and acked."""
+"""window: what does the admission window cost? Messages are written, read and acked with it and without it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAYLOAD = b"x" * 100
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Whose message comes when, how many are written before the reader comes, and what the ratio may be."""
+    """The order of tenants, how many messages are written before they are read, and the largest allowed ratio."""
 
     name: str
     key: Callable[[int], str]

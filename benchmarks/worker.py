@@ -1,7 +1,7 @@
 """worker: no-op jobs through one worker process, beside huey, dramatiq, arq, taskiq, RQ and Celery.
 
 `python -m benchmarks.worker [--quick] [CONTENDER ...]`. Each runs in an environment of its own (made under `.bench/`
-when it is first needed), in its best usual setting, on a fresh server, in turns; all enqueue the same jobs.
+when it is first needed), in its best usual setting, on a fresh server, one after the other; all enqueue the same jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.workers.environments import Missing, programs
 from benchmarks.workers.run import Run, measured
 
 JOBS_PER_MESSAGE = 4
-"""How many jobs for each message of the settings: the fastest would be through too soon to be measured."""
+"""How many jobs there are for each message of the settings; with fewer the fastest would be done too soon."""
 Runs = dict[str, list[Run]]
 
 
@@ -31,7 +31,7 @@ def run(place: Place) -> list[Table]:
 
 
 def compare(place: Place, asked: Sequence[Contender], patience: float = killed.PATIENCE) -> list[Table]:
-    """The tables of those asked for, without those whose packages cannot be fetched; it says which."""
+    """The tables of the contenders, without those whose packages cannot be fetched; the table names these."""
     if sys.platform != "linux":
         raise SystemExit("benchmarks.worker measures CPU time through /proc: run it on Linux")
     chosen = replace(place.settings, messages=JOBS_PER_MESSAGE * place.settings.messages, seconds=5.0)

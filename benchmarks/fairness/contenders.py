@@ -1,4 +1,4 @@
-"""What is compared: each order as a model, and on the real server what the queue has of it."""
+"""What is compared: orders of delivery, each as a model, and those that the queue can do also on a real server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WINDOW = "window 1"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One order: its model by N, M and salt, and the real queue's settings, None where the queue has no such order."""
+    """One order: its model by N, M and salt, and the queue's settings for it; None if the queue has no such order."""
 
     name: str
     model: Model
     settings: dict[str, Any] | None = None
 
     def on_server(self, n: int, m: int) -> dict[str, Any]:
-        """The settings of a queue of that order."""
+        """The settings of a queue with this order."""
         return {"streams": n, "streams_per_shard": m} | (self.settings or {})
 
 

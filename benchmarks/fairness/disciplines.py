@@ -1,7 +1,7 @@
-"""Orders in which a queue could hand out its messages, as models without I/O.
+"""Disciplines, the orders in which a queue could deliver its messages, as models without I/O.
 
-A message is what its writer gives: a whole number, its tenant apart. Every discipline keeps one tenant's messages in
-order, and none has an idle reader while it holds a message.
+A message is a whole number; its tenant is given separately. Every discipline keeps one tenant's messages in order, and
+none lets a reader wait while it holds a message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shardq.sharding import shard
 
 
 class Discipline(ABC):
-    """A queue: what is written, and what is read next."""
+    """A queue, which decides which message is read next."""
 
     @abstractmethod
     def write(self, tenant: int, *messages: int) -> None:
@@ -22,7 +22,7 @@ class Discipline(ABC):
 
     @abstractmethod
     def read(self) -> tuple[int, int] | None:
-        """The tenant and the message that are handed out next, None when there is nothing."""
+        """The tenant and the message that are delivered next; None when there is none."""
 
     def write_all(self, tenants: Iterable[int]) -> None:
         """Store one message of each of *tenants*, who may be named several times."""
@@ -30,7 +30,7 @@ class Discipline(ABC):
             self.write(tenant, 0)
 
     def read_many(self, count: int) -> list[tuple[int, int]]:
-        """Up to *count* messages, which leave together."""
+        """Up to *count* messages, which are delivered together."""
         found: list[tuple[int, int]] = []
         while len(found) < count and (one := self.read()):
             found.append(one)
@@ -38,7 +38,7 @@ class Discipline(ABC):
 
 
 class Fifo(Discipline):
-    """One line for everybody."""
+    """First in, first out: one queue for all tenants."""
 
     def __init__(self) -> None:
         self._line: deque[tuple[int, int]] = deque()
@@ -76,8 +76,8 @@ class Ring(Discipline):
 class Sharded(Discipline):
     """Shuffle sharding alone, as lua/write.lua and lua/read.lua have it.
 
-    Into the shortest stream of the shard, the first of the hand where several are; out of the streams in turn, from an
-    offset that all readers share.
+    A message is written to the shortest stream of the shard, or to the first of them if several are as short. Reads go
+    round the streams from an offset that all readers share.
     """
 
     def __init__(self, streams: int, per_shard: int, *, salt: str = "") -> None:
@@ -108,7 +108,7 @@ class Sharded(Discipline):
         return turn
 
     def _load(self, stream: int) -> int:
-        """By which the shortest stream is found."""
+        """The length by which the shortest stream is chosen."""
         return len(self._lines[stream])
 
     def _put(self, stream: int, tenant: int, message: int) -> None:

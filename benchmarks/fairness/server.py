@@ -1,4 +1,4 @@
-"""The real queue as a discipline: one writer and reader on an embedded server, who take turns."""
+"""The real queue as a discipline: one process writes and reads alternately on an embedded server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ACK_EVERY = 100
 
 
 class Real(Discipline):
-    """A queue of the library; `salt` as for the models, so that both deal the same shards. `payload`: bytes."""
+    """A queue of the library. With the `salt` of a model it deals the same shards. `payload` is in bytes."""
 
     def __init__(
         self, client: Client, name: str, settings: dict[str, Any], *, salt: str = "", payload: int = 100
@@ -21,10 +21,10 @@ class Real(Discipline):
         self._queue: Queue = client.queue(name, visibility_timeout=600, **settings)
         self._salt, self._payload = salt, payload
         self._read: list[Delivery] = []
-        self._times: list[float] = []  # when each message had been handed out
+        self._times: list[float] = []  # when each message had been delivered
 
     def seconds(self, first: int, last: int) -> float:
-        """How long it took to hand out the messages from number *first* to *last*; beyond the end, at the mean pace."""
+        """How long it took to deliver the messages from number *first* to *last*; beyond the end, at the mean rate."""
         times = self._times
         pace = (times[-1] - times[0]) / max(1, len(times) - 1)
         begin, end = min(first, len(times) - 1), min(last, len(times) - 1)
@@ -46,7 +46,7 @@ class Real(Discipline):
     def read_many(self, count: int) -> list[tuple[int, int]]:
         found: list[Delivery] = []
         while len(found) < count and (more := self._queue.read_many(count - len(found))):
-            found += more  # a read may hand out less than there is
+            found += more  # a read may deliver less than there is
         self._times += [time.perf_counter()] * len(found)
         self._read += found
         if not found or len(self._read) >= ACK_EVERY:
@@ -58,7 +58,7 @@ class Real(Discipline):
         return (b"%d %d" % (tenant, message)).ljust(self._payload)
 
     def drop(self) -> None:
-        """Make room on the server for the next queue."""
+        """Delete the queue, to make room on the server for the next one."""
         self._queue.ack_many(self._read)
         self._queue.purge()
 

@@ -1,4 +1,4 @@
-"""Waits, and how they are shown: p50 / p90 / p99 / max, `never` for what was not handed out."""
+"""Waits, and their percentiles as text: p50 / p90 / p99 / max, `never` for messages that were not delivered."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _QUANTILES = [at / 200 for at in range(1, 201)]
 
 @dataclass(slots=True)
 class Waits:
-    """What messages waited: in messages handed out before them, and in seconds where there is a clock."""
+    """The waits of messages: in messages that were delivered before them, and in seconds if there is a clock."""
 
     dequeues: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
     def add(self, found: Iterable[tuple[float, float]]) -> None:
-        """Take over what `simulate` found."""
+        """Add the waits that `simulate` returned."""
         for dequeues, seconds in found:
             self.dequeues.append(dequeues)
             self.seconds.append(seconds)
@@ -41,7 +41,7 @@ def in_ms(waits: Sequence[float]) -> str:
 
 
 def times(waits: Sequence[float], ideal: Sequence[float], least: float = 1.0) -> float:
-    """One p99 in another's, which counts as *least* at least."""
+    """One p99 divided by another, which counts as at least *least*."""
     wait, other = (percentile([*each] or [math.inf], 0.99) for each in (waits, ideal))
     return math.inf if wait == math.inf else wait / max(least, other)
 

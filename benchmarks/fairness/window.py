@@ -1,4 +1,4 @@
-"""The admission window, in the forms that were weighed against each other."""
+"""The admission window, in the forms that were compared."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def divided(room: int) -> Limit:
 class Windowed(Sharded):
     """Shuffle sharding with an admission window.
 
-    A tenant holds at most `limit` undelivered messages in the shared streams. The rest waits in its own overflow and
-    moves in, in order, when one of its messages is handed out.
+    A tenant has at most `limit` undelivered messages in the shared streams. The rest waits in an overflow of its own;
+    when one of its messages is delivered, the next one moves from the overflow to the streams.
     """
 
     def __init__(self, streams: int, per_shard: int, limit: Limit, *, salt: str = "") -> None:

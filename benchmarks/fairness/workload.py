@@ -1,4 +1,4 @@
-"""Who writes when: some tenants flood, the others write now and then. Time is counted in dequeues."""
+"""The workload: some tenants flood, the others write now and then. Time is counted in dequeues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timers that meet: shardq's with both kinds of buckets, and what one would take instead.
+"""The timers that are compared: shardq's wheels of two sizes, and what one would use instead.
 
 The work is a request with a timeout: `start(delay)` makes one, whose `cancel()` says that it was answered; if nobody
 does, its time runs out and `timeouts` is counted up. Each timer does that as its own users would. `run_due()` runs what
@@ -26,7 +26,7 @@ class Request(Protocol):
 
 
 class Contender(Protocol):
-    """A timer that somebody else moves."""
+    """A timer that its caller moves by `run_due`."""
 
     timeouts: int
     wake: Callable[[], object]
@@ -43,7 +43,7 @@ def nobody() -> None:
 
 
 class Nothing:
-    """What the driver itself costs: taken off the others."""
+    """A timer that does nothing: the cost of the benchmark itself, which is subtracted from the others."""
 
     def __init__(self, monotonic: Monotonic) -> None:
         self.timeouts, self.wake = 0, nobody
@@ -87,7 +87,7 @@ class WheelRequest(Entry):
 
 
 class Wheel(Timer):
-    """shardq's."""
+    """The timer of shardq."""
 
     def __init__(self, monotonic: Monotonic, size: int) -> None:
         self.timeouts, self.wake = 0, nobody
@@ -172,7 +172,7 @@ class FlatRequest:
 
 
 class Flat:
-    """A dict of ticks and a heap of those in use, without wheels: seed 001's comment 6. No lock; ticks of 1 ms."""
+    """A dict of ticks and a heap of those in use, without wheels. No lock; ticks of 1 ms."""
 
     def __init__(self, monotonic: Monotonic) -> None:
         self.timeouts, self.wake, self.monotonic = 0, nobody, monotonic

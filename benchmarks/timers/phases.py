@@ -13,7 +13,7 @@ from benchmarks.timers.contenders import CONTENDERS
 from benchmarks.timers.memory import used
 from benchmarks.timers.replay import Clock
 
-CANCELLED = 0.92  # the share that completes in time in the seed's `low` mode
+CANCELLED = 0.92  # the share that completes in time in the `low` mode of the workload
 PAIRS = 100_000
 CONSTANT = 10.0
 

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own: nobody's garbage and nobody's peak of memory meets another's."""
+"""Runs a measurement in a process of its own, so that garbage and memory of another one do not change its result."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def threaded(contender: str, traffic: Traffic) -> None:
     driver = threading.Thread(target=drive)
     driver.start()
     for pause in traffic.run(timer):
-        time.sleep(pause)  # 0 lets the driver have its turn
+        time.sleep(pause)  # 0 lets the other thread run
     over = True
     alarm.set()
     driver.join()

@@ -1,4 +1,4 @@
-"""How much work a run is; contenders that take turns, each in a process of its own."""
+"""The size of a run; and contenders that run one after the other, each in a process of its own, in several rounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Size:
     late: int = 2000
 
     def described(self) -> str:
-        """What a figure means nothing without."""
+        """The machine and the sizes, without which a figure means nothing."""
         return f"{self.requests:,} requests, {self.rounds} rounds; {place()}"
 
 
@@ -37,7 +37,7 @@ QUICK = Size(requests=100_000, rounds=3, seconds=0.5, rates=(25_000, 100_000, 20
 
 
 def rounds_of(number: int, names: Sequence[str], measure: Callable[[str], dict[str, float]]) -> Rounds:
-    """What `measure` says of each name, taking turns."""
+    """The results of `measure` for each name, which are measured one after the other in each round."""
     found: Rounds = {name: [] for name in names}
     for _ in range(number):
         for name in names:

@@ -1,4 +1,4 @@
-"""The seed's workload: Poisson arrivals, a timeout of 200 ms, completion times from a log-normal distribution.
+"""The workload: Poisson arrivals, a timeout of 200 ms, completion times from a log-normal distribution.
 
 Source: "Purgatory Redesign Proposal", section "Benchmark"; the shape of the distribution as in Kafka's
 `TestPurgatoryPerformance` (its Scala original: a request completes at its arrival plus its *latency*).

@@ -1,4 +1,4 @@
-"""What one would take to route topics, each as `insert`, `remove` and `lookup`."""
+"""What one would use to route topics, each with `insert`, `remove` and `lookup`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shardq.routing.ctrie import Ctrie
 
 
 class Locked:
-    """Any of the others behind one lock."""
+    """Another contender behind one lock."""
 
     def __init__(self, inner: Any) -> None:
         self._inner, self._lock = inner, threading.RLock()

@@ -1,4 +1,4 @@
-"""One contender at one size, in this process: rates in CPU time, memory, the garbage collector's part."""
+"""Measures one contender at one size in this process: rates in CPU time, memory, and garbage collector pauses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.topics.workload import make, zipf
 
 
 def measure(name: str, count: str, share: str, lookups: str) -> dict[str, float]:
-    """Build, look up, snapshot, take apart."""
+    """Build the trie, look topics up, take snapshots, and remove everything."""
     patterns, topics = make(int(count), float(share), int(lookups))
     patterns = [spelled(name, each) for each in patterns]
     topics = [spelled(name, each) for each in topics]

@@ -1,8 +1,8 @@
 """Threads that insert and threads that look up, all at once.
 
-The seed's two charts: each thread does 1,000 operations. In CPython that is less than one turn of a thread (5 ms), so
-they hardly meet. The suite that the seed's author published repeats its 1,000 literal topics for as long as it runs:
-`LONG` does so, and inserters take back every second time what they inserted.
+In the two charts of the source each thread does 1,000 operations. In CPython that takes less than a thread's time slice
+(5 ms), so the threads hardly compete. The test suite that the source's author published repeats its 1,000 literal
+topics for as long as it runs: `LONG` does so, and its inserters remove every second time what they inserted.
 """
 
 from __future__ import annotations

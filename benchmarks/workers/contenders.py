@@ -1,4 +1,4 @@
-"""Who takes part: the command of one worker process in its best usual setting, and what it promises.
+"""The contenders: the command of one worker process in its best usual setting, and what it promises.
 
 `left` counts what is enqueued and not settled, from the keys that each library keeps.
 """

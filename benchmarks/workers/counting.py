@@ -1,4 +1,4 @@
-"""What every job does: nothing, but for being counted. A job whose payload is MARK tells the count to the server.
+"""The job: it only counts itself. A job whose payload is MARK writes the count to the server.
 
 One whose payload begins with EACH takes 1 to 9 ms, and notes on the server that it ran: that says how many were lost.
 
@@ -29,7 +29,7 @@ _told = 0
 def work(payload: str) -> None:
     """The job."""
     if payload == MARK:
-        _tell()
+        _report()
     elif payload.startswith(EACH):
         time.sleep(_pause(payload))
         _server().sadd(SEEN, payload)
@@ -51,7 +51,7 @@ def _pause(payload: str) -> float:
     return (1 + int(payload.removeprefix(EACH)) % 9) / 1000
 
 
-def _tell() -> None:
+def _report() -> None:
     global _told
     with _lock:
         _server().set(RAN, next(_calls) - _told)

@@ -1,4 +1,4 @@
-"""The process that enqueues: reads orders from stdin, each `NUMBER PAYLOAD`, and tells what each took as JSON.
+"""The process that enqueues: it reads orders `NUMBER PAYLOAD` from stdin, and prints the time of each as JSON.
 
 All jobs of an order have the same payload, but for EACH, which is numbered. Runs in the environment of each contender.
 """

@@ -1,7 +1,7 @@
-"""What happens to the jobs of a worker that is killed: how many never run again, or how long they wait.
+"""What happens to the jobs of a worker that is killed: how many never run, and how long do the others wait?
 
-A worker is killed on its way, with all its processes, and another one is started at once. The jobs take 1 to 9 ms, so
-that one or more run at any moment. The kills come one after the other, the waiting is shared.
+A worker is killed at work, with all its processes, and another one is started at once. The jobs take 1 to 9 ms, so that
+one or more run at any moment. The contenders are killed one after the other; then all are watched together.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _killed(contender: Contender, jobs: int, patience: float) -> Iterator[Case]:
 
 
 def table(contenders: Sequence[Contender], context: str, jobs: int, patience: float) -> Table:
-    """What came of it."""
+    """The table of what happened to the jobs."""
     cases = killed(contenders, jobs, patience)
     rows: list[tuple[str, ...]] = []
     for case in cases:

@@ -1,4 +1,4 @@
-"""The worker's process group and the process that enqueues, and what they cost. Linux only: it reads /proc."""
+"""The worker's process group and the process that enqueues, and their CPU times. Linux only: it reads /proc."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""One contender in one round, on a fresh server: its worker is warmed up and paused, the jobs are enqueued, it goes on.
+"""Measures one contender in one round, on a fresh server.
 
-So enqueueing and working are measured apart, and starting a worker is not measured.
+The worker is warmed up and paused, the jobs are enqueued, and the worker goes on. So enqueueing and working are
+measured separately, and starting a worker is not measured.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Run(NamedTuple):
 
 
 def measured(contender: Contender, settings: Settings) -> Run:
-    """Run it. A slow one is stopped after `settings.seconds`, and what it did until then counts."""
+    """Run a contender. A slow one is stopped after `settings.seconds`; the jobs that it has done by then count."""
     with place(replace(settings, link="tcp")) as here, connect(here.url) as server:
         try:
             with Worker(contender, here.url) as worker, Enqueuer(contender, here.url) as enqueuer:
@@ -43,7 +44,7 @@ def measured(contender: Contender, settings: Settings) -> Run:
 
 
 class Bench(NamedTuple):
-    """What takes part."""
+    """A contender with its server, its worker and the process that enqueues."""
 
     contender: Contender
     url: str
@@ -64,7 +65,7 @@ class Bench(NamedTuple):
             time.sleep(LOOK)
 
     def marked(self) -> int:
-        """Send a job that tells how many ran, and wait for what it says."""
+        """Enqueue a job that reports how many jobs ran, and wait for the report."""
         self.server.delete(RAN)
         self.enqueuer.enqueue(1, MARK)
         self.wait("the mark", lambda: self.server.exists(RAN))

@@ -17,7 +17,7 @@ queue = Client.from_url(URL).queue("jobs", visibility_timeout=LEASE)
 
 
 def tenant(number: int) -> str:
-    """Whose job it is: a hundred tenants in turn."""
+    """The tenant of a job: one of a hundred, one after the other."""
     return f"tenant-{number % 100}"
 
 

@@ -71,7 +71,7 @@ class Ledger:
         left = {name: getattr(now, name) for name in ("backlog", "in_flight", "delayed", "dead", "expired", "vanished")}
         checks = {
             f"{len(due - set(done))} jobs were not done": due <= set(done),
-            f"{len(set(done) - due)} jobs were done that nobody asked for": set(done) <= due,
+            f"{len(set(done) - due)} jobs were done that nobody enqueued": set(done) <= due,
             f"{len(twice)} jobs were acked twice": not twice,
             "a job was written twice": set(wrote.values()) <= {1},
             f"the server counted {now.acked} acks of {now.written} messages": now.acked == now.written == len(due),

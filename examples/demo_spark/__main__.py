@@ -93,7 +93,7 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
     events = archive.table("journal")
     kinds = {row.kind: row["count"] for row in events.groupBy("kind").count().collect()}
     agree("archived", rows=count * len(queues), **kinds)
-    agree("events", told=archived, stored=events.count())
+    agree("events", archived=archived, stored=events.count())
     for found in run(events, Request(1, (STREAMS, PER_SHARD), None, out), progress):
         totals = found.totals
         agree(f"{found.queue}: judged", rows=count, arrived=totals["arrived"], served=totals["picked"])

@@ -3,15 +3,15 @@
 A pattern covers another if it matches every topic that the other matches. Two patterns overlap if some topic is matched
 by both. Both are decided exactly, for topics of any length and of any words.
 
-One pattern, the asker, is an automaton with a state for each of its words. The other pattern is its input, word by
-word. The states in which the automaton may be are the bits of an int, the row (Baeza-Yates and Gonnet, "A New Approach
-to Text Searching", CACM 1992). So an answer takes one step for each word of the other pattern, whatever the wildcards.
-To follow each state by itself would take exponentially many steps.
+One pattern, here called the reader, is an automaton with a state for each of its words. The other pattern is its input,
+word by word. The states in which the automaton may be are the bits of an int, the row (Baeza-Yates and Gonnet, "A New
+Approach to Text Searching", CACM 1992). So an answer takes one step for each word of the other pattern, whatever the
+wildcards. To follow each state by itself would take exponentially many steps.
 
-For covering, a row is enough only if the asker's wildcards are in normal form: neighbours, `*` and `#` in any order,
+For covering, a row is enough only if the reader's wildcards are in normal form: neighbours, `*` and `#` in any order,
 mean "at least so many words", and are written `*.*.#`. Then the words between two such groups begin and end with a
-literal word. A `#` of the other pattern may stand for more words than the asker has, so the asker must read it within
-one group. And if the asker can read it both as no words and as very many, it can read it as any number of words.
+literal word. A `#` of the other pattern may stand for more words than the reader has, so the reader must read it within
+one group. And if the reader can read it both as no words and as very many, it can read it as any number of words.
 
 >>> covers("orders.#", "orders.*.created"), covers("*.#", "#.*"), covers("*", "#")
 (True, True, False)

@@ -193,7 +193,7 @@ class TimingWheel:
         """Move the clock to the tick `now`, never back; iterate over the entries that are due, in order.
 
         Each entry is taken out when the iterator hands it over. Until then it can be cancelled, also by the entry
-        before it. Entries that were not asked for come with the next call.
+        before it. Entries that were not taken come with the next call.
         """
         with self._lock:
             self._expired.extend(self._late)

@@ -1,4 +1,4 @@
-"""The sign of life that a liveness probe looks at: a file that is touched, or a function that is called.
+"""The sign of life for a liveness probe: a file that is touched, or a function that is called.
 
 It says that the process does not hang. It does not say that it has work or that Redis answers: a failed probe restarts
 the process, which helps if the process hangs, but not if Redis is away.

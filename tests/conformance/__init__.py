@@ -1,1 +1,1 @@
-"""One suite that every face (sync, asyncio) must pass on every server: Valkey, Redis, a cluster, and the fake."""
+"""One suite that both clients (sync, asyncio) must pass on every server: Valkey, Redis, a cluster, and the fake."""

@@ -1,4 +1,4 @@
-"""The worlds of the suite: each face on each server, one parameter of a test each."""
+"""The worlds of the suite: each kind of client on each server, one parameter of a test each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
+from tests.clients import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
-from tests.faces import Loop
 from tests.servers import Cluster, Server, ServerKind, available
 
 KINDS = {kind.product: kind for kind in available()}
-FACES = ("sync", "async")
+CLIENT_KINDS = ("sync", "async")
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
 
@@ -22,13 +22,18 @@ OpenQueue = Callable[..., Queue]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each test all worlds; the fake is left out where a test asks for `real`.
 
-    The asyncio face runs on the default server and the cluster only: faces and servers do not depend on each other.
+    The asyncio client runs on the default server and the cluster only: clients and servers do not depend on each other.
     """
     if "world" not in metafunc.fixturenames:
         return
     default = next(iter(KINDS), None)
-    servers = [f"{face}-{product}" for product in KINDS for face in FACES if face == "sync" or product == default]
-    clusters = [pytest.param(f"{face}-cluster", marks=pytest.mark.cluster) for face in FACES]
+    servers = [
+        f"{client_kind}-{product}"
+        for product in KINDS
+        for client_kind in CLIENT_KINDS
+        if client_kind == "sync" or product == default
+    ]
+    clusters = [pytest.param(f"{client_kind}-cluster", marks=pytest.mark.cluster) for client_kind in CLIENT_KINDS]
     fake = [] if "real" in metafunc.fixturenames else ["fake"]
     if "clustered" in metafunc.fixturenames:
         worlds: list[Any] = clusters
@@ -54,7 +59,7 @@ def clustered() -> None:
 
 @pytest.fixture
 def anywhere() -> None:
-    """For tests that no other server can end otherwise, or that take long: each face on one server is enough."""
+    """For tests that no other server can end otherwise, or that take long: each client on one server is enough."""
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +71,7 @@ def whole_cluster(running_cluster: Cluster) -> Cluster:
 
 @pytest.fixture(scope="session")
 def loop() -> Iterator[Loop]:
-    """The event loop of the asyncio face."""
+    """The event loop of the asyncio client."""
     loop = Loop()
     yield loop
     loop.stop()
@@ -102,9 +107,9 @@ def looked_at() -> Iterator[Callable[[str], Any]]:
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest, looked_at: Callable[[str], Any], record_property: Record) -> Iterator[World]:
-    """One face on one empty server."""
-    face, _, where = request.param.partition("-")
-    loop = request.getfixturevalue("loop") if face == "async" else None
+    """One kind of client on one empty server."""
+    client_kind, _, where = request.param.partition("-")
+    loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
         if request.param == "fake":
             world: World = FakeWorld()

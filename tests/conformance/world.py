@@ -1,4 +1,4 @@
-"""What a test of the suite runs in: one face on one server, and a look behind it."""
+"""What a test of the suite runs in: one kind of client on one server, and a look behind it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
+from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
-from tests.faces import Bridge, Loop
 
 CLUSTER = "redis+cluster://"
 _ELAPSE = """
@@ -19,7 +19,7 @@ end
 
 
 class World:
-    """Makes clients of one face for one server. `raw` is a plain redis-py client of that server."""
+    """Makes clients of one kind for one server. `raw` is a plain redis-py client of that server."""
 
     fake = False
 
@@ -71,7 +71,7 @@ class World:
 
 
 class FakeWorld(World):
-    """The sync face on fakeredis."""
+    """The sync client on fakeredis."""
 
     fake = True
 

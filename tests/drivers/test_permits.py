@@ -16,7 +16,7 @@ import redis
 from shardq import BackendTimeout, OutcomeUnknown
 from shardq.drivers.permits import AllBusy, AsyncPermits, Permits
 from shardq.drivers.sync import _await
-from tests.faces import FACES, opened
+from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -32,7 +32,7 @@ def stalling() -> Iterator[Server]:
         server.resume()
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=CLIENT_KINDS)
 def client(request: pytest.FixtureRequest, stalling: Server) -> Iterator[Any]:
     """A client of either kind, with one connection and much time, that knows the queue `jobs`."""
     with opened(request.param, stalling.url, timeout=30, max_connections=1) as client:
@@ -109,9 +109,9 @@ def test_more_callers_than_connections_are_all_served(server: Server, queue_name
     def connections() -> set[str]:
         return {each["id"] for each in server.client().client_list() if "shardq-call" in each["name"]}
 
-    for face in FACES:
+    for client_kind in CLIENT_KINDS:
         others = connections()
-        with opened(face, server.url, timeout=30, max_connections=2) as client, ThreadPoolExecutor(40) as pool:
+        with opened(client_kind, server.url, timeout=30, max_connections=2) as client, ThreadPoolExecutor(40) as pool:
             queue = client.queue(queue_name, streams=4)
             ids = set(pool.map(lambda number, queue=queue: queue.write(number, shard_key="t"), range(400)))
             assert len(ids) == 400

@@ -10,7 +10,7 @@ import pytest
 
 from shardq import Client
 from shardq.protocol.keys import slot
-from tests.faces import FACES, opened
+from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Cluster, Server, ServerKind
 from tests.waiting import eventually
 
@@ -28,11 +28,11 @@ def waits(server: Server) -> Callable[[], bool]:
     return lambda: bool(server.info("clients")["blocked_clients"])
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("client_kind", CLIENT_KINDS)
 def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
-    cluster: Cluster, queue_name: str, face: Any
+    cluster: Cluster, queue_name: str, client_kind: Any
 ) -> None:
-    with opened(face, cluster.url, timeout=30, wait_slice=5.0) as client, ThreadPoolExecutor(1) as pool:
+    with opened(client_kind, cluster.url, timeout=30, wait_slice=5.0) as client, ThreadPoolExecutor(1) as pool:
         queue = client.queue(queue_name)
         assert queue.read_many(1) == []
         number = slot(queue.state.keys.meta)

@@ -1,4 +1,4 @@
-"""Fixtures for faults: a proxy that loses things, clients of both faces, and the scripts known to the server."""
+"""Fixtures for faults: a proxy that loses things, clients of both kinds, and the scripts known to the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from shardq import Client
 from shardq.protocol.scripts import load, names
-from tests.faces import FACES, Face, opened
+from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.proxy import Cut, Proxy
 from tests.servers import Server, ServerKind, available
 
@@ -20,7 +20,7 @@ Cutter = Callable[..., Cut]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The asyncio face on the default server only: faces and servers do not depend on each other."""
+    """The asyncio client on the default server only: clients and servers do not depend on each other."""
     default = next(iter(available()), None)
     spare = [item for item in items if default and _repeats(item, default)]
     if spare:
@@ -31,22 +31,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _repeats(item: pytest.Item, default: ServerKind) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
     here = item.path.parent == Path(__file__).parent
-    return here and params.get("face") == "async" and params.get("running_server", default) != default
+    return here and params.get("client_kind") == "async" and params.get("running_server", default) != default
 
 
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> Face:
+@pytest.fixture(params=CLIENT_KINDS)
+def client_kind(request: pytest.FixtureRequest) -> ClientKind:
     """Each test runs with a `Client` and with an `AsyncClient`."""
-    return cast("Face", request.param)
+    return cast("ClientKind", request.param)
 
 
 @pytest.fixture
-def open_client(face: Face) -> Iterator[Open]:
-    """Opens clients of the face under test; they are closed with the test."""
+def open_client(client_kind: ClientKind) -> Iterator[Open]:
+    """Opens clients of the kind under test; they are closed with the test."""
     with ExitStack() as stack:
 
         def make(url: str, **settings: Any) -> Client:
-            return stack.enter_context(opened(face, url, **settings))
+            return stack.enter_context(opened(client_kind, url, **settings))
 
         yield make
 

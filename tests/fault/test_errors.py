@@ -1,4 +1,4 @@
-"""What servers say when something is amiss, and that callers go on: both faces, real servers."""
+"""What servers say when something is amiss, and that callers go on: both clients, real servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that breaks before or after the server acted: every script, both faces; nothing is lost or doubled."""
+"""A connection that breaks before or after the server acted: every script, both clients; nothing is lost or doubled."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.servers import Server
 
-pytestmark = [ON_ONE_SERVER, pytest.mark.parametrize("face", ["sync"], indirect=True)]  # neither matters to scripts
+pytestmark = [
+    ON_ONE_SERVER,
+    pytest.mark.parametrize("client_kind", ["sync"], indirect=True),
+]  # neither matters to scripts
 WIDEST = 1_000_000
 LIMIT = 120  # seconds for a write of tens of thousands of messages, on a machine that is busy with other things
 RULES = (

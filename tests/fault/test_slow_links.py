@@ -1,4 +1,4 @@
-"""A slow link is no silence: what takes long to come is read to its end, by both faces."""
+"""A slow link is no silence: what takes long to come is read to its end, by both clients."""
 
 from __future__ import annotations
 

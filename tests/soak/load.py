@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from shardq import Delivery, LeaseLost, Queue
-from tests.faces import Face, opened
+from tests.clients import ClientKind, opened
 
 
 @dataclass(frozen=True)
 class Habits:
     """How a process behaves. Times are seconds, odds are between 0 and 1."""
 
-    face: Face = "sync"
+    client_kind: ClientKind = "sync"
     seed: int = 0
     messages: int = 1000  # that a producer writes
     tenants: int = 50
@@ -185,7 +185,7 @@ def main(role: str, url: str, queue: str, folder: str, name: str, *words: str) -
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings: dict[str, Any] = {"timeout": habits.timeout}
     log = Log(Path(folder), name)
-    with opened(habits.face, url, **settings) as client:
+    with opened(habits.client_kind, url, **settings) as client:
         ROLES[role](client.queue(queue), log, habits, stop)
 
 

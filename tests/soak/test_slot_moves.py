@@ -1,4 +1,4 @@
-"""The queue's slot moves between the nodes of a cluster while processes of both faces write and read.
+"""The queue's slot moves between the nodes of a cluster while processes with both kinds of client write and read.
 
 Five times in `make test`, with a process of each kind, and twenty times in `make soak`, with two.
 """
@@ -14,8 +14,8 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.protocol.keys import QueueKeys
+from tests.clients import CLIENT_KINDS
 from tests.conftest import Record
-from tests.faces import FACES
 from tests.servers import Cluster
 from tests.soak.history import load, verdict
 from tests.soak.load import Habits
@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 SOAK = bool(os.environ.get("SHARDQ_SOAK"))
 MOVES = 20 if SOAK else 5
-WORKING = FACES * (2 if SOAK else 1)  # that write, and as many that read
+WORKING = CLIENT_KINDS * (2 if SOAK else 1)  # that write, and as many that read
 
 
 @pytest.mark.cluster
@@ -40,9 +40,9 @@ def test_nothing_is_lost_doubled_or_stuck_while_the_slot_moves_again_and_again(
         queue.write("the first", shard_key="-")
         queue.read().ack()
         with Processes(cluster.url, queue_name, tmp_path, seed) as processes:
-            for face in WORKING:
-                processes.produce(Habits(face=face, messages=10**9, batch=20, pause=0.05))
-                processes.consume(Habits(face=face, batch=20))
+            for client_kind in WORKING:
+                processes.produce(Habits(client_kind=client_kind, messages=10**9, batch=20, pause=0.05))
+                processes.consume(Habits(client_kind=client_kind, batch=20))
             keys = _move_about(cluster, queue, tmp_path, rng)
             processes.dismiss_producers()
             eventually(lambda: drained(queue), 60, every=0.1, what=f"drained; now {queue.stats()}")

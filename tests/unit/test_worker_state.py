@@ -59,8 +59,8 @@ def _number(job: Job) -> int:
     return _fake(job).number
 
 
-class World:
-    """Performs what the machine says at random times, and checks the rules with a plain account of its own."""
+class Simulation:
+    """Simulates a runner: it performs the actions at random times, and checks the rules with its own records."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -207,15 +207,15 @@ class World:
 @pytest.mark.parametrize("part", range(8))
 def test_random_events_never_break_the_rules_and_all_drains(seed: int, part: int) -> None:
     for number in range(40):
-        world = World(random.Random(f"{seed}.{part}.{number}"))
-        world.perform()
-        for _ in range(world.rng.choice([0, 5, 300])):
-            world.step()
-        world.drain()
-        for job in world.arrived:
+        simulation = Simulation(random.Random(f"{seed}.{part}.{number}"))
+        simulation.perform()
+        for _ in range(simulation.rng.choice([0, 5, 300])):
+            simulation.step()
+        simulation.drain()
+        for job in simulation.arrived:
             assert job.message == GONE
-            assert (world.settled[job] == 1) != (job in world.lost), "settled once, unless its lease was lost"
-            assert job in world.running or job not in world.state.held
+            assert (simulation.settled[job] == 1) != (job in simulation.lost), "settled once, unless its lease was lost"
+            assert job in simulation.running or job not in simulation.state.held
 
 
 def test_a_read_asks_for_what_can_start_and_only_one_is_under_way() -> None:

@@ -1,4 +1,4 @@
-"""A server of this folder's own, of the default kind, and workers of both faces."""
+"""A server of this folder's own, of the default kind, and workers with both kinds of client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.clock import SystemClock
 from shardq.worker import keeper, threads
-from tests.faces import FACES, Face
+from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 from tests.worker.running import Handle, RunningWorker
@@ -42,9 +42,9 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "PULSE", 0.05)
 
 
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> Face:
-    return cast("Face", request.param)
+@pytest.fixture(params=CLIENT_KINDS)
+def client_kind(request: pytest.FixtureRequest) -> ClientKind:
+    return cast("ClientKind", request.param)
 
 
 @pytest.fixture
@@ -109,11 +109,13 @@ def outlast(pass_time: PassTime, jobs: Queue, default_server: Server) -> Callabl
 
 
 @pytest.fixture
-def begin(face: Face, url: str, clock: Forward) -> Iterator[Begin]:
-    """Starts a worker of the face under test on the queue `jobs`."""
+def begin(client_kind: ClientKind, url: str, clock: Forward) -> Iterator[Begin]:
+    """Starts a worker with the kind of client under test on the queue `jobs`."""
     with ExitStack() as stack:
 
         def begin(handle: Handle, **settings: Any) -> RunningWorker:
-            return stack.enter_context(RunningWorker(face, url, "jobs", handle, client={"clock": clock}, **settings))
+            return stack.enter_context(
+                RunningWorker(client_kind, url, "jobs", handle, client={"clock": clock}, **settings)
+            )
 
         yield begin

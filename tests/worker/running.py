@@ -1,4 +1,4 @@
-"""A worker of either face at work in a thread of the test, with handlers that both can run."""
+"""A worker of either kind of client at work in a thread of the test, with handlers that both can run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from shardq import AsyncClient, AsyncWorker, Client, Worker
 from shardq.model import DeliveryView
-from tests.faces import Face
+from tests.clients import ClientKind
 from tests.waiting import eventually
 
 Handle = Callable[[DeliveryView], Any]
@@ -49,8 +49,8 @@ class Gate:
 class RunningWorker:
     """`with RunningWorker(...) as begun`: at work until `stop`; `failure` is what `run` raised."""
 
-    def __init__(self, face: Face, url: str, queue: str, handle: Handle, **settings: Any) -> None:
-        self._face, self._url, self._queue, self._handle = face, url, queue, handle
+    def __init__(self, client_kind: ClientKind, url: str, queue: str, handle: Handle, **settings: Any) -> None:
+        self._client_kind, self._url, self._queue, self._handle = client_kind, url, queue, handle
         self._client_settings = settings.pop("client", {})
         self._settings = settings
         self.worker: Worker | AsyncWorker | None = None
@@ -80,7 +80,7 @@ class RunningWorker:
 
     def _run(self) -> None:
         try:
-            if self._face == "sync":
+            if self._client_kind == "sync":
                 self._run_threads()
             else:
                 asyncio.run(self._run_tasks())

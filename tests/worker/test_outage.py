@@ -14,7 +14,7 @@ from shardq import Client, Queue
 from shardq.backoff import Exponential
 from shardq.model import DeliveryView
 from shardq.worker import aio, threads, trouble
-from tests.faces import Face
+from tests.clients import ClientKind
 from tests.servers import Replicated, Server, ServerKind
 from tests.waiting import eventually
 from tests.worker.running import RunningWorker
@@ -71,12 +71,14 @@ def once_per_change(news: list[str]) -> bool:
     return news[:2] == ["fails", "works"] and all(before != after for before, after in pairwise(news))
 
 
-def test_a_crash_and_a_restart_with_its_data(face: Face, durable: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_and_a_restart_with_its_data(
+    client_kind: ClientKind, durable: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     numbers = Numbers()
     with Client.from_url(durable.url) as client:
         jobs = jobs_of(client)
         jobs.write(0, shard_key="t")
-        with RunningWorker(face, durable.url, "jobs", numbers, client=QUICK) as begun:
+        with RunningWorker(client_kind, durable.url, "jobs", numbers, client=QUICK) as begun:
             eventually(lambda: jobs.stats().acked == 1)
             jobs.write(1, shard_key="t", delay=1)
             durable.kill9()
@@ -93,14 +95,14 @@ def test_a_crash_and_a_restart_with_its_data(face: Face, durable: Server, caplog
     assert numbers.seen == [0, 1, 2]
 
 
-@pytest.mark.parametrize("face", ["async", "sync"])
-def test_a_server_that_hangs(face: Face, durable: Server, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("client_kind", ["async", "sync"])
+def test_a_server_that_hangs(client_kind: ClientKind, durable: Server, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing answers: connections stay open until they time out."""
     numbers = Numbers()
     with Client.from_url(durable.url) as client:
         jobs = jobs_of(client)
         jobs.read_many(1)
-        with RunningWorker(face, durable.url, "jobs", numbers, client=QUICK) as begun:
+        with RunningWorker(client_kind, durable.url, "jobs", numbers, client=QUICK) as begun:
             jobs.write(0, shard_key="t")
             eventually(lambda: jobs.stats().acked == 1)
             durable.pause()
@@ -141,7 +143,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
 
 
 def test_a_failover_and_a_flushed_script_cache(
-    face: Face, kind: ServerKind | None, caplog: pytest.LogCaptureFixture
+    client_kind: ClientKind, kind: ServerKind | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old primary turns read-only under the worker, then is a primary again; scripts are gone twice."""
     numbers = Numbers()
@@ -149,7 +151,7 @@ def test_a_failover_and_a_flushed_script_cache(
         first, second = pair.primary, pair.replicas[0]
         jobs = jobs_of(client)
         jobs.write(0, shard_key="t")
-        with RunningWorker(face, first.url, "jobs", numbers, client=QUICK) as begun:
+        with RunningWorker(client_kind, first.url, "jobs", numbers, client=QUICK) as begun:
             eventually(lambda: jobs.stats().acked == 1)
             first.run("SCRIPT", "FLUSH")
             jobs.write(1, shard_key="t")

@@ -156,7 +156,7 @@ def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
         if away:
             server.kill9()
         program = begin("quick", "--alive-file", str(file), "--timeout", "1", "--url", server.url)
-        eventually(lambda: program.told("no answer from Redis" if away else "no queue 'jobs' yet"))
+        eventually(lambda: program.told("Redis does not answer" if away else "no queue 'jobs' yet"))
         eventually(file.exists)
         for _ in range(2):
             seen = file.stat().st_mtime_ns

@@ -18,7 +18,7 @@ from shardq import AsyncClient, AsyncWorker, Client, ClosedError, ConfigError, Q
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.worker import aio, keeper, threads
-from tests.faces import Face
+from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker.conftest import Begin
 from tests.worker.running import Gate, RunningWorker
@@ -66,9 +66,11 @@ def test_a_handler_that_heeds_nothing_does_not_hold_up_the_end(jobs: Queue, url:
         release.set()
 
 
-def test_stop_on_an_idle_queue_and_before_the_start(face: Face, begin: Begin, jobs: Queue, client: Client) -> None:
+def test_stop_on_an_idle_queue_and_before_the_start(
+    client_kind: ClientKind, begin: Begin, jobs: Queue, client: Client
+) -> None:
     begin(lambda _: None).stop()
-    if face == "sync":
+    if client_kind == "sync":
         worker = Worker(jobs, lambda _: None)
         worker.stop()
         worker.run()
@@ -121,7 +123,7 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
     assert [each.count for each in jobs.read_many(9)] == [2, 2, 2]
 
 
-@pytest.mark.parametrize("face", ["async"])
+@pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_keeps_its_leases(begin: Begin, jobs: Queue, outlast: Callable[[], None]) -> None:
     """A heartbeat in the loop would have lost both messages."""
     release, blocked = threading.Event(), threading.Event()
@@ -177,7 +179,7 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
         release.set()
 
 
-@pytest.mark.parametrize("face", ["async"])
+@pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     is_responsive, looks, signs = aio._KeeperEvents.is_responsive, list[bool](), list[float]()
     release, blocked = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""One face for both twins: the asyncio twin behind the sync signature, so that one test text drives either."""
+"""One interface for both clients: the asyncio client behind the signatures of the sync one, so one test drives both."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 from shardq import AsyncClient, AsyncDelivery, AsyncQueue, Client
 
 T = TypeVar("T")
-Face: TypeAlias = Literal["sync", "async"]
-FACES: tuple[Face, ...] = ("sync", "async")
+ClientKind: TypeAlias = Literal["sync", "async"]
+CLIENT_KINDS: tuple[ClientKind, ...] = ("sync", "async")
 _TWINS = (AsyncClient, AsyncQueue, AsyncDelivery)
 _RENAMED = {"close": "aclose"}
 LIMIT = 150  # seconds: below the timeout of a test, so that a hang shows where it is
@@ -74,9 +74,9 @@ def _twin(value: Any) -> Any:
 
 
 @contextmanager
-def opened(face: Face, url: str, **settings: Any) -> Iterator[Client]:
-    """A client of that face, to be called like a `Client` from any thread."""
-    if face == "sync":
+def opened(client_kind: ClientKind, url: str, **settings: Any) -> Iterator[Client]:
+    """A client of that kind, to be called like a `Client` from any thread."""
+    if client_kind == "sync":
         with Client.from_url(url, **settings) as client:
             yield client
         return
