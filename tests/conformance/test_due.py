@@ -216,7 +216,7 @@ def test_a_lease_that_is_shortened_ends_when_it_says(world: World, open_queue: O
 def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(
     anywhere: None, world: World, open_queue: OpenQueue
 ) -> None:
-    """A call takes back a part of it and finds nothing to deliver; another one follows, before the reader is answered."""
+    """A call takes back a part of it and delivers nothing. Another one follows before the reader has an answer."""
     queue, doomed = open_queue(streams=4), 2 * MAX_TAKEN_BACK
     queue.write_many([(number, "flood") for number in range(doomed)])
     queue.nack_many(queue.read_many(doomed))

@@ -82,6 +82,11 @@ class Ledger:
         where = [*self.new, *self.returned]
         return Counter(key for handle in where if (key := self.bodies.get(handle, {}).get(b"K")) is not None)
 
+    def given_back(self) -> Counter[bytes]:
+        """Of each shard key the messages that count, lie in a stream, and are to be delivered again."""
+        where = (handle for handle in self.returned if handle[:1].isdigit())
+        return Counter(key for handle in where if (key := self.bodies.get(handle, {}).get(b"K")) is not None)
+
     def held_back(self) -> Counter[bytes]:
         """Of each shard key the messages in its overflow."""
         return Counter(self.held.values())

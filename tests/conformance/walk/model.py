@@ -5,6 +5,7 @@ Time is counted in units; what is asked for ends at a whole unit, and passes onl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ class Terms:
     journal: int = 0
     weights: dict[bytes, int] = field(default_factory=dict)
     shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    uncounted: Counter[bytes] = field(default_factory=Counter, repr=False)
+    """Of each name what was in flight when the cap was changed: each that ends makes room, though it took none."""
 
     @property
     def counts(self) -> bool:

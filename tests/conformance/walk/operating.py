@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 from shardq import ConfigError
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import NAMES, SECONDS, STREAMS, Base, ensure
-from tests.conformance.walk.model import DELAYED, GONE, WAITING
+from tests.conformance.walk.model import DELAYED, GONE, LEASED, WAITING
 
 
 class Operating(Base):
@@ -141,6 +142,8 @@ class Operating(Base):
         ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
+        if "max_in_flight" in changes:
+            terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
         self.rules_changed()
         if "journal" in changes:
             self.tell_all()  # who does not know that there is a journal tells it less

@@ -123,7 +123,7 @@ class Reading(Base):
                        if self.model.messages[each.message_id].counts)  # fmt: skip
         for name, count in came.items():
             after = flights[name]  # the model has them in flight already
-            bound = max(terms.cap_of(name), after - count + shared[name])
+            bound = max(terms.cap_of(name) + terms.uncounted[name], after - count + shared[name])
             ensure(after <= bound, f"cap: {name!r} has {after} in flight, {bound} are allowed")
 
     # --- order

@@ -61,12 +61,17 @@ def _numbers(text: list[bytes]) -> tuple[int, int, int]:
 
 
 def _window(found: Ledger, model: Model) -> Iterator[str]:
-    """What a shard key may have in the shared streams, as long as the rules are those of the beginning."""
+    """What a shard key may have in the shared streams, as long as the rules are those of the beginning.
+
+    A batch that wants more than the streams hold leaves in one call. What of it lies in a stream and was given back
+    goes to that stream's redelivery queue, beyond the window, since its key may not be declared.
+    """
     terms = model.terms
     if model.regime or not terms.counts:
         return
+    beyond = summed(found.given_back(), model)
     for name, count in summed(found.shared(), model).items():
-        if terms.window and count > max(terms.window, PLACES):
+        if terms.window and count - beyond[name] > max(terms.window, PLACES):
             yield f"window: {name!r} has {count} messages in the shared streams"
         if terms.cap and count + flying(found, model)[name] > terms.cap:
             yield f"window: {name!r} has {count} messages there, and {flying(found, model)[name]} in flight"
