@@ -197,11 +197,11 @@ def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
 ) -> None:
     gate = Gate()
     jobs.write("stolen", shard_key="t")
-    begin(gate)
+    begin(gate, visibility_timeout=2)
     eventually(lambda: gate.inside)
     (token,) = [each for each in default_server.run("ZRANGE", jobs.state.keys.leases, 0, -1) if each]
     default_server.run("ZADD", jobs.state.keys.leases, "XX", 1, token)  # by the server's clock it ended long ago
-    pass_time(12)
+    pass_time(3)
     eventually(lambda: gate.told)
     eventually(lambda: len(gate.inside) == 2)  # delivered again, here
     assert jobs.stats().acked == 0
