@@ -60,9 +60,8 @@ def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None
         found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
     if len(leases) == len(deliveries):
         return [found[delivery.token] for delivery in deliveries]
-    return [
-        found.pop(delivery.token, Settled.LOST) for delivery in deliveries
-    ]  # a delivery that comes twice counts once
+    # A delivery that comes twice counts once.
+    return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]
 
 
 _Lease: TypeAlias = tuple[str, str, Received]
