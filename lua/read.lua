@@ -19,7 +19,7 @@
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17] due: when the buckets of the timed indexes are due
 -- KEYS[18..] streams: the declared ones, the legacy stream among them
--- ARGV[1] count: at most so many messages
+-- ARGV[1] count: at most so many messages; a queue with a window or a cap may give fewer, and then says 'MORE'
 -- ARGV[2] holder: nonce that makes the leases of this call its own
 -- ARGV[3] visibility: ms that the leases last
 -- ARGV[4] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
@@ -31,7 +31,7 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS' | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+-- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
 --- @use time, offset, deliveries
@@ -44,11 +44,11 @@ local q = {
   redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
   now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = ARGV[2],
-  count = tonumber(ARGV[1]), width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
+  count = tonumber(ARGV[1]), most_due = 64, width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
   legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '', stream_count = tonumber(streams), offset = tonumber(offset),
   owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = fair == '1', journal_size = tonumber(journal_size or '0'),
   lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {},
-  due_times = {}, buckets = {}, stream_lists = {}, found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
+  due_times = {}, buckets = {}, stream_lists = {}, status = 'OK', found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
 }
 for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
 q.streams[LEGACY] = q.streams['l']
@@ -86,6 +86,7 @@ if has_ended or has_due or q.has_due_buckets then
     items = reap_leases(q, end_of_leases(q, clock), any_cancelled)
   end
   if has_due or q.has_due_buckets then promote_messages(q, items) end
+  q.count = math.min(q.count, q.most_due)
   if q.is_fair then
     --- @use window
     give_back_messages(q, items)
@@ -123,7 +124,7 @@ repeat
   take_round(q, numbers, steps.take, steps.stays)
   if steps.deliver then steps.deliver(q) end
   has_more = #numbers > 0
-  if steps.end_round and not q.is_missed then
+  if steps.end_round and q.status == 'OK' then
     local has_nothing = q.found == 0 and not has_more
     has_more = steps.end_round(q) or has_more
     if has_nothing and not has_more then
@@ -132,16 +133,16 @@ repeat
       q.has_redeliveries = has_more
     end
   end
-until q.is_missed or q.found == q.count or not has_more
+until q.status ~= 'OK' or q.found == q.count or not has_more
 
 -- All that was due may have expired or died, and what is due behind it may be for delivery: then the caller reads again.
-if q.found == 0 and q.has_more_due then q.is_missed = true end
+if q.found == 0 and q.has_more_due and q.status == 'OK' then q.status = 'MORE' end
 
 -- What happened is written down.
 local wait = -1
 if q.found == 0 then
   --- @use notifications, schedule
-  if not q.is_missed then clear_notifications(q, blocks) end
+  if q.status == 'OK' then clear_notifications(q, blocks) end
   wait = ms_to_next_event(q)
 end
 if steps.finish then steps.finish(q) end
@@ -159,4 +160,5 @@ end
 if q.owed ~= tonumber(owed) then redis.call('HSET', q.meta, 'owed', q.owed) end
 if q.offset ~= tonumber(offset) then redis.call('HSET', q.meta, 'offset', q.offset) end
 local hints = name_hints(q)
-return {q.found == 0 and q.is_missed and 'MISS' or 'OK', q.now, epoch, wait, hints, q.first_time, q.again}
+if q.found > 0 then q.status = (q.has_more_due or q.found == q.count and q.count < tonumber(ARGV[1])) and 'MORE' or 'OK' end
+return {q.status, q.now, epoch, wait, hints, q.first_time, q.again}

@@ -37,7 +37,7 @@ local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], bodies = KEYS[6],
   attempts = KEYS[7], dedup = KEYS[8], dedup_index = KEYS[9], accounts = KEYS[10], shard_keys = KEYS[11], overflow = KEYS[12],
   journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
-  now = read_clock(), dedup_window = tonumber(ARGV[4]), declared = tonumber(ARGV[9]), numbers = {}, shards = {}, mark = 'k',
+  now = read_clock(), dedup_window = tonumber(ARGV[4]), declared = tonumber(ARGV[9]), numbers = {}, mark = 'k',
 }
 local epoch, producer, max_dedup, keyed, max_len = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, stride = tonumber(ARGV[8]), tonumber(ARGV[10])
@@ -109,7 +109,7 @@ end
 
 -- Redis does not roll a script back: a key of another type must be found before the first effect. What this call cannot touch
 -- is left out, and so is the one stream of a single message: adding to it is the first effect.
-local target = choose_stream(q, ARGV[first_message], undelivered)
+local target = choose_stream(undelivered, ARGV[first_message])
 if count > 1 or has_options or undelivered[target] == 0 then redis.call('ZCARD', q.ready) end
 if progress and is_fading(q, progress) then redis.call('ZCARD', progress.index) end
 local is_awaited = q.waiting_until > q.now
@@ -127,7 +127,8 @@ end
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
 --- @use window, overflow
 local keys, values = KEYS, ARGV -- a local is found faster than a global
-local places, first, gained, delayed, held_keys, held_shards, prefix, bodies = {}, {}, {}, {}, {}, {}, q.prefix, q.bodies
+local places, first, gained, delayed, held_keys, held_shards = {}, {}, {}, {}, {}, {}
+local prefix, bodies, mark = q.prefix, q.bodies, q.mark
 for i = 1, count do
   local at = first_message + (i - 1) * stride
   local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
@@ -151,8 +152,12 @@ for i = 1, count do
       end
       place = 'd'
     else
-      local to = choose_stream(q, shard, undelivered)
-      append_message(q, keys[first_stream + to], id, shard_key, tag, payload, attributes, headers)
+      local to = choose_stream(undelivered, shard)
+      if has_options then
+        append_message(q, keys[first_stream + to], id, shard_key, tag, payload, attributes, headers)
+      else
+        redis.call('XADD', keys[first_stream + to], id, mark, shard_key, tag, payload)
+      end
       if undelivered[to] == 0 then first[to] = n end
       undelivered[to], gained[to] = undelivered[to] + 1, true
       place = numbers[to]

@@ -83,15 +83,21 @@ local function list_fields(q, shard_keys)
   return names, fields
 end
 
+-- Loads how many shard keys are active, and how many messages are held in overflows, given what is stored.
+local function load_sum(q, text)
+  q.sum = text or '0 0'
+  local active, held = string.match(q.sum, '^(%d+) (%d+)$')
+  q.active, q.held = tonumber(active), tonumber(held)
+end
+
 -- Loads the accounts of these shard keys, all in one look, and the sum with the first of them.
 local function load_accounts(q, shard_keys)
   local names, fields = list_fields(q, shard_keys)
   if #names == 0 then return end
   local texts, at = redis.call('HMGET', q.accounts, unpack(fields)), 1 -- at most 6,001: three for each of 2,000 keys
   if not q.sum then
-    q.sum, at = texts[1] or '0 0', 2
-    local active, held = string.match(q.sum, '^(%d+) (%d+)$')
-    q.active, q.held = tonumber(active), tonumber(held)
+    load_sum(q, texts[1])
+    at = 2
   end
   local has_cap, has_weights = q.cap > 0, q.has_weights
   for _, name in ipairs(names) do

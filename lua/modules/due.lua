@@ -1,24 +1,23 @@
--- What came due: leases that ended and delayed messages. A read takes at most MOST_DUE of each out of their indexes: of each bucket
--- that is due a share, and the rest of those that have more. Where more buckets than that are due, those that were looked at get
+-- What came due: leases that ended and delayed messages. A read takes at most `q.most_due` of each out of their indexes: of each
+-- bucket that is due a share, and the rest of those that have more. Where more buckets than that are due, those that were looked at get
 -- behind the others, so each comes next at some time, whatever the others hold. A bucket here is {member, start, taken, ...}:
 -- its name in `due` (false for bucket 0), the score that it starts with, and how many were taken.
 --- @use schedule, leases, attempts, accounts, messages
-local MOST_DUE = 128
 
--- Lists the buckets of an index that may have something due, bucket 0 first. If there are more, it also returns the last time
--- that `due` has of all that are due.
+-- Lists the buckets of an index that may have something due, bucket 0 first. If there may be more than this call looks at, it
+-- also returns the last time that `due` has of all that are due.
 local function list_due_buckets(q, kind, index)
-  local buckets = {}
+  local buckets, most, members = {}, 2 * q.most_due, {}
   if redis.call('ZCOUNT', index, '-inf', q.now) > 0 then buckets[1] = {member = false, start = 0, taken = 0} end
-  for _, member in ipairs(q.has_due_buckets and redis.call('ZRANGEBYSCORE', q.due, '-inf', q.now) or {}) do
-    if #buckets > MOST_DUE then
-      return buckets, tonumber(redis.call('ZREVRANGEBYSCORE', q.due, q.now, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
-    end
+  if q.has_due_buckets then members = redis.call('ZRANGEBYSCORE', q.due, '-inf', q.now, 'LIMIT', 0, most) end
+  for _, member in ipairs(members) do
     if string.sub(member, 1, 1) == kind then
       buckets[#buckets + 1] = {member = member, start = string.sub(member, 2) * SPAN, taken = 0}
     end
   end
-  return buckets, nil
+  if #members < most and #buckets <= q.most_due then return buckets, nil end
+  q.has_more_due = true
+  return buckets, tonumber(redis.call('ZREVRANGEBYSCORE', q.due, q.now, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
 end
 
 -- Appends to `found` at most so many more members of a bucket that came due until `upto`, and to `found.times` when. Returns
@@ -80,8 +79,8 @@ local function save_bucket_times(q, buckets, last)
       emptied[#emptied + 1] = bucket.member
     end
   end
-  if #moved > 0 then redis.call('ZADD', q.due, unpack(moved)) end -- at most 402: two for each bucket
-  if #emptied > 0 then redis.call('ZREM', q.due, unpack(emptied)) end -- at most 201: one for each bucket
+  if #moved > 0 then redis.call('ZADD', q.due, unpack(moved)) end -- at most 258: two for each bucket
+  if #emptied > 0 then redis.call('ZREM', q.due, unpack(emptied)) end -- at most 129: one for each bucket
 end
 
 -- Takes what is due until `upto` out of an index. Returns the members, and with them in `times` when each came due. Where it
@@ -90,15 +89,15 @@ local function take_all_due(q, kind, index, upto)
   local buckets, last = list_due_buckets(q, kind, index)
   local found, full = {times = {}}, buckets
   local take_some = kind == 'l' and q.jump and take_ended or take_due
-  while #full > 0 and #found < MOST_DUE do
-    local still_full, share = {}, math.max(1, math.floor((MOST_DUE - #found) / #full))
+  while #full > 0 and #found < q.most_due do
+    local still_full, share = {}, math.max(1, math.floor((q.most_due - #found) / #full))
     for _, bucket in ipairs(full) do
-      if #found < MOST_DUE and take_some(q, index, bucket, share, found, upto) then still_full[#still_full + 1] = bucket end
+      if #found < q.most_due and take_some(q, index, bucket, share, found, upto) then still_full[#still_full + 1] = bucket end
     end
     full = still_full
   end
-  if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 128
-  if #found == MOST_DUE then q.has_more_due = true end
+  if #found > 0 then redis.call('ZREM', index, unpack(found)) end -- at most 64
+  if #found == q.most_due then q.has_more_due = true end
   save_bucket_times(q, buckets, last)
   return found
 end
@@ -121,8 +120,8 @@ end
 local function promote_messages(q, items)
   local handles = take_all_due(q, 'd', q.delayed, q.now)
   if #handles == 0 then return end
-  local known, counted = redis.call('HMGET', q.attempts, unpack(handles)), {} -- at most 128
-  local owned = redis.call('HMGET', q.shard_keys, unpack(handles)) -- at most 128
+  local known, counted = redis.call('HMGET', q.attempts, unpack(handles)), {} -- at most 64
+  local owned = redis.call('HMGET', q.shard_keys, unpack(handles)) -- at most 64
   for at = 1, q.is_fair and #handles or 0 do counted[#counted + 1] = owned[at] or nil end
   if q.is_fair then load_accounts(q, counted) end
   for _, shard_key in ipairs(counted) do count_delayed(q, shard_key, -1) end
@@ -134,5 +133,5 @@ local function promote_messages(q, items)
       ms = tonumber(ms), number = tonumber(number),
     }
   end
-  redis.call('HDEL', q.shard_keys, unpack(handles)) -- at most 128
+  redis.call('HDEL', q.shard_keys, unpack(handles)) -- at most 64
 end

@@ -89,7 +89,7 @@ end
 -- Takes from one of these streams after the other its share of what is still wanted, and moves the offset behind each. `take`
 -- takes at most so many messages of a stream; `stays`, if it is given, says that the offset stays at a stream. A stream that is
 -- not declared ends the round, since no stream is left out, and so do too many streams and messages that gave nothing: then
--- `q.is_missed` says that there may be more. Streams that this call does not need any more are spare: they come next.
+-- `q.status` says that there may be more. Streams that this call does not need any more are spare: they come next.
 local function take_round(q, numbers, take, stays)
   local wanted = q.count - q.found
   local share, over = math.floor(wanted / math.max(1, #numbers)), wanted % math.max(1, #numbers)
@@ -97,8 +97,8 @@ local function take_round(q, numbers, take, stays)
     if q.found == q.count then
       q.spare[#q.spare + 1] = number
     else
-      q.is_missed = not q.streams[number] or q.examined - q.found >= MOST_TAKEN
-      if q.is_missed then break end
+      if not q.streams[number] then q.status = 'MISS' break end
+      if q.examined - q.found >= MOST_TAKEN then q.status = 'MORE' break end
       local before = q.found
       local most = math.max(1, math.min(MOST_TAKEN, share + (i <= over and 1 or 0), q.count - q.found))
       if not is_skipped(q, number) then take(q, number, most) end
@@ -112,7 +112,7 @@ end
 -- Names the streams that come next, so that the caller declares them for its next read. A read of one message has seen them.
 local function name_hints(q)
   local is_wanted = q.found > 0 and q.width > 0
-  if q.is_missed or is_wanted and (q.count > 1 or not q.served) then
+  if q.status ~= 'OK' or is_wanted and (q.count > 1 or not q.served) then
     return table.concat(list_ready(q, math.max(q.width, 4)), ',')
   end
   if not is_wanted then return '' end

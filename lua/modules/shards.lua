@@ -1,38 +1,27 @@
 -- The shard of a message, as a call says it: the positions of the shard's streams among those that the call declares, best
--- score first. A position is one byte, or two when more than 255 streams are declared. All messages of a shard key have the
--- same shard, so what is found once in a call is kept in `q.shards`.
+-- score first. A position is one byte, or two when more than 255 streams are declared.
 
--- Returns the positions of a shard's streams.
-local function read_positions(q, shard)
-  local positions = {}
-  if q.declared < 256 then
-    positions = {string.byte(shard, 1, -1)} -- of a longer text Lua gives no more than 8,000
-  else
-    for at = 1, #shard / 2 do
-      local high, low = string.byte(shard, 2 * at - 1, 2 * at)
-      positions[at] = high * 256 + low
-    end
-  end
-  q.shards[shard] = positions
-  return positions
-end
-
--- Returns the position of the shard's stream that has the fewest undelivered messages, and of several the first.
-local function choose_stream(q, shard, undelivered)
-  local positions = q.shards[shard] or read_positions(q, shard)
-  local best = positions[1]
-  local fewest = undelivered[best]
-  for at = 2, #positions do
-    local position = positions[at]
+-- Returns the position of the shard's stream that has the fewest undelivered messages, and of several the first. It makes no
+-- table, since a write of many messages comes here for each.
+local function choose_stream(undelivered, shard)
+  local byte, is_wide, best, fewest = string.byte, #undelivered > 255, nil, 9e15
+  for at = 1, #shard, is_wide and 2 or 1 do
+    local position = byte(shard, at)
+    if is_wide then position = position * 256 + byte(shard, at + 1) end
     local length = undelivered[position]
     if length < fewest then best, fewest = position, length end
+    if length == 0 then break end
   end
   return best
 end
 
 -- Returns the numbers of a shard's streams as text, "3,17".
 local function spell_shard(q, shard)
-  local positions, names, numbers = q.shards[shard] or read_positions(q, shard), q.numbers, {}
-  for at = 1, #positions do numbers[at] = names[positions[at]] end
+  local numbers, width = {}, q.declared > 255 and 2 or 1
+  for at = 1, #shard, width do
+    local position = string.byte(shard, at)
+    if width == 2 then position = position * 256 + string.byte(shard, at + 1) end
+    numbers[#numbers + 1] = q.numbers[position]
+  end
   return table.concat(numbers, ',')
 end

@@ -56,8 +56,10 @@ local function search_overflow(q)
     if admit_held(q) then return true end
   end
   if redis.call('ZCARD', q.overflow) == 1 then return false end
-  q.is_missed = q.walks_left > 0
-  if q.is_missed then return false end
+  if q.walks_left > 0 then
+    q.status = 'MORE'
+    return false
+  end
   correct_accounts(q)
   return admit_held(q)
 end

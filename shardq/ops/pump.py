@@ -86,7 +86,7 @@ class _Pump:
     def _deliver(self, request: Request, found: ReadReply) -> Op[None]:
         self.waiting.found_at = self.clock.monotonic()
         outstanding = replace(self.outstanding)
-        if unclaimed := self.waiting.deliver(request, found.rows, outstanding):
+        if unclaimed := self.waiting.deliver(request, found.rows, outstanding, more=found.more):
             yield from _ignore_failure(give_back(self.state, unclaimed, self.state.until()))
 
     def _plain(self, request: Request) -> Op[ReadReply]:
@@ -120,7 +120,7 @@ class _Pump:
     def _judge(self, read: ReadCall, reply: Any, granted: float | None) -> ReadReply:
         found = read_reply(self.state, read, reply, granted)
         self.outstanding.holder = ""
-        self.quiet = not (found.rows or found.miss or found.moved or found.jumped)
+        self.quiet = not (found.rows or found.more or found.moved or found.jumped)
         self.wake_at = found.wake_at(self.clock.monotonic())
         return found
 

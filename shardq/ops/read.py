@@ -14,7 +14,7 @@ from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, r
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import MAX_PER_CALL, MAX_TAKEN_BACK, Outstanding, Request, Waiter
+from shardq.ops.waiting import MAX_PER_CALL, Outstanding, Request, Waiter
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -51,11 +51,12 @@ def read(
         found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding)
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
-            return (yield from _fill(state, request, found.rows, call_until, outstanding))
+            return (yield from _fill(state, request, found, call_until, outstanding))
         waiter = Waiter(state.waiting, request, until=until, read_at=read_at, wake_at=found.wake_at(now))
         yield Wait(state, waiter)
         if waiter.rows is not None:
-            return (yield from _fill(state, request, waiter.rows, call_until, outstanding))
+            found = ReadReply(waiter.rows, more=waiter.more)
+            return (yield from _fill(state, request, found, call_until, outstanding))
         if waiter.failure is not None:
             _raise_failure(waiter.failure)
         if waiter.outstanding is not None:
@@ -69,20 +70,18 @@ def _raise_failure(failure: Exception) -> None:
 
 
 def _fill(
-    state: QueueState, request: Request, rows: list[Received], until: float, outstanding: Outstanding
+    state: QueueState, request: Request, found: ReadReply, until: float, outstanding: Outstanding
 ) -> Op[list[Received]]:
-    """Return *rows* and more, up to the number requested. A failure does not lose the rows read so far.
+    """Return the rows *found* and more, up to the number requested. A failure does not lose the rows read so far.
 
-    One call takes back at most `MAX_TAKEN_BACK` ended leases and due messages. If a call returned that many or more,
-    there may be more of them, so a large read makes another call.
+    The server bounds the work of one call, so a large read takes several.
     """
-    outstanding.rows, size = rows, len(rows)
+    rows = outstanding.rows = found.rows
     try:
-        while size >= MAX_TAKEN_BACK and len(rows) < request.count and state.clock.monotonic() < until:
+        while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
             rest = replace(request, count=request.count - len(rows), prefer=None)
-            more = yield from _attempt(state, rest, 0.0, until, outstanding)
-            rows += more.rows
-            size = len(more.rows)
+            found = yield from _attempt(state, rest, 0.0, until, outstanding)
+            rows += found.rows
     except BackendError as error:
         log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, error)
     return rows
@@ -91,7 +90,7 @@ def _fill(
 def _attempt(
     state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
 ) -> Op[ReadReply]:
-    """Read until a reply is final. After a miss or a jump of the server's clock the next call comes at once."""
+    """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once."""
     part = replace(request, count=min(request.count, MAX_PER_CALL))
     while True:
         attempt, reply = yield from _answered_call(state, part, block, until, outstanding)
@@ -102,9 +101,9 @@ def _attempt(
             yield from reopen(state, until)
         if found.jumped:
             continue
-        if reply[0] == b"OK":
+        if found.rows or not found.more:
             return found
-        if found.miss and state.clock.monotonic() >= until:
+        if state.clock.monotonic() >= until:
             return replace(found, wait_ms=0)  # other readers are always faster, or another program writes to the keys
 
 

@@ -29,6 +29,7 @@ class ReadCall:
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server."""
 
     call: Call
+    count: int
     holder: str
     sent: float
     visibility: float
@@ -40,14 +41,14 @@ class ReadCall:
 class ReadReply:
     """What a read found: rows, and in how many ms there is a reason to read again (-1: no known reason).
 
-    After a `miss` the call had not declared the streams it needed, so there may be more messages. If the queue `moved`,
-    its epoch is not the one that this client knows. If the server's clock `jumped`, the read returned nothing, and the
-    next read reports the jump to the server.
+    If there is `more`, another read may find more messages: the call had not declared the streams that it needed, or
+    one call does no more work than it did. If the queue `moved`, its epoch is not the one that this client knows. If
+    the server's clock `jumped`, the read returned nothing, and the next read reports the jump to the server.
     """
 
     rows: list[Received]
     wait_ms: int = -1
-    miss: bool = False
+    more: bool = False
     moved: bool = False
     jumped: bool = False
 
@@ -72,14 +73,14 @@ def read_call(
     outstanding.visibility = round(request.visibility * 1000)
     outstanding.since = (clock.ms if clock else 0) + outstanding.visibility
     outstanding.holder = holder
-    return ReadCall(call, holder, sent, request.visibility, len(numbers), clock.jump if clock else None)
+    return ReadCall(call, request.count, holder, sent, request.visibility, len(numbers), clock.jump if clock else None)
 
 
 def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | None = None) -> ReadReply:
     """Read *reply* and note in *state* what it says. The server ran the call at local time *granted* or later."""
     if reply[0] == b"NOQUEUE":
         state.forget()
-        return ReadReply([], moved=True)
+        return ReadReply([], more=True, moved=True)
     granted = call.sent if granted is None else granted
     now_ms = int(reply[1])
     state.note_server_time(now_ms, call.sent, granted)
@@ -89,15 +90,14 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     moved = reply[2].decode() != state.epoch
     if moved:
         state.forget()
-    miss = reply[0] != b"OK"
-    if miss:
+    if reply[0] == b"MISS":
         state.declare_more(call.declared)
     else:
         state.declare_fewer()
     return ReadReply(
         rows,
         int(reply[3]),
-        miss,
+        reply[0] != b"OK" or len(rows) == call.count,
         moved,
         not rows and state.server_time is not None and state.server_time.jump is not None,
     )

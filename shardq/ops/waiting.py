@@ -22,14 +22,8 @@ from shardq.timing import Operation, Purgatory
 Hook: TypeAlias = Callable[[], None]
 """A function of the driver that is called from here."""
 
-MAX_SHARED: Final = 100
-"""A read on behalf of several waiters requests at most so many messages."""
-
-MAX_PER_CALL: Final = 200
+MAX_PER_CALL: Final = 100
 """One call requests at most so many messages, so that no script takes longer than a few ms."""
-
-MAX_TAKEN_BACK: Final = 128
-"""A read takes back at most so many ended leases, and so many due messages (lua/read.lua)."""
 
 NEVER: Final = math.inf
 
@@ -64,12 +58,15 @@ class Outstanding:
 class Waiter(Operation):
     """One blocked read, which gives up at `until`. Its own read at `read_at` found nothing.
 
-    Once it is `done`, `rows` are its messages of the read `outstanding`. None means that it must make a read of its
-    own, and first give back the leases of `outstanding`, a read whose reply was lost. `failure` is an error that
-    another read would get as well. The driver sets `wake`, which wakes the thread or task that waits.
+    Once it is `done`, `rows` are its messages of the read `outstanding`, after which there may be `more`. None means
+    that it must make a read of its own, and first give back the leases of `outstanding`, a read whose reply was lost.
+    `failure` is an error that another read would get as well. The driver sets `wake`, which wakes the thread or task
+    that waits.
     """
 
-    __slots__ = ("done", "failure", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at")
+    __slots__ = (
+        "done", "failure", "more", "outstanding", "read_at", "request", "rows", "until", "waiting", "wake", "wake_at",
+    )  # fmt: skip
 
     def __init__(self, waiting: Waiting, request: Request, *, until: float, read_at: float, wake_at: float) -> None:
         super().__init__()
@@ -80,17 +77,23 @@ class Waiter(Operation):
         self.wake_at = wake_at
         self.done = False
         self.rows: list[Received] | None = None
+        self.more = False
         self.outstanding: Outstanding | None = None
         self.failure: Exception | None = None
         self.wake: Hook = do_nothing
 
     def finish(
-        self, rows: list[Received] | None, *, outstanding: Outstanding | None = None, failure: Exception | None = None
+        self,
+        rows: list[Received] | None,
+        *,
+        outstanding: Outstanding | None = None,
+        more: bool = False,
+        failure: Exception | None = None,
     ) -> bool:
         """End the wait. Return whether it had not ended before."""
         if not self.cancel():
             return False
-        self.rows, self.outstanding, self.failure = rows, outstanding, failure
+        self.rows, self.outstanding, self.more, self.failure = rows, outstanding, more, failure
         self.done = True
         self.wake()
         return True
@@ -196,17 +199,22 @@ class Waiting:
         for waiter in waiters:
             if waiter.request.like(first):
                 count += waiter.request.count
-                if count >= MAX_SHARED:
+                if count >= MAX_PER_CALL:
                     break
-        return Request(min(count, max(MAX_SHARED, first.count), MAX_PER_CALL), first.visibility, first.prefer)
+        return Request(min(count, MAX_PER_CALL), first.visibility, first.prefer)
 
-    def deliver(self, request: Request, rows: list[Received], outstanding: Outstanding) -> list[Received]:
-        """Give *rows* to the waiters with a request like *request*, in order of arrival. Return the rows left over."""
+    def deliver(
+        self, request: Request, rows: list[Received], outstanding: Outstanding, *, more: bool
+    ) -> list[Received]:
+        """Give *rows* to the waiters with a request like *request*, in order of arrival. Return the rows left over.
+
+        *more* tells them whether another read may find more.
+        """
         for waiter in self.waiters():
             if not rows:
                 break
             count = waiter.request.count
-            if waiter.request.like(request) and waiter.finish(rows[:count], outstanding=outstanding):
+            if waiter.request.like(request) and waiter.finish(rows[:count], outstanding=outstanding, more=more):
                 rows = rows[count:]
         return rows
 

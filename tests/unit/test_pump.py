@@ -123,14 +123,27 @@ def test_one_look_serves_only_those_who_want_the_same_lease(room: Room) -> None:
     assert (short.rows or [])[0].deadline < (long.rows or [])[0].deadline - 50
 
 
-def test_at_most_a_hundred_are_asked_for_on_behalf_of_many_but_one_may_ask_for_as_many_as_a_call_brings(
-    room: Room,
-) -> None:
+def test_a_call_requests_at_most_a_hundred_on_behalf_of_many_and_of_one(room: Room) -> None:
     waiters = [room.enter() for _ in range(150)]
     assert armed(room.pump(reply(), takes=1))[0].count == 100
     assert all(waiter.done for waiter in waiters)
     room.enter(count=700)
-    assert armed(room.pump(reply(), takes=1))[0].count == MAX_PER_CALL == 200
+    assert armed(room.pump(reply(), takes=1))[0].count == MAX_PER_CALL == 100
+
+
+def test_a_waiter_learns_whether_another_read_may_find_more(room: Room) -> None:
+    first = room.enter(count=3)
+    room.pump(reply(row(1), kind=b"MORE"), takes=0.1)
+    second = room.enter(count=3)
+    room.pump(reply(row(2)), takes=0.1)
+    assert (first.more, second.more) == (True, False)
+
+
+def test_a_look_that_found_only_what_had_died_is_followed_by_an_ordinary_one(room: Room) -> None:
+    """There may be more behind it, for which no notification comes."""
+    waiter = room.enter()
+    assert kinds(room.pump(reply(kind=b"MORE"), reply(row(1)), takes=0.1)) == ["armed", "read"]
+    assert len(waiter.rows or []) == 1
 
 
 def test_after_a_look_that_found_something_an_ordinary_one_comes_first(room: Room) -> None:

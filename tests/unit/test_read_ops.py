@@ -142,6 +142,23 @@ def test_a_miss_is_followed_by_another_look_at_once() -> None:
     assert server.reads[1].args[-1] == "300"
 
 
+@pytest.mark.parametrize("kind", [b"MISS", b"MORE"])
+def test_only_a_miss_makes_the_next_reads_declare_more_streams(kind: bytes) -> None:
+    clock, server = ManualClock(), Server(reply(kind=kind, hints=b"3,4,5,6"), reply(ROW))
+    state = state_of(clock, streams=500)
+    state.hints = ("7", "8", "9", "10")
+    drive(read(state, 1), server, clock)
+    assert state.width == (8 if kind == b"MISS" else 4)
+    assert [call.args[-4:] for call in server.reads] == [("7", "8", "9", "10"), ("3", "4", "5", "6")]
+
+
+def test_a_call_that_brings_fewer_but_says_that_there_are_more_is_followed_by_another() -> None:
+    clock = ManualClock()
+    server = Server(reply(*rows(1, 40), kind=b"MORE"), reply(*rows(41, 20)))
+    done = drive(read(state_of(clock), 80), server, clock)
+    assert (len(done.result or []), [call.args[0] for call in server.reads]) == (60, [80, 40])
+
+
 def test_each_look_has_a_holder_of_its_own() -> None:
     clock, server = ManualClock(), Server(reply())
     drive(read(state_of(clock), 1, block=3), server, clock)
@@ -169,7 +186,7 @@ def rows(first: int, count: int) -> list[Any]:
 
 def test_a_large_read_takes_several_calls_until_one_brings_less_than_it_asked_for() -> None:
     clock = ManualClock()
-    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(201, MAX_PER_CALL)), reply(*rows(401, 7)))
+    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(101, MAX_PER_CALL)), reply(*rows(201, 7)))
     done = drive(read(state_of(clock), 1000), server, clock)
     assert len(done.result or []) == 2 * MAX_PER_CALL + 7
     assert [call.args[0] for call in server.reads] == [MAX_PER_CALL] * 3
@@ -178,7 +195,7 @@ def test_a_large_read_takes_several_calls_until_one_brings_less_than_it_asked_fo
 
 def test_a_large_read_asks_for_no_more_than_it_wants() -> None:
     clock = ManualClock()
-    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(201, 50)))
+    server = Server(reply(*rows(1, MAX_PER_CALL)), reply(*rows(101, 50)))
     done = drive(read(state_of(clock), MAX_PER_CALL + 50), server, clock)
     assert (len(done.result or []), [call.args[0] for call in server.reads]) == (MAX_PER_CALL + 50, [MAX_PER_CALL, 50])
 
