@@ -30,7 +30,7 @@ _WATCH = "import sys; from tests import processes; sys.stdin.read(); processes.e
 _watchdog: subprocess.Popen[bytes] | None = None
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Two more than the cores, as tests wait a lot; none where files or tests are named, or output is not captured.
 

@@ -44,7 +44,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"note: {note}")
     for line in left_out(terminalreporter.stats.get("skipped", [])):
         terminalreporter.write_line(line)
-    for line in growth(time.monotonic() - BEGUN, reports):
+    is_soak = "soak" in terminalreporter.config.option.markexpr  # it is long by nature
+    for line in [] if is_soak else growth(time.monotonic() - BEGUN, reports):
         terminalreporter.write_line(line)
     servers = Counter(str(value) for name, value in properties if name == "server")
     if servers:

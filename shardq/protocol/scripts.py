@@ -159,6 +159,7 @@ def _without(text: str, start: int, end: int, gaps: list[tuple[int, int]]) -> st
     return "".join([*kept, text[start:end]])
 
 
+@cache  # verbs share their modules
 def words_in(text: str) -> tuple[str, ...]:
     """Return the names in a piece of Lua, without names of fields."""
     return tuple(dict.fromkeys(_WORD.findall(_SILENT.sub("''", text))))

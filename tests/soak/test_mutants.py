@@ -59,7 +59,8 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
     ),
     "write keeps a stream at 20 entries": (
-        "modules/messages", "redis.call('XADD', key, id, q.mark,", "redis.call('XADD', key, 'MAXLEN', 20, id, q.mark,",
+        "write", "redis.call('XADD', keys[first_stream + to], id,",
+        "redis.call('XADD', keys[first_stream + to], 'MAXLEN', 20, id,",
         {"lost"},
     ),
 }  # fmt: skip
