@@ -25,16 +25,16 @@
 local meta, leases, cancelled, bodies = KEYS[1], KEYS[2], KEYS[4], KEYS[6]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local jump, waiting, streams, fair, cap, journal_size, gone, acked = unpack( -- at most 8: the fields
-  redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal', 'gone', 'acked'))
 
 --- @straight
 -- The common case: one message, delivered for the first time (seven arguments), whose lease is live. No message in flight was
 -- cancelled, and the queue has neither a cap nor a journal.
-if #ARGV == 7 and ARGV[3] == '1' and ARGV[4] == '0' and (cap or '0') == '0' and (journal_size or '0') == '0' then
+if #ARGV == 7 and ARGV[3] == '1' and ARGV[4] == '0' then
   local token, id = ARGV[5], ARGV[6]
+  local cap, journal_size, gone, acked = unpack( -- at most 4: the fields
+    redis.call('HMGET', meta, 'max_in_flight', 'journal', 'gone', 'acked'))
   local score = redis.call('ZSCORE', leases, token)
-  if score and score % SPAN > now and redis.call('SCARD', cancelled) == 1 then
+  if score and score % SPAN > now and redis.call('SCARD', cancelled) == 1 and (cap or '0') == '0' and (journal_size or '0') == '0' then
     local key = ARGV[2] == 'd*1' and bodies or KEYS[14]
     redis.call('XDEL', key, id) -- fails before anything has changed if this is no stream
     redis.call('ZREM', leases, token)
@@ -45,6 +45,8 @@ end
 
 --- @general
 --- @use time, leases
+local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
+  redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
 local q = {
   meta = meta, leases = leases, attempts = KEYS[3], cancelled = cancelled, moved = KEYS[5], bodies = bodies, lens = KEYS[7],
   ready = KEYS[8], notifications = KEYS[9], redelivery = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],

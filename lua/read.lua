@@ -41,13 +41,12 @@ local count, holder, visibility, view, blocks, width = tonumber(ARGV[1]), ARGV[2
 local prefer, legacy_group, client = ARGV[9], ARGV[10], ARGV[11]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local epoch, streams, offset, waiting, jump, owed, journal_size, void, fair, cap, parents, weighted, walk = unpack( -- at most 13: the fields
-  redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'journal', 'void', 'fair', 'max_in_flight',
-    'parents', 'weighted', 'walk'))
+local epoch, offset, owed, journal_size, void, fair, cap, parents, weighted, walk = unpack( -- at most 10: the fields
+  redis.call('HMGET', meta, 'epoch', 'offset', 'owed', 'journal', 'void', 'fair', 'max_in_flight', 'parents', 'weighted', 'walk'))
 if not epoch then return {'NOQUEUE'} end
 
 -- What comes back into the queue by time: leases that ended, and delayed messages that are due.
-local is_fair, until_now = fair == '1', string.format('%.0f', now)
+local is_fair, until_now = fair == '1', string.format('%d', now)
 local has_ended = redis.call('ZCOUNT', leases, '-inf', until_now) > 0 or string.find(view, 'j', 1, true)
 local has_due = redis.call('ZCOUNT', delayed, '-inf', until_now) > 0
 local has_due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) > 0
@@ -59,28 +58,29 @@ local has_redeliveries = redis.call('ZCARD', redelivery) > 1
 if not (has_ended or has_due or has_due_buckets or has_redeliveries or void) and owed == '0' and prefer == '' and legacy_group == ''
   and (journal_size or '0') == '0' and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
 then
-  local is_empty = redis.call('ZCARD', ready) == 1 -- the sentinel
-  if is_empty and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
+  -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
+  local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, 1 + width)
+  if #turns <= width and offset ~= '0' then
+    for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, 1 + width - #turns)) do
+      turns[#turns + 1] = turn
+    end
+  end
+  local turn = turns[1]
+  if not turn and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
     -- Nothing is there. What notifications announced was taken, so they count as seen; and the caller may block for a while.
     if not redis.pcall('XGROUP', 'SETID', notifications, 'shardq', '$').err then
       if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
-      if blocks > 0 and tonumber(waiting) < now + 2 * blocks then redis.call('HSET', meta, 'waiting', now + 2 * blocks) end
+      local until_when = now + 2 * blocks
+      if blocks > 0 and tonumber(redis.call('HGET', meta, 'waiting')) < until_when then redis.call('HSET', meta, 'waiting', until_when) end
       -- The reply says when the next lease ends, or the next message is due.
       local ends = redis.call('ZRANGEBYSCORE', leases, '-inf', '(4398046511104', 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
       local comes = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(4398046511104', 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
       local soonest = math.min(ends, comes)
       return {'OK', now, epoch, soonest < SPAN and math.ceil(soonest - now) or -1, '', {}, {}}
     end
-  elseif count == 1 and not is_empty and visibility >= 5000 then
-    -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
-    local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, 1 + width)
-    if #turns <= width and offset ~= '0' then
-      for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, 1 + width - #turns)) do
-        turns[#turns + 1] = turn
-      end
-    end
+  elseif turn and count == 1 and visibility >= 5000 then
     -- The first of them is declared, and counts as many entries as it has beyond its cursor.
-    local turn, key, entry = turns[1], nil, nil
+    local key, entry = nil, nil
     for i = 12, #ARGV do
       if ARGV[i] == turn then key = KEYS[i + 6] break end
     end
@@ -102,13 +102,13 @@ then
         shared = string.match(account or '', '^([1-9]%d*) 0$')
       end
       if not field or shared and active then
-        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%.0f', now + visibility)
+        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%d', now + visibility)
         if counted then token = token .. '::' .. counted end
         if field then
           -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
           local bucket = tonumber(string.sub(redis.sha1hex(counted), 1, 8), 16) % 2045 + 1
           redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
-          ends = string.format('%.0f', bucket * SPAN + now + visibility)
+          ends = string.format('%d', bucket * SPAN + now + visibility)
           -- The shard key has one message less in the streams. With the last one its account goes.
           if shared == '1' then
             redis.call('HDEL', accounts, field)
@@ -130,6 +130,7 @@ end
 
 --- @general
 --- @use offset, deliveries
+local streams, waiting, jump = unpack(redis.call('HMGET', meta, 'streams', 'waiting', 'jump')) -- at most 3: the fields
 local q = {
   meta = meta, lens = lens, ready = ready, notifications = notifications, leases = leases, delayed = delayed,
   redelivery = redelivery, bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],

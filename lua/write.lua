@@ -34,12 +34,11 @@
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
 local epoch, producer, sequence, count, declared, stride = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local first_stream, first_message, max_len = 16, 11 + declared, tonumber(ARGV[7])
+local first_stream, first_message, max_len = 16, 11 + declared, ARGV[7]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local present_epoch, written, last_ms, waiting, gone, adopted, journal_size, fair, window, cap, parents, weighted, max_backlog =
-  unpack(redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'journal', 'fair', 'window', -- at most 13: the fields
-    'max_in_flight', 'parents', 'weighted', 'max_backlog'))
+local present_epoch, written, last_ms, waiting, journal_size, fair, window, cap, parents, weighted, max_backlog = unpack( -- at most 11: the fields
+  redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'journal', 'fair', 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog'))
 if present_epoch ~= epoch then return {'EPOCH'} end
 local before = tonumber(written)
 
@@ -47,7 +46,7 @@ local before = tonumber(written)
 -- The common case: one message without headers and options (a stride of 4). The queue has room and no journal, and where it is fair
 -- no rule but the window. Every 32nd write goes the general way, which forgets what has ended.
 if count == 1 and stride == '4' and declared < 256 and (journal_size or '0') == '0' and before % 32 ~= 0
-  and (max_len == 0 or before + adopted - gone < max_len)
+  and (max_len == '0' or before + redis.call('HGET', meta, 'adopted') - redis.call('HGET', meta, 'gone') < max_len + 0)
   and (fair ~= '1' or (cap or '0') == '0' and parents ~= '1' and (weighted or '0') == '0' and (max_backlog or '0') == '0')
 then
   -- The producer's last call is known, this one comes after it, and it need not be moved in the index of producers yet.
@@ -86,7 +85,7 @@ then
     local is_awaited, place, n = tonumber(waiting) > now, ARGV[10 + to], before + 1
     if fewest == 0 then redis.call('ZCARD', ready) end
     if is_awaited then redis.call('XLEN', notifications) end
-    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
+    local ms = now > tonumber(last_ms) and string.format('%d', now) or last_ms
     local prefix = ms .. '-'
     redis.call('XADD', KEYS[first_stream + to], prefix .. n, is_windowed and 'K' or 'k', shard_key,
       ARGV[first_message + 2], ARGV[first_message + 3])
@@ -149,7 +148,10 @@ if has_options then
 end
 
 -- What would go beyond the queue's bounds is refused whole.
-if max_len > 0 and written + adopted - gone + count - known > max_len then return {'FULL', 'max_len'} end
+if max_len ~= '0' then
+  local gone, adopted = unpack(redis.call('HMGET', meta, 'gone', 'adopted')) -- at most 2: the fields
+  if written + adopted - gone + count - known > tonumber(max_len) then return {'FULL', 'max_len'} end
+end
 -- More is forgotten than comes in, so that little is left after a rush; also when no more comes in, now and then.
 if n % 32 < count then
   forget_ended(q, q.producers, 64)
