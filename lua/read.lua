@@ -34,7 +34,7 @@
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none, or there is a message or may be more), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
---- @use schedule
+--- @use schedule, streams
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local redelivery, accounts, overflow, due = KEYS[7], KEYS[13], KEYS[15], KEYS[17]
 local count, holder, visibility, view, blocks, width = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -46,7 +46,7 @@ local epoch, offset, owed, journal_size, void, fair, cap, parents, weighted, wal
 if not epoch then return {'NOQUEUE'} end
 
 -- What comes back into the queue by time: leases that ended, and delayed messages that are due.
-local is_fair, until_now = fair == '1', string.format('%d', now)
+local is_fair, until_now = fair == '1', string.format('%.0f', now)
 local has_ended = redis.call('ZCOUNT', leases, '-inf', until_now) > 0 or string.find(view, 'j', 1, true)
 local has_due = redis.call('ZCOUNT', delayed, '-inf', until_now) > 0
 local has_due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) > 0
@@ -71,20 +71,24 @@ then
     if not redis.pcall('XGROUP', 'SETID', notifications, 'shardq', '$').err then
       if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
       local until_when = now + 2 * blocks
-      if blocks > 0 and tonumber(redis.call('HGET', meta, 'waiting')) < until_when then redis.call('HSET', meta, 'waiting', until_when) end
+      if blocks > 0 and tonumber(redis.call('HGET', meta, 'waiting')) < until_when then
+        redis.call('HSET', meta, 'waiting', until_when)
+      end
       -- The reply says when the next lease ends, or the next message is due.
-      local ends = redis.call('ZRANGEBYSCORE', leases, '-inf', '(4398046511104', 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
-      local comes = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(4398046511104', 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
+      local ends = redis.call('ZRANGEBYSCORE', leases, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
+      local comes = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
       local soonest = math.min(ends, comes)
       return {'OK', now, epoch, soonest < SPAN and math.ceil(soonest - now) or -1, '', {}, {}}
     end
-  elseif turn and count == 1 and visibility >= 5000 then
+  elseif turn and turn ~= LEGACY and count == 1 and visibility >= 5000 then
     -- The first of them is declared, and counts as many entries as it has beyond its cursor.
     local key, entry = nil, nil
     for i = 12, #ARGV do
       if ARGV[i] == turn then key = KEYS[i + 6] break end
     end
-    if not key and width > 0 then return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}} end
+    if not key and width > 0 then
+      return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}}
+    end
     local left, cursor, entries
     if key then
       left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
@@ -103,13 +107,13 @@ then
         shared = string.match(account or '', '^([1-9]%d*) 0$')
       end
       if not field or shared and active then
-        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%d', now + visibility)
+        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%.0f', now + visibility)
         if counted then token = token .. '::' .. counted end
         if field then
           -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
           local bucket = tonumber(string.sub(redis.sha1hex(counted), 1, 8), 16) % 2045 + 1
           redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
-          ends = string.format('%d', bucket * SPAN + now + visibility)
+          ends = string.format('%.0f', bucket * SPAN + now + visibility)
           -- The shard key has one message less in the streams. With the last one its account goes.
           if shared == '1' then
             redis.call('HDEL', accounts, field)

@@ -62,11 +62,10 @@ then
     field = 't:' .. shard_key
     local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
     active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
-    shared = account and string.match(account, '^(%d+) 0$') or not account and '0'
-    active = tonumber(active)
-    local others = shared == '0' and active or active - 1
-    local places = others < 8 and math.max(tonumber(window), math.floor(8 / (others + 1))) or tonumber(window)
-    room = shared and places - shared or 0
+    shared = string.match(account or '0 0', '^(%d+) 0$')
+    local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
+    if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
+    room = active and shared and places - shared or 0
   end
 
   if is_next and room > 0 then
@@ -85,7 +84,7 @@ then
     local is_awaited, place, n = tonumber(waiting) > now, ARGV[10 + to], before + 1
     if fewest == 0 then redis.call('ZCARD', ready) end
     if is_awaited then redis.call('XLEN', notifications) end
-    local ms = now > tonumber(last_ms) and string.format('%d', now) or last_ms
+    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
     local prefix = ms .. '-'
     redis.call('XADD', KEYS[first_stream + to], prefix .. n, is_windowed and 'K' or 'k', shard_key,
       ARGV[first_message + 2], ARGV[first_message + 3])

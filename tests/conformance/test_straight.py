@@ -12,7 +12,7 @@ import pytest
 from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, ShardqError
 from shardq.testing import ManualClock
 from tests.conformance.twofold import VERBS, twofold_client
-from tests.conftest import ON_ONE_SERVER
+from tests.conftest import ON_ONE_SERVER, Mutate
 from tests.servers import Server
 
 STEPS = 250
@@ -61,7 +61,7 @@ class Steps:
             except ShardqError as error:
                 self.log[-1] += f": {type(error).__name__}"
             if differing := self.driver.differing():
-                pytest.fail("\n".join([*self.log, differing]))
+                raise AssertionError("\n".join([*self.log, differing]))
 
     def message(self) -> tuple[bytes, str | bytes]:
         return self.rng.choice((b"", b"x", b"y" * 90)), self.rng.choice(KEYS)
@@ -158,6 +158,7 @@ class Steps:
         """Another program writes into a stream, deletes from it, or spoils an account."""
         keys, at = self.queue.state.keys, self.rng.randrange(self.queue.state.streams)
         stream = keys.stream(at)
+        account: Any = self.driver.databases[0].hget(keys.accounts, "t:a")
         entries: Any = self.driver.databases[0].xrange(stream)
         match self.rng.randrange(3):
             case 0 if entries:
@@ -167,7 +168,7 @@ class Steps:
                 newest: Any = self.driver.databases[0].xinfo_stream(stream)
                 if newest["last-generated-id"] < f"{seconds}-{number}".encode():
                     self.driver.both("XADD", stream, f"{seconds}-{number}", "foreign", "entry")
-            case _ if self.driver.databases[0].hexists(keys.accounts, "t:a"):
+            case _ if account and not account.startswith(b"0 0"):
                 self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "2 0 +1", "3 1", "12 0")))
 
 
@@ -189,3 +190,28 @@ def test_a_straight_part_does_what_the_general_part_does(
                 taken[verb] += steps.driver.straight(verb)
     print(taken)
     assert rules or min(taken.values()) > RUNS * STEPS / 20, taken
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize(
+    ("verb", "right", "wrong"),
+    [
+        ("write", "redis.call('HSET', lens, place, fewest + 1)", "redis.call('HSET', lens, place, fewest)"),
+        ("write", "math.max(places, math", "math.max(places + 9, math"),
+        ("write", "'1 0', 'sum', active + 1", "'1 0', 'sum', active"),
+        ("read", "'h' .. turn, id)", "'h' .. turn, cursor or '0-0')"),
+        ("read", "% 2045 + 1", "% 2045"),
+        ("read", "if left == 0 then", "if left < 0 then"),
+        ("ack", "(acked or 0) + 1", "(acked or 0)"),
+    ],
+)
+def test_a_wrong_straight_part_is_found(
+    server: Server, queue_name: str, rng: random.Random, mutate: Mutate, verb: str, right: str, wrong: str
+) -> None:
+    mutate(verb, right, wrong)
+    with pytest.raises(AssertionError):  # noqa: PT012
+        for _ in range(40):
+            server.run("FLUSHALL")
+            steps = Steps(server.url, rng, queue_name, rules=False)
+            with steps.client:
+                steps.run(STEPS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -28,9 +29,9 @@ VERBS = ("write", "read", "ack")
 
 
 @functools.cache
-def source_of(verb: str, straight: bool) -> str:
+def source_of(verb: str, folder: str, straight: bool) -> str:
     """The text of a verb, whose time is the test's; it counts how often it gets to its general part."""
-    text = scripts.join(verb, scripts.root(), straight=straight)
+    text = scripts.join(verb, Path(folder), straight=straight)
     text = text.replace(TIME, f"redis.call('HMGET', '{CLOCK}', 'seconds', 'micros')")
     return text.replace("--- @general\n", f"redis.call('HINCRBY', '{GENERAL}', '{verb}', 1)\n")
 
@@ -58,7 +59,8 @@ class TwofoldDriver(FakeDriver):
         seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
         with database.pipeline(transaction=False) as pipe:
             pipe.hset(CLOCK, mapping={"seconds": seconds, "micros": micros})
-            pipe.execute_command("EVAL", source_of(call.script.name, straight), len(call.keys), *call.keys, *call.args)
+            source = source_of(call.script.name, str(scripts.root()), straight)
+            pipe.execute_command("EVAL", source, len(call.keys), *call.keys, *call.args)
             reply = pipe.execute(raise_on_error=False)[-1]
         return LINE.sub("", str(reply)) if isinstance(reply, Exception) else reply
 

@@ -26,6 +26,9 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "ack", "for i = 1, count do all_live = all_live and is_live(q, scores[i]) end", "",
         {"acked twice", "late ack accepted"},
     ),
+    "ack of one message looks at the index, not at the deadline": (
+        "ack", "if score and score % SPAN > now and", "if score and", {"late ack accepted"},
+    ),
     "ack looks at the index, not at the deadline": (
         "modules/leases",
         "return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now",
@@ -57,6 +60,11 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
     ),
     "shrinking does not look whether the stream is empty": (
         "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
+    ),
+    "write of one message keeps a stream at 20 entries": (
+        "write", "redis.call('XADD', KEYS[first_stream + to], prefix .. n,",
+        "redis.call('XADD', KEYS[first_stream + to], 'MAXLEN', 20, prefix .. n,",
+        {"lost"},
     ),
     "write keeps a stream at 20 entries": (
         "write", "redis.call('XADD', keys[first_stream + to], id,",
