@@ -189,7 +189,7 @@ def test_a_straight_part_does_what_the_general_part_does(
             for verb in VERBS:
                 taken[verb] += steps.driver.straight(verb)
     print(taken)
-    assert rules or min(taken.values()) > RUNS * STEPS / 20, taken
+    assert rules or sum(taken.values()) > RUNS * STEPS / 10, taken  # or this test would be about nothing
 
 
 @ON_ONE_SERVER
