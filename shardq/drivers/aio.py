@@ -60,6 +60,13 @@ class AsyncDriver:
         with closing(op):
             return await drive(op, self._perform)
 
+    async def call(self, call: Call) -> Any:
+        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+
+        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        """
+        return await self._perform(call)
+
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
         await self._pumping.aclose()

@@ -56,6 +56,13 @@ class Driver:
         with closing(op):
             return drive(op, self.perform)
 
+    def call(self, call: Call) -> Any:
+        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+
+        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        """
+        return self.perform(call)
+
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""
         self._leading.recall(thread)
