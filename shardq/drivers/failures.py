@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import redis.exceptions as redis_errors
+from redis.connection import DefaultParser
 
 from shardq.ops.steps import Refused, Unanswered
 
@@ -30,6 +31,9 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.AuthenticationError, "NOAUTH"),
     (redis_errors.AuthenticationWrongNumberOfArgsError, "NOAUTH"),
 )
+parse_error = DefaultParser.parse_error
+"""Turns the text of an error reply into one of redis-py's exceptions."""
+
 _FIRST_WORD = re.compile(r"-?([A-Z][A-Z]+)\b ?(.*)", re.DOTALL)
 
 
@@ -55,6 +59,19 @@ def refusal(error: Exception) -> Refused | None:
         match = _FIRST_WORD.fullmatch(str(error))
         return Refused(match[1], match[2]) if match else Refused("ERR", str(error))
     return None
+
+
+def answer_of(reply: Any) -> Any:
+    """Return *reply*, or if it is one of redis-py's exceptions, the refusal that it stands for.
+
+    It is raised if it stands for a lost connection.
+    """
+    if not isinstance(reply, redis_errors.RedisError):
+        return reply
+    refused = refusal(reply)
+    if refused is None:
+        raise reply
+    return refused
 
 
 def demoted(answers: list[Any]) -> bool:
