@@ -81,7 +81,12 @@ def demoted(answers: list[Any]) -> bool:
 
 def unconnected(error: Exception) -> Refused | Unanswered:
     """Return the failure for *error* while connecting: nothing was sent."""
-    return refusal(error) or Unanswered(_text(error), sent=False)
+    return refusal(error) or unsent(error)
+
+
+def unsent(error: Exception) -> Unanswered:
+    """Return the failure for *error* before anything was sent."""
+    return Unanswered(_text(error), sent=False)
 
 
 def unanswered(error: Exception) -> Refused | Unanswered:

@@ -17,6 +17,7 @@ import redis
 
 from shardq.drivers.failures import answer_of
 from shardq.drivers.leading import peer_of
+from shardq.drivers.pools import leads_to_master
 from shardq.drivers.resp import MORE, new_parser
 
 RECEIVED: Final = 64 * 1024
@@ -119,7 +120,6 @@ class Links:
     def __init__(self, pool: Any, connect: Callable[[Any], Any], now: Callable[[], float]) -> None:
         self._pool, self._connect, self._now = pool, connect, now
         self._idle: deque[Link] = deque()  # its methods are atomic, so threads need no lock
-        self._owns = getattr(pool, "owns_connection", None) if hasattr(pool, "sentinel_manager") else None
 
     def take(self) -> Link:
         """Return a link for the caller alone, which gives it back with `give`, or with `drop` if it failed."""
@@ -151,7 +151,6 @@ class Links:
                 return
 
     def _is_fit(self, link: Link) -> bool:
-        """Return whether *link* still leads to the node. With sentinels, another node may have become the master."""
-        if self._owns is not None and not self._owns(link.connection):
+        if not leads_to_master(self._pool, link.connection):
             return False
         return self._now() - link.used_at < TRUSTED or link.is_sound()
