@@ -17,6 +17,8 @@ KINDS = {kind.product: kind for kind in available()}
 CLIENT_KINDS = ("sync", "async")
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
+BOTH_WAYS = ("test_write", "test_read", "test_settle", "test_blocking", "test_publish")
+"""The modules whose tests run without the drivers' lean path, too."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,6 +35,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for client_kind in CLIENT_KINDS
         if client_kind == "sync" or product == default
     ]
+    if metafunc.module.__name__.rpartition(".")[2] in BOTH_WAYS and default:
+        servers += [f"{client_kind}-{default}-general" for client_kind in CLIENT_KINDS]
     clusters = [pytest.param(f"{client_kind}-cluster", marks=pytest.mark.cluster) for client_kind in CLIENT_KINDS]
     fake = [] if "real" in metafunc.fixturenames else ["fake"]
     if "clustered" in metafunc.fixturenames:
@@ -106,9 +110,15 @@ def looked_at() -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, looked_at: Callable[[str], Any], record_property: Record) -> Iterator[World]:
-    """One kind of client on one empty server."""
-    client_kind, _, where = request.param.partition("-")
+def world(
+    request: pytest.FixtureRequest,
+    looked_at: Callable[[str], Any],
+    record_property: Record,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:
+    """One kind of client on one empty server, "general" if the drivers do without their lean path."""
+    client_kind, _, where = request.param.removesuffix("-general").partition("-")
+    monkeypatch.setenv("SHARDQ_LEAN", "off" if request.param.endswith("-general") else "on")
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
         if request.param == "fake":
