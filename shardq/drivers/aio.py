@@ -72,6 +72,8 @@ class AsyncDriver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
+        if self._shared is not None and not call.replicas:
+            return await self._call(self._shared, call)
         return await self._perform(call)
 
     async def aclose(self) -> None:

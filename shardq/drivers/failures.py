@@ -76,7 +76,8 @@ def answer_of(reply: Any) -> Any:
 
 def demoted(answers: list[Any]) -> bool:
     """Return whether one of *answers* says that the node is no longer a master, so that its connections are useless."""
-    return any(isinstance(each, Refused) and each.code in DEMOTED for each in answers)
+    refused = [each for each in answers if isinstance(each, Refused)]  # mostly none, so nothing more is to be done
+    return bool(refused) and any(each.code in DEMOTED for each in refused)
 
 
 def unconnected(error: Exception) -> Refused | Unanswered:

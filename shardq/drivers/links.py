@@ -120,6 +120,7 @@ class Links:
     def __init__(self, pool: Any, connect: Callable[[Any], Any], now: Callable[[], float]) -> None:
         self._pool, self._connect, self._now = pool, connect, now
         self._idle: deque[Link] = deque()  # its methods are atomic, so threads need no lock
+        self._has_sentinels = hasattr(pool, "master_address")
 
     def take(self) -> Link:
         """Return a link for the caller alone, which gives it back with `give`, or with `drop` if it failed."""
@@ -151,6 +152,6 @@ class Links:
                 return
 
     def _is_fit(self, link: Link) -> bool:
-        if not leads_to_master(self._pool, link.connection):
+        if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
         return self._now() - link.used_at < TRUSTED or link.is_sound()

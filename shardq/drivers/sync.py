@@ -65,7 +65,13 @@ class Driver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        return self.perform(call)
+        if call.replicas or not self._lean:
+            return self.perform(call)
+        try:
+            return self._call(call)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""

@@ -180,9 +180,9 @@ def test_links_to_a_node_that_is_no_master_any_more_are_dropped(pool: Pool) -> N
 
 
 def test_a_link_to_a_former_master_is_not_used_when_the_sentinels_name_another(pool: Pool) -> None:
+    pool.master_address = ("h", 1)  # type: ignore[attr-defined] # as pools with sentinels have it
     links = links_of(pool, ManualClock())
     link = links.take()
-    pool.master_address = ("h", 1)  # type: ignore[attr-defined] # as pools with sentinels have it
     links.give(link)
     assert links.take() is link
     links.give(link)
