@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardq.drivers.shared import LARGE, SharedLink
+from shardq.drivers.shared import LARGE, PARTS, STUCK, SharedLink
 from shardq.ops.steps import Refused, Unanswered
 
 SILENCE = 20.0
@@ -152,15 +152,19 @@ async def test_no_more_is_buffered_than_the_transport_takes_and_nothing_is_lost(
 
 
 async def test_a_large_reply_that_takes_long_to_come_is_no_silence_for_those_behind_it(played: Played) -> None:
-    link = await played.link(silence=1.0)
-    large, behind = link.ask(b"a", 1, 0.3), link.ask(b"b", 1, 0.3)
-    await played.send(b"$80\r\n")
-    for _ in range(16):
-        await played.send(b"x" * 5)
-        await asyncio.sleep(0.05)
+    link = await played.link()
+    large, behind = link.ask(b"a", 1, SILENCE), link.ask(b"b", 1, SILENCE)
+    await played.received(2)
+    for part in (b"$%d\r\n" % PARTS, *[b"x"] * PARTS):
+        link.get_buffer(-1)[: len(part)] = part  # each part by itself, whatever the kernel would join
+        link.buffer_updated(len(part))
+    link._arriving_since -= STUCK
     assert not link.is_free()
+    for expected in link._sent:
+        expected.until = 0.0  # their time was up long ago
+    link._end_waits()
     await played.send(b"\r\n:2\r\n")
-    assert await outcome(large) == [b"x" * 80]
+    assert await outcome(large) == [b"x" * PARTS]
     assert await outcome(behind) == [2]
     assert link.is_free()
 
