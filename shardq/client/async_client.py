@@ -13,6 +13,7 @@ from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
+from shardq.ops.coalescing import Line
 from shardq.ops.opening import inspect_server
 from shardq.ops.outgoing import compose
 from shardq.ops.steps import Op
@@ -20,6 +21,7 @@ from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 
 
@@ -143,11 +145,19 @@ class AsyncClient(BaseClient):
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
+        await self._prepare()
+        return await self._driver.run(op)
+
+    async def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+        await self._prepare()
+        return await self._driver.share(line, item, until)
+
+    async def _prepare(self) -> None:
         self._check_loop()
         if not self._inspected:
             warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
             self._inspected = True
-        return await self._driver.run(op)
 
     def _check_loop(self) -> None:
         if self._closed:

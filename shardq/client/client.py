@@ -14,6 +14,7 @@ from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
+from shardq.ops.coalescing import Line
 from shardq.ops.opening import inspect_server
 from shardq.ops.outgoing import compose
 from shardq.ops.steps import Op
@@ -21,6 +22,7 @@ from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -149,11 +151,20 @@ class Client(BaseClient):
 
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
+        self._prepare()
+        return self._driver.run(op)
+
+    def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+        if self._closed or not self._inspected:
+            self._prepare()
+        return self._driver.share(line, item, until)
+
+    def _prepare(self) -> None:
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
         if not self._inspected:
             self._inspect()
-        return self._driver.run(op)
 
     def _inspect(self) -> None:
         with self._lock:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
 from shardq.errors import Empty
-from shardq.model import Message, Received
+from shardq.model import Message
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
-from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.opening import upkeep
+from shardq.ops.outgoing import Outgoing, compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
-from shardq.ops.write import write, write_many
-from shardq.telemetry import Telemetry
+from shardq.ops.write import write_many, writes_of
+from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -72,13 +73,20 @@ class Queue(QueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
+        message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+        if not enabled():
+            return self._write(compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
-            message = compose(
-                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
-            )
-            message_id = self._client.run(write(self.state, message, timeout))
+            message_id = self._write(compose(self.state, self._codecs, message, context), timeout)
             self._telemetry.wrote(message_id)
             return message_id
+
+    def _write(self, message: Outgoing, timeout: float | None) -> str:
+        state = self.state
+        message_id = self._client.share(writes_of(state), message, state.until(timeout))
+        if state.config.ttl is not None:
+            self._client.run(upkeep(state, state.clock.monotonic()))
+        return message_id
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
@@ -191,6 +199,11 @@ class Queue(QueueAdmin):
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 
-    def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
-        with self._telemetry.settling(verb, [received]):
-            self._client.run(op)[0].check()
+    def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+        state = self.state
+        line, until = settles_of(state, verb), state.until(timeout)
+        if not enabled():
+            self._client.share(line, item, until).check()
+            return
+        with self._telemetry.settling(verb, [item.delivery]):
+            self._client.share(line, item, until).check()

@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
+from shardq.drivers.async_sharing import AsyncSharing
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
@@ -23,8 +24,10 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed
 from shardq.errors import ClosedError
+from shardq.ops.coalescing import Line
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
@@ -53,6 +56,7 @@ class AsyncDriver:
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self)
+        self._sharing = AsyncSharing(self, self._clock)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:
@@ -66,6 +70,10 @@ class AsyncDriver:
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
         return await self._perform(call)
+
+    async def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
+        return await self._sharing.run(line, item, until)
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""

@@ -18,12 +18,15 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnec
 from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
+from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
+from shardq.ops.coalescing import Line
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
@@ -49,6 +52,7 @@ class Driver:
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
+        self._sharing = Sharing(self, self._clock)
         self._closed = False
 
     def run(self, op: Op[T]) -> T:
@@ -62,6 +66,10 @@ class Driver:
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
         return self.perform(call)
+
+    def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
+        return self._sharing.run(line, item, until)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""

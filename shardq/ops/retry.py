@@ -131,6 +131,12 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
     raise BackendError(f"Redis refused the call: {refused}") from refused
 
 
+def is_of_one(error: BackendError) -> bool:
+    """Return whether a refusal of a call may be due to one of its messages, such as one stream of another type."""
+    refused = error.__cause__
+    return type(error) is BackendError and isinstance(refused, Refused) and refused.code not in _DENIED | UNKNOWN_USER
+
+
 def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:
     """Raise the error for a call that got no answer: OutcomeUnknown if it may have been executed."""
     if maybe_done:

@@ -53,28 +53,31 @@ def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None
     """Remove messages whose work is done. Return a result for each delivery."""
     until = state.until(timeout)
     yield from open_queue(state, until)
-    leases = {delivery.token: _lease(delivery) for delivery in deliveries}
     found: dict[str, Settled] = {}
-    for part in _parts(sorted(leases.values(), key=_PLACE)):
-        reply = yield from retry_until(lambda repeated, part=part: _ack(state, part, repeated), until, state.clock)  # type: ignore[misc]
+    for part in ack_parts(deliveries):
+        reply = yield from retry_until(lambda repeated, part=part: ack_call(state, part, repeated), until, state.clock)  # type: ignore[misc]
         found.update(zip([lease[2].token for lease in part], map(Settled, reply[1].decode()), strict=True))
-    if len(leases) == len(deliveries):
+    if len(found) == len(deliveries):
         return [found[delivery.token] for delivery in deliveries]
     # A delivery that comes twice counts once.
     return [found.pop(delivery.token, Settled.LOST) for delivery in deliveries]
 
 
-_Lease: TypeAlias = tuple[str, str, Received]
+Part: TypeAlias = Sequence[tuple[str, str, Received]]
+"""Deliveries that one call acks, sorted by place: the place, the entry id and the delivery of each."""
+
 _PLACE = itemgetter(0)
 
 
-def _lease(delivery: Received) -> _Lease:
-    place, entry, _ = delivery.token.split(":", 2)
-    return place, entry, delivery
+def ack_parts(deliveries: Sequence[Received]) -> list[Part]:
+    """Return *deliveries* in parts that one call each can ack. A delivery that comes twice counts once."""
+    leases = {delivery.token: delivery for delivery in deliveries}
+    split = [(*token.split(":", 2)[:2], delivery) for token, delivery in leases.items()]
+    return list(_parts(sorted(split, key=_PLACE)))  # type: ignore[arg-type] # a token has more than two parts
 
 
-def _ack(state: QueueState, part: Sequence[_Lease], repeated: bool) -> Call:
-    """Make the call that acks *part*, which is sorted by place."""
+def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
+    """Make the call that acks *part*."""
     places = Counter(map(_PLACE, part))
     known = [f"{place}:{entry}" for place, entry, delivery in part if _is_known(place, delivery)]
     sizes = ",".join([f"{place}*{size}" for place, size in places.items()])
@@ -108,23 +111,24 @@ def nack(
 ) -> Op[list[Settled]]:
     """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each."""
     bound = state.config.max_deliveries
-    terms = _terms(deliveries, delay, error)
-    return (yield from _settle_all(state, deliveries, _nack_call(state, bound, terms), timeout))
+    terms = terms_of(deliveries, delay, error)
+    return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout))
 
 
 def reject(
     state: QueueState, deliveries: Sequence[Received], reason: str | Sequence[str], timeout: float | None = None
 ) -> Op[list[Settled]]:
     """Move messages to the dead letters. *reason* is one for all, or one for each."""
-    terms = _terms(deliveries, 0.0, reason)
-    return (yield from _settle_all(state, deliveries, _nack_call(state, 0, terms), timeout))
+    terms = terms_of(deliveries, 0.0, reason)
+    return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout))
 
 
 Terms: TypeAlias = Mapping[str, tuple[int, str]]
 """For each lease token the delay in ms, and the error or reason."""
 
 
-def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
+def terms_of(deliveries: Sequence[Received], delay: float | Sequence[float], text: str | Sequence[str]) -> Terms:
+    """Return the terms of each delivery. *delay* is in seconds; both are one for all, or one for each."""
     delays = repeat(delay) if isinstance(delay, (int, float)) else delay
     texts = repeat(text) if isinstance(text, str) else text
     return {
@@ -133,7 +137,9 @@ def _terms(deliveries: Sequence[Received], delay: float | Sequence[float], text:
     }
 
 
-def _nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
+def nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
+    """Return what makes the calls that give deliveries back; with *max_deliveries* 0 they become dead letters."""
+
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
@@ -151,10 +157,15 @@ def extend(
     """Let these leases end *duration* seconds from now. Return a result for each."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
-        tokens = (token_argument(delivery.token) for delivery in part)
-        return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
+        return extend_call(state, part, duration)
 
     return (yield from _settle_all(state, deliveries, call, timeout))
+
+
+def extend_call(state: QueueState, part: Sequence[Received], duration: float) -> Call:
+    """Make the call that lets these leases end *duration* seconds from now."""
+    tokens = (token_argument(delivery.token) for delivery in part)
+    return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
 
 
 def _journal_argument(state: QueueState, deliveries: Sequence[Received]) -> bytes:
