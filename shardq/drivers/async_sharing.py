@@ -7,13 +7,14 @@ next turn of the event loop, so all callers of one turn ride together.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST
-from shardq.errors import ClosedError, ShardqError
+from shardq.errors import ClosedError
 from shardq.ops.coalescing import Entry, Line, SharedCall, own
 from shardq.ops.steps import Call, Op, Sleep, Step
 
@@ -65,7 +66,7 @@ class AsyncSharing:
             return await self._finish(verb.op((item,), until, tried), tried.call, reply)
         return own(results[0])
 
-    async def _finish(self, op: Op[list[R | ShardqError]], tried: Call | None = None, outcome: Any = None) -> R:
+    async def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
         """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""
         try:
             step = next(op)
@@ -112,7 +113,7 @@ class AsyncSharing:
         try:
             while (step := shared.step()) is not None:
                 shared.answer(await self._outcome(step))
-        except ShardqError as error:  # such as ClosedError
+        except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:
             shared.fail(ClosedError("the event loop was stopped while this call was under way"))

@@ -6,6 +6,7 @@ needed. One call at a time is best, since the calls of several threads would onl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -13,7 +14,6 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
-from shardq.errors import ShardqError
 from shardq.ops.coalescing import Entry, Line, Phase, SharedCall, own
 from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 
@@ -71,7 +71,7 @@ class Sharing:
             return self._finish(verb.op((item,), until, tried), tried.call, reply)
         return own(results[0])
 
-    def _finish(self, op: Op[list[R | ShardqError]], tried: Call | None = None, outcome: Any = None) -> R:
+    def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
         """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""
         try:
             step = next(op)
@@ -123,7 +123,7 @@ class Sharing:
                     line.give_up(leader)
                     self._hand_over(line, shared)
                     return
-        except ShardqError as error:  # such as ClosedError
+        except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:  # such as KeyboardInterrupt
             shared.answer(Unanswered("the call was interrupted", sent=True))

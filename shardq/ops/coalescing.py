@@ -15,7 +15,7 @@ from enum import Enum
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from shardq.errors import BackendTimeout, OutcomeUnknown, ShardqError
+from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.ops.steps import Call, Op, Refused, Step, Unanswered
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -48,7 +48,7 @@ class Verb(ABC, Generic[I, R]):
         """Return the call of the common case; None if there is none, such as before the queue is open."""
 
     @abstractmethod
-    def results(self, tried: Any, reply: Any) -> list[R | ShardqError] | None:
+    def results(self, tried: Any, reply: Any) -> Sequence[R | Exception] | None:
         """Return the results that a *reply* of the common case has; None if the operation must look at the reply."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Verb(ABC, Generic[I, R]):
         """Let go of a call that was given up."""
 
     @abstractmethod
-    def op(self, items: Sequence[I], until: float, tried: Any) -> Op[list[R | ShardqError]]:
+    def op(self, items: Sequence[I], until: float, tried: Any) -> Op[Sequence[R | Exception]]:
         """Return the operation for everything that is not common. Its first step is the call of *tried*, if given."""
 
 
@@ -80,7 +80,7 @@ class Entry(Generic[I, R]):
     def __init__(self, item: I, until: float, wake: Callable[[], object]) -> None:
         self.item, self.until, self.wake = item, until, wake
         self.phase = Phase.WAITING
-        self.result: R | ShardqError | None = None
+        self.result: R | Exception | None = None
         self.shared: SharedCall[I, R] | None = None
 
 
@@ -253,7 +253,7 @@ class SharedCall(Generic[I, R]):
         self._until = 0.0
         self._step: Step | None = None
         self._tried: Any = None
-        self._op: Op[list[R | ShardqError]] | None = None
+        self._op: Op[Sequence[R | Exception]] | None = None
 
     def step(self) -> Step | None:
         """Return what to do next; None if the call has ended, or everybody has left."""
@@ -292,10 +292,10 @@ class SharedCall(Generic[I, R]):
             self._step = self._op.throw(outcome) if failed else self._op.send(outcome)
         except StopIteration as done:
             self._end(done.value)
-        except ShardqError as error:
+        except Exception as error:  # noqa: BLE001 (the callers get it)
             self.fail(error)
 
-    def fail(self, error: ShardqError) -> None:
+    def fail(self, error: Exception) -> None:
         """End the call: everybody gets an error like *error*."""
         self._end([error] * len(self.entries))
 
@@ -314,7 +314,7 @@ class SharedCall(Generic[I, R]):
             if entry is not leader:
                 entry.wake()
 
-    def timed_out(self) -> ShardqError:
+    def timed_out(self) -> Exception:
         """Return the error for a caller that gives up now."""
         if self._fixed or self._trying:
             return OutcomeUnknown(f"{_LATE}; the call may have happened")
@@ -329,7 +329,7 @@ class SharedCall(Generic[I, R]):
             self._op = self._general()
             self._step = next(self._op)
 
-    def _general(self) -> Op[list[R | ShardqError]]:
+    def _general(self) -> Op[Sequence[R | Exception]]:
         tried, self._tried = self._tried, None
         return self._verb.op([entry.item for entry in self.entries], self._until, tried)
 
@@ -351,7 +351,7 @@ class SharedCall(Generic[I, R]):
         self.ended = True
         self._line.shared.discard(self)
 
-    def _end(self, results: Sequence[R | ShardqError]) -> None:
+    def _end(self, results: Sequence[R | Exception]) -> None:
         with self._line.lock:
             for entry, result in zip(self.entries, results, strict=True):
                 if entry.phase is not Phase.ENDED:
@@ -364,9 +364,9 @@ def _is_harmless(outcome: Any) -> bool:
     return isinstance(outcome, Refused) or (isinstance(outcome, Unanswered) and not outcome.sent)
 
 
-def own(result: R | ShardqError | None) -> R:
+def own(result: R | Exception | None) -> R:
     """Return the result of one caller, or raise its error: a copy, since others may get the same one."""
-    if isinstance(result, ShardqError):
+    if isinstance(result, Exception):
         error = type(result).__new__(type(result), *result.args)
         error.__dict__.update(result.__dict__)
         raise error from result.__cause__

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from shardq.errors import BackendError, ShardqError
+from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.coalescing import Line, Verb
 from shardq.ops.opening import open_queue
@@ -16,7 +16,7 @@ from shardq.ops.settle import CHUNK, Settled, ack_call, ack_parts, extend_call, 
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 
-Result: TypeAlias = Settled | ShardqError
+Result: TypeAlias = Settled | Exception
 _RESULTS = {ord(result.value): result for result in Settled}
 
 

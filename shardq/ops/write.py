@@ -96,7 +96,8 @@ class Writes(Verb[Outgoing, str]):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many messages one call may have, and how much they may weigh."""
-        return max_messages(self._state.choices), CHUNK_BYTES
+        choices = self._state.choices
+        return max_messages(choices) if choices else 1, CHUNK_BYTES  # nothing is known before the queue is open
 
     def weight(self, message: Outgoing) -> int:
         """Return the message's weight in the bytes of a call."""

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, QueueFull, ShardqError
+from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, QueueFull
 from shardq.ops.coalescing import Entry, Line, Phase, SharedCall, Verb, own
 from shardq.ops.steps import Call, Op, Refused, Unanswered
 from shardq.protocol.scripts import load
@@ -46,7 +46,7 @@ class Storing(Verb[int, int]):
             return None
         return Tried(self.call(items))
 
-    def results(self, tried: Tried, reply: Any) -> list[int | ShardqError] | None:
+    def results(self, tried: Tried, reply: Any) -> list[int | Exception] | None:
         if reply[0] != "OK":
             return None
         self.held -= 1
@@ -55,7 +55,7 @@ class Storing(Verb[int, int]):
     def drop(self, tried: Tried) -> None:
         self.held -= 1
 
-    def op(self, items: Sequence[int], until: float, tried: Tried | None) -> Op[list[int | ShardqError]]:
+    def op(self, items: Sequence[int], until: float, tried: Tried | None) -> Op[list[int | Exception]]:
         if tried is None:
             yield Call(load("open"), ())
         call = tried.call if tried else self.call(items)
