@@ -130,6 +130,10 @@ def _once(items: Sequence[Settle]) -> list[Settle]:
 
 
 def _ack(state: QueueState, items: Sequence[Settle], repeated: bool) -> tuple[Call, Sequence[str]]:
+    if len(items) == 1:
+        token = items[0].delivery.token
+        place, entry, _ = token.split(":", 2)
+        return ack_call(state, [(place, entry, items[0].delivery)], repeated), (token,)
     (part,) = ack_parts([item.delivery for item in items])
     return ack_call(state, part, repeated), [delivery.token for _, _, delivery in part]
 

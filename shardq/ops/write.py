@@ -22,8 +22,9 @@ from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, wei
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
-from shardq.ops.view import QueueView
+from shardq.ops.view import Alone, QueueView
 from shardq.protocol.replies import stored_ids
+from shardq.protocol.scripts import load
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
@@ -231,6 +232,8 @@ def _full_text(state: QueueState, bound: str) -> str:
 
 def _call(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
     view = state.view  # read once, since another thread may replace it meanwhile
+    if len(chunk) == 1 and not (chunk[0].headers or chunk[0].options):
+        return _call_alone(state, view, sequence, chunk[0], until)
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
@@ -240,6 +243,26 @@ def _call(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoin
         if not plain:
             args += (message.headers, message.options)
     return call_of(state, view, sequence.name, _number_of(state, sequence, until), numbers, len(chunk), args, keyed)
+
+
+def _call_alone(
+    state: QueueState, view: QueueView, sequence: ProducerSequence, message: Outgoing, until: float
+) -> Call:
+    """Make the call for one plain message. What depends on its shard key only is made once for each view."""
+    known = view.alone_cache[0].get(message.shard_key)
+    if known is None:
+        known = _alone(state, view, message.shard_key)
+    args = (view.epoch, sequence.name, _number_of(state, sequence, until), *known.args, message.tag, message.body)
+    return Call(load("write"), known.keys, args, state.durability.replicas)
+
+
+def _alone(state: QueueState, view: QueueView, key: str | bytes) -> Alone:
+    numbers, (own,) = positions_of(view, [key])
+    call = call_of(state, view, "", "", numbers, 1, [own, key, "", b""], 0)
+    if len(view.alone_cache[0]) > CACHED_SHARDS:
+        view.alone_cache[0] = {}
+    known = view.alone_cache[0][key] = Alone(call.keys, call.args[3:-2])  # type: ignore[arg-type] # none is a float
+    return known
 
 
 def _number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
