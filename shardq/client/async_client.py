@@ -10,13 +10,15 @@ from typing import Any, Self, TypeVar, Unpack
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
 from shardq.drivers import AsyncDriver, Target
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
 from shardq.ops.coalescing import Line
-from shardq.ops.opening import inspect_server
-from shardq.ops.outgoing import compose
+from shardq.ops.opening import inspect_server, upkeep
+from shardq.ops.outgoing import Outgoing, compose
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.write import writes_of
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
@@ -128,7 +130,18 @@ class AsyncClient(BaseClient):
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
             composed = [compose(state, self.codecs, message, context) for state in states]
+            if len(states) == 1:
+                return await self._publish_to(states[0], composed[0], timeout)
             return await self.run(routing.write_all(states, composed, timeout)) if states else {}
+
+    async def _publish_to(self, state: QueueState, message: Outgoing, timeout: float | None) -> dict[str, str]:
+        """Write to the only queue that a topic goes to, as `Queue.write` does."""
+        try:
+            return {state.keys.name: await self.store(state, message, timeout)}
+        except ClosedError:
+            raise
+        except ShardqError as error:
+            raise PartlyPublished({state.keys.name: error}, error) from error
 
     async def aclose(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent.
@@ -152,6 +165,13 @@ class AsyncClient(BaseClient):
         """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
         await self._prepare()
         return await self._driver.share(line, item, until)
+
+    async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
+        """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
+        message_id = await self.share(writes_of(state), message, state.until(timeout))
+        if state.config.ttl is not None:
+            await self.run(upkeep(state, state.clock.monotonic()))
+        return message_id
 
     async def _prepare(self) -> None:
         self._check_loop()

@@ -13,15 +13,14 @@ from shardq.model import Message
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
-from shardq.ops.opening import upkeep
-from shardq.ops.outgoing import Outgoing, compose, compose_all
+from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read_call import give_back_all
 from shardq.ops.settle import LOST, Cancelled, checked_each
 from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Outstanding
-from shardq.ops.write import write_many, writes_of
+from shardq.ops.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
@@ -78,18 +77,12 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
         if not enabled():
-            return await self._write(compose(self.state, self._codecs, message), timeout)
+            return await self._client.store(self.state, compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
-            message_id = await self._write(compose(self.state, self._codecs, message, context), timeout)
+            composed = compose(self.state, self._codecs, message, context)
+            message_id = await self._client.store(self.state, composed, timeout)
             self._telemetry.wrote(message_id)
             return message_id
-
-    async def _write(self, message: Outgoing, timeout: float | None) -> str:
-        state = self.state
-        message_id = await self._client.share(writes_of(state), message, state.until(timeout))
-        if state.config.ttl is not None:
-            await self._client.run(upkeep(state, state.clock.monotonic()))
-        return message_id
 
     async def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None

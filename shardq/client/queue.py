@@ -12,13 +12,12 @@ from shardq.model import Message
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
-from shardq.ops.opening import upkeep
-from shardq.ops.outgoing import Outgoing, compose, compose_all
+from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.settle import LOST, Cancelled, checked_each
 from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
-from shardq.ops.write import write_many, writes_of
+from shardq.ops.write import write_many
 from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
@@ -75,18 +74,12 @@ class Queue(QueueAdmin):
         """
         message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
         if not enabled():
-            return self._write(compose(self.state, self._codecs, message), timeout)
+            return self._client.store(self.state, compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
-            message_id = self._write(compose(self.state, self._codecs, message, context), timeout)
+            composed = compose(self.state, self._codecs, message, context)
+            message_id = self._client.store(self.state, composed, timeout)
             self._telemetry.wrote(message_id)
             return message_id
-
-    def _write(self, message: Outgoing, timeout: float | None) -> str:
-        state = self.state
-        message_id = self._client.share(writes_of(state), message, state.until(timeout))
-        if state.config.ttl is not None:
-            self._client.run(upkeep(state, state.clock.monotonic()))
-        return message_id
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
