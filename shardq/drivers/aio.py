@@ -83,6 +83,7 @@ class AsyncDriver:
             await pool.disconnect()
         for sentinel in self._pools.sentinels:
             await sentinel.aclose()
+        await self._sharing.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:

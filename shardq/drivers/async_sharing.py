@@ -21,6 +21,9 @@ from shardq.ops.steps import Call, Op, Sleep, Step
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 LONGEST: Final = 86_400.0
+"""An alarm rings after so many seconds at most; event loops cannot wait much longer."""
+
+CLOSE_TIMEOUT: Final = 5.0
 
 
 class Sender(Protocol):
@@ -48,6 +51,14 @@ class AsyncSharing:
                 if line.done(MOST):
                     self._start(line)
         return await self._together(line, item, until)
+
+    async def aclose(self) -> None:
+        """Wait a while for the calls under way, which end since the connections were closed."""
+        for _, alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT)
 
     async def _alone(self, line: Line[I, R], item: I, until: float) -> R:
         verb = line.verb
@@ -140,7 +151,7 @@ class AsyncSharing:
         self._alarms[line] = until, handle
 
     def _ring(self, line: Line[Any, Any]) -> None:
-        self._alarms.pop(line)
+        self._alarms.pop(line, None)
         for entry in line.expire(self._clock.monotonic(), MIN_TRY):
             entry.wake()
         earliest = line.earliest()

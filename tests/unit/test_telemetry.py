@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from shardq import LeaseLost, Queue
 from shardq.testing import ManualClock, fake_client
+from tests.waiting import eventually
 
 SECRET = "hunter2"
 
@@ -188,6 +190,7 @@ def test_a_broken_context_is_no_link_and_no_trouble(queue: Queue, spans: Any) ->
 
 WITHOUT_SDK = """
 import sys
+import threading
 from shardq.testing import fake_client
 
 queue = fake_client().queue("jobs")
@@ -204,3 +207,36 @@ def test_without_an_sdk_nothing_is_emitted_and_headers_stay_empty() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     told = subprocess.run([sys.executable, "-c", WITHOUT_SDK], capture_output=True, text=True, env=environment)
     assert told.returncode == 0, told.stderr
+
+
+def test_callers_that_share_a_call_have_spans_of_their_own(queue: Queue, exporter: InMemorySpanExporter) -> None:
+    queue.write("known", shard_key="tenant")
+    driver = queue.client._driver
+    perform, held, passed = driver.perform, threading.Event(), threading.Event()
+
+    def held_up(step: Any) -> Any:
+        held.set()
+        assert passed.wait(60)
+        return perform(step)
+
+    driver.perform = held_up  # type: ignore[method-assign]
+    tracer = trace.get_tracer("test")
+    ids: dict[int, str] = {}
+
+    def write(number: int) -> None:
+        with tracer.start_as_current_span(f"request {number}"):
+            ids[number] = queue.write(number, shard_key="tenant")
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+        held.wait(60)
+    eventually(lambda: len(queue.state.lines["write"]._waiting) == 3)
+    passed.set()
+    for thread in threads:
+        thread.join(60)
+    found = exporter.get_finished_spans()
+    requests = {span.name: span.context for span in found}
+    writes = {attributes(span)["messaging.message.id"]: span.parent for span in found if span.name == "write jobs"}
+    for number, message_id in ids.items():
+        assert writes[message_id] == requests[f"request {number}"]
