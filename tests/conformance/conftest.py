@@ -147,3 +147,9 @@ def open_queue(client: Client, queue_name: str) -> OpenQueue:
 def queue(open_queue: OpenQueue) -> Queue:
     """A queue of four streams, all of them everybody's shard."""
     return open_queue(streams=4, streams_per_shard=4)
+
+
+@pytest.fixture
+def plain_queue(open_queue: OpenQueue) -> Queue:
+    """The same without a window: what is written goes straight into the streams."""
+    return open_queue(streams=4, streams_per_shard=4, window=0)
