@@ -199,7 +199,7 @@ async def round_trip(
     try:
         # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
         async with asyncio.timeout(limit) as bound:
-            await connection.send_packed_command(packed(commands))
+            await connection.send_packed_command([packed(commands)])
             with postponed(bound, silence):
                 while len(answers) < len(commands):
                     answers.append(await _answer(connection))
