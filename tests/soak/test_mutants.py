@@ -77,7 +77,7 @@ def rehearse(url: str, name: str, folder: Path, seed: int, patience: float) -> d
     logs = folder / f"logs {patience}"
     logs.mkdir()
     with Client.from_url(url, timeout=20) as client:
-        queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000)
+        queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000, window=0)
         stop = threading.Event()
         habits = [(produce, "p0"), (produce, "p1"), (consume, "c0"), (consume, "c1"), (consume, "c2")]
         threads = [
