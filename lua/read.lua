@@ -139,7 +139,7 @@ local q = {
   count = count, most_due = 64, width = width, known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
   legacy_group = legacy_group, is_legacy_done = legacy_group == '', stream_count = tonumber(streams), offset = tonumber(offset),
   owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = is_fair, journal_size = tonumber(journal_size or '0'),
-  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, has_redeliveries = has_redeliveries,
+  lengths = {}, cursors = {}, stored_lengths = {}, stored_cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, has_redeliveries = has_redeliveries,
   has_due_buckets = has_due_buckets, due_times = {}, buckets = {}, stream_lists = {}, status = 'OK', found = 0, examined = 0,
   gone = 0, expired = 0, vanished = 0, adopted = 0,
 }
