@@ -40,13 +40,15 @@ def _name(call: Call, window: int, *, base: bool = False) -> str:
 def run(place: Place) -> list[Table]:
     base = tree_of(place.settings.base)
     messages, rounds = short(place)
-    count = min(place.settings.batch, messages)
     with field(place, messages) as ground:
         agents = {(False, window): ground.agent("shardq_calls", window=window) for window in WINDOWS}
         if base:
             agents |= {(True, each): ground.agent("shardq_calls", window=each, tree=base.folder) for each in WINDOWS}
         tables = []
-        for name, what, calls in (("single", "one at a time", SINGLE), ("batches", "in batches", batches(count))):
+        for name, what, calls in (
+            ("single", "one at a time", SINGLE),
+            ("batches", "in batches", batches(place.settings.batch)),
+        ):
             runs: Runs = {}
             for call in calls:  # those of one call beside one another, not those of all calls
                 rows = [

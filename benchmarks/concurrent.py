@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from benchmarks.calls.agents import Row, Runs, field
-from benchmarks.calls.columns import compared, context, data, faster, less, short
+from benchmarks.calls.columns import compared, context, data, faster, less
 from benchmarks.calls.trees import tree_of
 from benchmarks.report import Table, Target, times
 from benchmarks.rounds import ratio
@@ -33,6 +33,7 @@ class Crowd(NamedTuple):
 
 
 CROWDS = (Crowd("64 threads", 3, 1.2), Crowd("64 tasks", 5, 3), Crowd("1,000 tasks", 6, 3.5))
+SHORTER, MORE = 5, 3  # than a turn of the settings, and as many more rounds; a crowd needs some calls for each
 VERBS = ("write", "ack")
 SLOWEST = 0.25
 """What the p99 of a write is to be at most, of the base's."""
@@ -40,7 +41,7 @@ SLOWEST = 0.25
 
 def run(place: Place) -> list[Table]:
     base = tree_of(place.settings.base)
-    messages, rounds = short(place)
+    messages, rounds = max(1, place.settings.messages // SHORTER), MORE * place.settings.rounds
     rows: list[tuple[str, ...]] = []
     targets: list[Target] = []
     runs: Runs = {}

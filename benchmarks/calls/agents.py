@@ -109,7 +109,7 @@ class Field:
         """Start one; it has a queue of its own."""
         chosen = self._place.settings
         given = Given(
-            self._place.url, f"calls-{uuid.uuid4().hex[:8]}", self._messages, min(chosen.batch, self._messages),
+            self._place.url, f"calls-{uuid.uuid4().hex[:8]}", self._messages, chosen.batch,
             chosen.payload, chosen.streams, chosen.per_shard, chosen.tenants, chosen.seed,
             max(1, chosen.messages // 1000), window,
         )  # fmt: skip

@@ -12,15 +12,17 @@ from benchmarks.report import Target, times, us
 from benchmarks.rounds import Measured, middle, ratio, ratios
 from benchmarks.settings import Place
 
-SHORTER = 5
-"""A turn handles this share of the messages of the settings, in three times as many rounds: where other work comes and
-goes on the machine, the median of many short rounds scatters less than that of a few long ones."""
-MORE = 3
+SHORTER, MORE = 20, 10
 
 
 def short(place: Place) -> tuple[int, int]:
-    """Messages and rounds of short turns."""
-    return max(1, place.settings.messages // SHORTER), MORE * place.settings.rounds
+    """Messages (whole batches) and rounds of short turns: fewer messages than the settings say, and more rounds.
+
+    Where other work comes and goes on the machine, what takes turns quickly meets the same of it.
+    """
+    chosen = place.settings
+    batches = -(-chosen.messages // SHORTER // chosen.batch)
+    return max(1, batches) * chosen.batch, MORE * chosen.rounds
 
 
 def context(place: Place, rounds: int, base: Tree | None) -> str:

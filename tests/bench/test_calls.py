@@ -52,6 +52,7 @@ def no_huey(monkeypatch: pytest.MonkeyPatch) -> None:
 def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the one before it, which does not count."""
     monkeypatch.setattr(columns, "MORE", 1)
+    monkeypatch.setattr(concurrent, "MORE", 1)
 
 
 def whole(tables: list[Table]) -> None:
