@@ -72,6 +72,9 @@ class Timer:
     thread that calls `run_due`. Their errors are logged, and do not stop the timer.
     """
 
+    _asleep = False
+    """Whether nothing runs the entries yet, so that each new one must wake the timer."""
+
     def __init__(self, **settings: Unpack[Settings]) -> None:
         tick = settings.get("tick", 0.001)
         if not isinstance(tick, int | float) or not 1e-6 <= tick <= 3600:
@@ -98,7 +101,7 @@ class Timer:
             due = ceil((now + delay) * self._rate - _GRAIN) if delay > 0 else self._due(now, delay)
         except _BAD_DELAY:
             raise _refusal(delay) from None
-        if self._wheel.insert(entry, due):
+        if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
         return entry
 
@@ -117,7 +120,7 @@ class Timer:
             raise _refusal(delay) from None
         if entry.bucket is not None:
             entry.leave()
-        if self._wheel.insert(entry, due):
+        if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
 
     def insert_at(self, entry: Entry, when: float) -> None:
@@ -222,6 +225,7 @@ class ThreadTimer(Timer):
     def _start(self) -> None:
         super()._start()
         self._thread: threading.Thread | None = None
+        self._asleep = True
         self._starting = threading.Lock()
         self._alarm = alarm = Alarm()
         self._gone = weakref.ref(self, lambda _: alarm.set())
@@ -237,7 +241,7 @@ class ThreadTimer(Timer):
                 of = (self._gone, self._alarm, self._wait)
                 thread = threading.Thread(target=_drive, args=of, name="shardq-timer", daemon=True)
                 thread.start()
-                self._thread = thread
+                self._thread, self._asleep = thread, False
 
     def close(self, *, wait: bool = True) -> list[Entry]:
         """Stop for good; return the entries that were pending, in order. They will not run.

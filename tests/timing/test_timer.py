@@ -364,10 +364,14 @@ def test_hundreds_of_timers_that_are_dropped_leave_no_thread() -> None:
     eventually(lambda: own() <= before)
 
 
-def test_an_entry_whose_thread_cannot_start_is_not_inserted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a later one starts it."""
+@pytest.mark.parametrize("late", [0, 0.005])
+def test_an_entry_whose_thread_cannot_start_is_not_inserted(
+    monkeypatch: pytest.MonkeyPatch, clock: ManualClock, late: float
+) -> None:
+    """And a later one starts it, also one that comes into a bucket that is there."""
     ran = threading.Event()
-    with ThreadTimer() as timer:
+    with ThreadTimer(clock=clock) as timer:
+        clock.advance(late)
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse)
             for _ in range(2):
