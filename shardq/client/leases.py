@@ -7,9 +7,12 @@ lease and to settle it takes O(1), about half a microsecond together; nothing ev
 **Who decides that a lease is lost?** The clock: `Lease.lost` compares the deadline with the time. So it is right at
 once when a machine that was suspended goes on, or when the timer's thread or loop is held up. The wheel tells of it: at
 the deadline it takes the entry out, and then the callbacks are called. An extension that makes the lease longer only
-notes the new deadline; when the entry comes up at the old one, it is inserted again.
+notes the new deadline; when the entry comes up at the old one, it is inserted again. Redis may say so earlier, as the
+answer to an extension or an ack. Then the lease is lost, too.
 
-Redis may say so earlier, as the answer to an extension or an ack. Then the lease is lost, too.
+**Lost is lost.** Whoever was told that a lease is lost may have dropped the work. If the lease lived again, since an
+extension was answered late, somebody else could ack work that was not done. So the first look that finds it over, or
+the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
 """
 
 from __future__ import annotations
@@ -35,18 +38,17 @@ _new = object.__new__  # as in `Timer.call_later`: a lease is made for each deli
 HELD: Final = "held"
 ENDED: Final = "ended"
 SETTLED: Final = "settled"
-"""What is known of a lease, but for the time: it is ENDED if Redis said that it is lost. (See `worker/state.py` for why
-these are no Enum.)"""
+"""What was decided about a lease. One that is HELD may be over by now. (`worker/state.py`: why these are no Enum.)"""
 
 
 class Holder(Protocol):
-    """What a worker lets a lease call, on the timer's thread or loop: it must be short."""
+    """What a worker lets the leases of its jobs call. It is on the thread or loop of the timer, and must be short."""
 
-    def on_lease_lost(self) -> None:
-        """The lease is lost. May be called more than once."""
+    def on_lease_lost(self, job: Any) -> None:
+        """The lease of *job* is lost. May be called more than once."""
 
-    def on_lease_shortened(self) -> None:
-        """The deadline is earlier than it was."""
+    def on_lease_shortened(self, job: Any) -> None:
+        """The lease of *job* was made shorter."""
 
 
 class Lease(Entry):
@@ -57,14 +59,21 @@ class Lease(Entry):
     _leases: Leases
     callbacks: list[Callable[[], object]] | None
     deadline: float
-    holder: Holder | None
+    holder: tuple[Holder, Any] | None  # a worker's keeper, and the job
     state: str
 
     @property
     def lost(self) -> bool:
         """Whether the deadline came by the local clock, or Redis said that the lease is lost, before it was settled."""
         state = self.state
-        return state is ENDED or (state is HELD and self._leases.clock.monotonic() >= self.deadline)
+        return state is ENDED or (state is HELD and self._leases.clock.monotonic() >= self.deadline and self._end())
+
+    def _end(self) -> bool:
+        """Decide whether the lease is over, since it seems to be."""
+        with self._leases.lock:
+            if self.state is HELD and self._leases.clock.monotonic() >= self.deadline:
+                self.state = ENDED
+        return self.state is ENDED
 
     def settle(self) -> None:
         """Note that the delivery is settled: nobody is told that its lease is lost any more."""
@@ -76,31 +85,33 @@ class Lease(Entry):
 
     def lose(self) -> None:
         """Note that Redis said that the lease is lost, and tell of it."""
-        if self.state is HELD:
+        with self._leases.lock:
+            if self.state is SETTLED:
+                return
             self.state = ENDED
-            self.leave()
-            self.tell()
+        self.leave()
+        self.tell()
 
     def move(self, deadline: float) -> None:
-        """Note the deadline that an extension gave the lease."""
+        """Note the deadline that an extension gave the lease; in vain if it was lost by then."""
         with self._leases.lock:
+            if self.state is not HELD:
+                return
             before, self.deadline = self.deadline, deadline
-            if self.state is HELD and (deadline < before or not self.pending):
+            if deadline < before:
                 self.leave()
                 self._leases.insert(self)
         if deadline < before and (holder := self.holder) is not None:
-            holder.on_lease_shortened()
+            holder[0].on_lease_shortened(holder[1])
 
     def fire(self) -> None:
         """Tell that the lease is over; unless it was extended since this entry was inserted."""
-        clock = self._leases.clock
-        with self._leases.lock:
-            if self.deadline > clock.monotonic():
-                if not self.pending and self.state is HELD:
-                    self._leases.insert(self)
-                return
-        if self.state is HELD:
+        if self.lost:
             self.tell()
+            return
+        with self._leases.lock:
+            if self.state is HELD and not self.pending:  # else it was made shorter meanwhile, which inserted it
+                self._leases.insert(self)
 
     def when_lost(self, callback: Callable[[], object]) -> None:
         """Call *callback* once, from `tell`, when the lease is lost; at once if it is lost already."""
@@ -115,7 +126,7 @@ class Lease(Entry):
         """Tell the holder, and call each callback that was not called yet."""
         holder, self.holder = self.holder, None
         if holder is not None:
-            holder.on_lease_lost()
+            holder[0].on_lease_lost(holder[1])
         callbacks = self.callbacks or []
         with contextlib.suppress(IndexError):
             while True:
@@ -136,7 +147,7 @@ class Leases:
 
     def forked(self) -> None:
         """Start anew in a forked child: another thread of the parent may have had the lock."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a finalizer may ask whether a lease is lost
 
     def hold(self, deadline: float) -> Lease:
         """Return a new lease, which is in the wheel until *deadline*."""
@@ -182,7 +193,7 @@ class LeasedDelivery(DeliveryView):
 
         It is lost when `deadline` has come, by the local clock and without asking Redis, and when Redis said so to an
         extend, ack, nack or reject. A worker also says so to a handler that shall stop. A successful extend moves the
-        deadline; a delivery that you settled is not lost.
+        deadline, but a delivery that was found lost stays lost. One that you settled is not lost.
         """
         return self._lost or self._lease.lost
 
