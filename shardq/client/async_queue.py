@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardq.client.async_admin import AsyncQueueAdmin
 from shardq.client.async_delivery import AsyncDelivery
+from shardq.client.leases import note_results
 from shardq.errors import Empty
 from shardq.model import Message, Received
 from shardq.model.delivery import received_of
@@ -16,7 +17,7 @@ from shardq.ops import settle
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read_call import give_back_all
-from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.settle import Cancelled, checked_each
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.waiting import Outstanding
@@ -160,7 +161,7 @@ class AsyncQueue(AsyncQueueAdmin):
         received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = await self._client.run(settle.ack(self.state, received, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     async def nack_many(
         self,
@@ -180,7 +181,7 @@ class AsyncQueue(AsyncQueueAdmin):
         checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     async def reject_many(
         self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
@@ -193,7 +194,7 @@ class AsyncQueue(AsyncQueueAdmin):
         checked_each("reason", reason, len(deliveries))
         with self._telemetry.settling("reject", received):
             results = await self._client.run(settle.reject(self.state, received, reason, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".

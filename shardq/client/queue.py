@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
+from shardq.client.leases import note_results
 from shardq.errors import Empty
 from shardq.model import Message, Received
 from shardq.model.delivery import received_of
@@ -14,7 +15,7 @@ from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
-from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.settle import Cancelled, checked_each
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import write, write_many
@@ -148,7 +149,7 @@ class Queue(QueueAdmin):
         received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = self._client.run(settle.ack(self.state, received, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def nack_many(
         self,
@@ -168,7 +169,7 @@ class Queue(QueueAdmin):
         checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def reject_many(
         self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
@@ -181,7 +182,7 @@ class Queue(QueueAdmin):
         checked_each("reason", reason, len(deliveries))
         with self._telemetry.settling("reject", received):
             results = self._client.run(settle.reject(self.state, received, reason, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".

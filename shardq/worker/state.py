@@ -65,10 +65,11 @@ class Job:
     """One delivery that the worker holds.
 
     `handle` is for the runner: the handler's task or child process. `started` is when the handler started, in seconds
-    of the monotonic clock; 0 before.
+    of the monotonic clock; 0 before. `batch` is for the keeper: the jobs whose leases are extended together with this
+    one's. A job leaves it when its message is not leased any more.
     """
 
-    __slots__ = ("delivery", "handle", "message", "outcome", "slot", "started")
+    __slots__ = ("batch", "delivery", "handle", "message", "outcome", "slot", "started")
 
     def __init__(self, delivery: DeliveryView) -> None:
         self.delivery = delivery
@@ -77,6 +78,11 @@ class Job:
         self.outcome: Outcome | None = None
         self.handle: Any = None
         self.started = 0.0
+        self.batch: set[Job] = NO_BATCH
+
+
+NO_BATCH: Final[set[Job]] = set()
+"""The batch of the jobs that are in none; it stays empty."""
 
 
 class Read(NamedTuple):
@@ -177,8 +183,8 @@ class WorkerState:
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrived(self, deliveries: Iterable[DeliveryView]) -> None:
-        """Event: a read returned. After `stop` its messages are given back at once."""
+    def arrived(self, deliveries: Iterable[DeliveryView]) -> list[Job]:
+        """Event: a read returned. After `stop` its messages are given back at once. Return their jobs."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
         self.held.update(jobs)
@@ -186,6 +192,7 @@ class WorkerState:
         self._startable += len(jobs)
         if self.life not in (RUNNING, AWAY):
             self._let_go(jobs)
+        return jobs
 
     def read_failed(self) -> None:
         """Event: a read failed."""
@@ -211,6 +218,7 @@ class WorkerState:
         """Event: the lease of *job* is over. It is never settled. True if the handler runs and must be interrupted."""
         had = job.message
         job.message = MESSAGE[had]["lose"]
+        job.batch.discard(job)
         if job.message == had:
             return False
         self._unsettled -= had == DECIDED
@@ -280,6 +288,7 @@ class WorkerState:
 
     def _decide(self, job: Job, outcome: Outcome) -> None:
         job.message = MESSAGE[job.message]["decide"]
+        job.batch.discard(job)
         job.outcome = outcome
         self._unsettled += 1
         self._outbox[outcome.verb].append(job)
