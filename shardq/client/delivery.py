@@ -36,6 +36,7 @@ class Delivery(DeliveryView):
     def ack(self, *, timeout: float | None = None) -> None:
         """Say that the work is done: the message is forgotten."""
         self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+        self.answered = True
 
     def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
@@ -46,10 +47,12 @@ class Delivery(DeliveryView):
         self._queue._settle(
             "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
         )
+        self.answered = True
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
         self._queue._settle("reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout))
+        self.answered = True
 
     def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""

@@ -45,16 +45,21 @@ class Received(msgspec.Struct, frozen=True):
 class DeliveryView:
     """The attributes that `Delivery` and `AsyncDelivery` share."""
 
-    __slots__ = ("_clock", "_codecs", "lost", "received")
+    __slots__ = ("_clock", "_codecs", "answered", "lost", "received")
 
     lost: bool
-    """Whether the worker that runs the handler knows that the lease is lost. Then stop: the result is not wanted."""
+    """Whether the lease is known to be lost. Then stop: the result is not wanted.
+
+    The worker that runs the handler sets it, and a read that was to ack the delivery."""
+
+    answered: bool
+    """Whether Redis has answered that the delivery is settled, or lost. Then a read does not ack it once more."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
-        self.lost = False
+        self.answered = self.lost = False
 
     @property
     def payload(self) -> Any:

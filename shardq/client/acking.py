@@ -1,0 +1,50 @@
+"""The deliveries that a read acks: which they are, and what it notes on them. Both clients share it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardq.errors import ConfigError
+from shardq.model import DeliveryView
+from shardq.model.delivery import received_of
+from shardq.ops.acks import Acks
+from shardq.ops.settle import LOST
+from shardq.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from shardq.client.base import BaseClient
+
+log = logging.getLogger("shardq")
+
+
+def to_ack(client: BaseClient, queue: str, ack: Any) -> tuple[Sequence[DeliveryView], Acks | None]:
+    """Return the deliveries of *ack* that a read is to ack: those that have no answer yet. Also what its call needs.
+
+    ConfigError if *ack* is not a delivery or several of this *queue* and *client*.
+    """
+    if ack is None:
+        return (), None
+    deliveries: Sequence[Any] = (ack,) if isinstance(ack, DeliveryView) else ack
+    received_of(queue, deliveries)
+    for each in deliveries:
+        if each.queue.client is not client:
+            raise ConfigError(f"{each!r} was read by another client: ack it there")
+    open_ones = [each for each in deliveries if not each.answered]
+    return open_ones, Acks([each.received for each in open_ones]) if open_ones else None
+
+
+def note_answers(deliveries: Sequence[DeliveryView], acks: Acks | None, telemetry: Telemetry, started_ns: int) -> None:
+    """Note on each delivery what was answered: that it was, and whether its lease was lost. Log those that were."""
+    if acks is None:
+        return
+    answered = []
+    for each in deliveries:
+        result = acks.results.get(each.received.token)
+        if result is not None:
+            each.answered, each.lost = True, result in LOST
+            answered.append(each)
+    telemetry.acked([each.received for each in answered], started_ns, round(acks.answered_at * 1e9))
+    if lost := [each.message_id for each in answered if each.lost]:
+        log.warning("%d leases had ended before their ack, the first of message %s", len(lost), lost[0])
