@@ -14,22 +14,27 @@ from shardq.ops.settle import LOST
 from shardq.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from shardq.client.base import BaseClient
+    from shardq.client.async_queue import AsyncQueue
+    from shardq.client.queue import Queue
 
 log = logging.getLogger("shardq")
 
 
-def to_ack(client: BaseClient, queue: str, ack: Any) -> tuple[Sequence[DeliveryView], Acks | None]:
+def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[DeliveryView], Acks | None]:
     """Return the deliveries of *ack* that a read is to ack: those that have no answer yet. Also what its call needs.
 
-    ConfigError if *ack* is not a delivery or several of this *queue* and *client*.
+    ConfigError if *ack* is not a delivery or several of this *queue* and its client.
     """
     if ack is None:
         return (), None
-    deliveries: Sequence[Any] = (ack,) if isinstance(ack, DeliveryView) else ack
-    received_of(queue, deliveries)
+    deliveries: Sequence[Any] = ack
+    if isinstance(ack, DeliveryView):
+        deliveries = (ack,)
+        if not ack.answered and ack.queue is queue:  # type: ignore[attr-defined] # the common case
+            return deliveries, Acks((ack.received,))
+    received_of(queue.name, deliveries)
     for each in deliveries:
-        if each.queue.client is not client:
+        if each.queue.client is not queue.client:
             raise ConfigError(f"{each!r} was read by another client: ack it there")
     open_ones = [each for each in deliveries if not each.answered]
     return open_ones, Acks([each.received for each in open_ones]) if open_ones else None

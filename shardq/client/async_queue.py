@@ -151,7 +151,7 @@ class AsyncQueue(AsyncQueueAdmin):
         batch: bool,
     ) -> list[AsyncDelivery]:
         checked_block(block, visibility)
-        settled, acks = to_ack(self._client, self.name, ack)
+        settled, acks = to_ack(self, ack)
         started = round(self.state.clock.wall() * 1e9)
         outstanding = Outstanding()
         op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, outstanding, acks)

@@ -147,7 +147,7 @@ class Queue(QueueAdmin):
         batch: bool,
     ) -> list[Delivery]:
         checked_block(block, visibility)
-        settled, acks = to_ack(self._client, self.name, ack)
+        settled, acks = to_ack(self, ack)
         started = round(self.state.clock.wall() * 1e9)
         op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, acks=acks)
         try:

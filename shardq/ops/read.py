@@ -10,7 +10,7 @@ from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.acks import Acks, ack_and_read, ack_earlier, to_count
-from shardq.ops.opening import open_queue, reopen, upkeep
+from shardq.ops.opening import needs_upkeep, open_queue, reopen, upkeep
 from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
@@ -39,7 +39,8 @@ def read(
     """
     clock = state.clock
     until = clock.monotonic() + block
-    yield from open_queue(state, state.until(timeout))
+    if not state.epoch:
+        yield from open_queue(state, state.until(timeout))
     if acks is not None and acks.earlier:
         yield from ack_earlier(state, acks, max(until, state.until(timeout)))
     request = Request(
@@ -50,11 +51,14 @@ def read(
     outstanding = outstanding or Outstanding()
     while True:
         now = clock.monotonic()
-        yield from upkeep(state, now)
+        if needs_upkeep(state):
+            yield from upkeep(state, now)
         remaining = max(0.0, until - now)
         call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
         found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding, acks)
         acks = None
+        if len(found.rows) == count:  # the common case
+            return found.rows
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
             return (yield from _fill(state, request, found, call_until, outstanding))
@@ -101,7 +105,7 @@ def _attempt(
     *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
     they may have made room for messages.
     """
-    part = replace(request, count=min(request.count, MAX_PER_CALL))
+    part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
     while True:
         attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks)
         acks = None
@@ -115,7 +119,9 @@ def _attempt(
         if found.rows or not found.more:
             return found
         if state.clock.monotonic() >= until:
-            return replace(found, wait_ms=0)  # other readers are always faster, or another program writes to the keys
+            return ReadReply(
+                [], wait_ms=0, more=True, moved=found.moved
+            )  # other readers are always faster, or another program writes to the keys
 
 
 def _answered_call(
