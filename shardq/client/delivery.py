@@ -65,12 +65,12 @@ class Delivery(LeasedDelivery):
         try:
             self._queue._settle(verb, self.received, op)
         except LeaseLost:
-            self._lease.lose()
+            self._note(lost=True)
             raise
         except DurabilityUnknown:  # it is settled
-            self._lease.settle()
+            self._note(lost=False)
             raise
-        self._lease.settle()
+        self._note(lost=False)
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:

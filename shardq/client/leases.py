@@ -183,7 +183,7 @@ class LeasedDelivery(DeliveryView):
         self.received = received  # not by the base class: this is done for each delivery
         self._codecs = queue._codecs
         self._clock = queue.state.clock
-        self._lost = False
+        self._lost = self.answered = False
         self._queue = queue
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
@@ -212,6 +212,14 @@ class LeasedDelivery(DeliveryView):
         """
         self._lease.when_lost(partial(_call, callback, self))
 
+    def _note(self, *, lost: bool) -> None:
+        """Note that Redis answered: the delivery is settled, or its lease was *lost*."""
+        self.answered = True
+        if lost:
+            self._lease.lose()
+        else:
+            self._lease.settle()
+
     def _extended(self, sent: float, duration: float) -> None:
         """Note that an extension of *duration* seconds succeeded, which was sent at local time *sent*."""
         self.received = extended(self.received, sent, duration)
@@ -230,9 +238,7 @@ def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]
     """Note how settling *deliveries* ended, and return those whose leases were lost."""
     late = []
     for delivery, result in zip(deliveries, results, strict=True):
+        delivery._note(lost=result in LOST)
         if result in LOST:
             late.append(delivery)
-            delivery._lease.lose()
-        else:
-            delivery._lease.settle()
     return late

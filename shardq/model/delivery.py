@@ -45,13 +45,16 @@ class Received(msgspec.Struct, frozen=True):
 class DeliveryView:
     """The attributes that `Delivery` and `AsyncDelivery` share."""
 
-    __slots__ = ("_clock", "_codecs", "_lost", "received")
+    __slots__ = ("_clock", "_codecs", "_lost", "answered", "received")
+
+    answered: bool
+    """Whether Redis has answered that the delivery is settled, or lost. Then a read does not ack it once more."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
-        self._lost = False
+        self._lost = self.answered = False
 
     @property
     def lost(self) -> bool:

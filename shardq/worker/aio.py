@@ -193,6 +193,7 @@ class AsyncWorker:
 
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
+        acks = action.acks
         self._reading = asyncio.current_task()  # only now: a task that is cancelled before its first step runs nothing
         try:
             if self._state.life not in (RUNNING, AWAY):
@@ -201,6 +202,7 @@ class AsyncWorker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
+                ack=[cast("AsyncDelivery", job.delivery) for job in acks],
                 timeout=CALL_TIMEOUT,
             )
             if self._state.life == AWAY and self._state.redis_answers():
@@ -214,12 +216,16 @@ class AsyncWorker:
             self._fail(error)
         except BackendError as error:
             self._state.redis_fails()
+            self._state.acked(acks)
+            acks = ()
+            self._schedule()  # acks that got no answer are settled by themselves, meanwhile
             await _pause(self._reads.failed(error))
         except asyncio.CancelledError:
             self._stop()  # the read was cancelled by `_stop`, or by a program that cancels all tasks
         except Exception as error:  # noqa: BLE001 (raised by run)
             self._fail(error)
         self._reading = None
+        self._state.acked(acks)
         self._keeper.keep(self._state.arrived(found))
         self._schedule()
 

@@ -12,10 +12,11 @@ A runner (`Worker` or `AsyncWorker`) reports events (`arrived`, `ended`, `lost`,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
+from shardq.ops.settle import CHUNK
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -60,6 +61,9 @@ SLOT: Final[Table] = {
 BATCH: Final = 500
 """How many messages are settled by one call, at most."""
 
+ALONG: Final = CHUNK
+"""How many acks a read takes along, at most: as many as go out in one round trip."""
+
 
 class Job:
     """One delivery that the worker holds.
@@ -86,13 +90,20 @@ NO_BATCH: Final[set[Job]] = set()
 
 
 class Read(NamedTuple):
-    """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`."""
+    """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`.
+
+    The read acks `acks` on its way. When that is over, call `acked`, at the latest before the other event.
+    """
 
     credit: int
+    acks: Sequence[Job] = ()
 
 
 class Settle(NamedTuple):
-    """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time."""
+    """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time.
+
+    A read may take acks along meanwhile.
+    """
 
     verb: Verb
     jobs: list[Job]
@@ -119,6 +130,8 @@ class WorkerState:
         self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
+        self._along = 0  # how many of these were taken along by the read that is under way
+        self._apart = False  # whether acks go out by themselves, because settling failed
         self._reading = self._settling = False
 
     # --- actions ----------------------------------------------------------------------------------------------------
@@ -129,11 +142,12 @@ class WorkerState:
             return self._start()
         if self.life == STOPPED:
             return None
-        if not self._settling and (action := self._settle()):
+        credit = 0 if self._reading else self.credit
+        if not self._settling and (action := self._settle(leave_acks=credit > 0)):
             return action
-        if not self._reading and (credit := self.credit) > 0:
+        if credit > 0:
             self._reading = True
-            return Read(credit)
+            return Read(credit, self._take_along())
         if self.life in (DRAINING, RETURNING) and self._holds_nothing():
             self._change("nothing held")
         return None
@@ -143,7 +157,7 @@ class WorkerState:
         """Whether `next` most likely has an action, so that it is worth waking one more thread."""
         return bool(
             (self._startable and self.busy < self.concurrency)
-            or (not self._settling and self._unsettled)
+            or (not self._settling and self._unsettled > self._along)
             or (not self._reading and self.credit > 0)
         )
 
@@ -169,17 +183,30 @@ class WorkerState:
         self.busy += 1
         return job
 
-    def _settle(self) -> Settle | None:
+    def _settle(self, *, leave_acks: bool) -> Settle | None:
+        """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
         for verb, box in self._outbox.items():
+            if verb == "ack" and leave_acks and not self._apart and len(box) <= ALONG:
+                continue
             while box:
-                part = [job for job in box[:BATCH] if job.message == DECIDED]
-                del box[:BATCH]
-                for job in part:
-                    job.message = MESSAGE[DECIDED]["send"]
-                if part:
+                if part := self._send(box, BATCH):
                     self._settling = True
                     return Settle(verb, part)
         return None
+
+    def _take_along(self) -> Sequence[Job]:
+        if self._apart or not (jobs := self._send(self._outbox["ack"], ALONG)):
+            return ()
+        self._along = len(jobs)
+        return jobs
+
+    def _send(self, box: list[Job], most: int) -> list[Job]:
+        """Take up to *most* messages out of *box*, without those whose leases were lost meanwhile."""
+        part = [job for job in box[:most] if job.message == DECIDED]
+        del box[:most]
+        for job in part:
+            job.message = MESSAGE[DECIDED]["send"]
+        return part
 
     # --- events -----------------------------------------------------------------------------------------------------
 
@@ -230,22 +257,40 @@ class WorkerState:
 
     def settled(self, jobs: Iterable[Job]) -> None:
         """Event: these messages are settled, or their leases had ended."""
+        self._settling = self._apart = False
+        self._finish(jobs)
+
+    def unsettled(self, jobs: Iterable[Job]) -> None:
+        """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
         self._settling = False
+        self._send_again(jobs)
+
+    def acked(self, jobs: Sequence[Job]) -> None:
+        """Event: a read that took these along has done what it could. Those that have no answer are sent again.
+
+        They and those after them go out by themselves until that works: reads must not fail because acks do.
+        """
+        self._along = 0
+        if again := [job for job in jobs if not job.delivery.answered]:
+            self._send_again(again)
+        self._finish([job for job in jobs if job.delivery.answered] if again else jobs)
+
+    def _finish(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             job.message = MESSAGE[job.message]["settled"]
             self._unsettled -= 1
             if job.slot == FREE:
                 self.held.discard(job)
 
-    def unsettled(self, jobs: Iterable[Job]) -> None:
-        """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
+    def _send_again(self, jobs: Iterable[Job]) -> None:
+        self._apart = True
         late = [job for job in jobs if job.delivery.remaining <= 0]
         again = [job for job in jobs if job not in late] if late else list(jobs)
         for job in again:
             job.message = MESSAGE[job.message]["unsettled"]
         if again and again[0].outcome:
             self._outbox[again[0].outcome.verb][:0] = again
-        self.settled(late)
+        self._finish(late)
 
     def redis_fails(self) -> bool:
         """Event: a call failed. True if the worker's state changed."""

@@ -243,7 +243,7 @@ class Worker:
             self._orders.put(error)
             self._stopped.wait()
             if isinstance(action, Read):
-                return self._state.read_failed
+                return lambda: self._read_over(action, failed=True)
             return lambda: self._state.settled(action.jobs)
 
     def _run(self, job: Job) -> Outcome:
@@ -299,6 +299,7 @@ class Worker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
+                ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
         except FATAL:
@@ -306,6 +307,8 @@ class Worker:
         except BackendError as error:
             with self._lock:
                 state.redis_fails()
+                state.acked(action.acks)
+            self._nudge()  # acks that got no answer are settled by themselves, meanwhile
             self._stopped.wait(self._reads.failed(error))
             return state.read_failed
         finally:
@@ -318,7 +321,14 @@ class Worker:
         state.max_deliveries = self._jobs.state.config.max_deliveries
         if found and self._stopped.is_set() and self._unread(found):
             found = []
-        return lambda: self._keeper.keep(state.arrived(found))
+        return lambda: self._read_over(action, found)
+
+    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
+        self._state.acked(action.acks)
+        if failed:
+            self._state.read_failed()
+        else:
+            self._keeper.keep(self._state.arrived(found))
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""

@@ -158,6 +158,28 @@ async def test_a_cancelled_ack_happened_or_not_and_another_settles_it(warm: Asyn
     assert await at_every_point(work, check) >= 3
 
 
+async def test_an_ack_that_goes_with_a_cancelled_read_can_be_given_to_the_next(warm: AsyncQueue) -> None:
+    await warm.write("work", shard_key="tenant")
+    previous = await warm.read()
+    await warm.write("work", shard_key="tenant")
+
+    async def work() -> None:
+        await warm.read(ack=previous)
+
+    async def check() -> None:
+        nonlocal previous
+        started = time.monotonic()
+        delivery = await warm.read(ack=previous, block=SOON)
+        assert time.monotonic() - started < SOON
+        assert (delivery.count, previous.answered, previous.lost) == (1, True, False)
+        await warm.write("work", shard_key="tenant")
+        previous = delivery
+
+    assert await at_every_point(work, check) >= 1
+    stats = await warm.stats()
+    assert (stats.in_flight, stats.written) == (1, stats.acked + 1)
+
+
 async def test_a_reply_that_comes_after_its_caller_was_cancelled_goes_to_nobody(
     server: Server, queue_name: str
 ) -> None:
