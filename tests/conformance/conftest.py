@@ -17,11 +17,12 @@ from tests.servers import Cluster, Server, ServerKind, available
 KINDS = {kind.product: kind for kind in available()}
 CLIENT_KINDS = ("sync", "async")
 GENERAL = "general"
-WITHOUT_STRAIGHT = {
-    f"test_{name}" for name in ("write", "read", "settle", "dedup", "delay", "due", "rules", "names", "walk")
+WITH_GENERAL = {
+    f"test_{name}"
+    for name in ("blocking", "dedup", "delay", "due", "names", "publish", "read", "rules", "settle", "walk", "write")
 }
-"""Files that also run on scripts without their straight parts, with one client on one server. (In `test_straight` both
-forms run beside each other.)
+"""Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
+path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
 """
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
@@ -36,7 +37,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     default = next(iter(KINDS), None)
     module = metafunc.module.__name__.rpartition(".")[2]
-    general = [f"sync-{default}-{GENERAL}"] if default and module in WITHOUT_STRAIGHT else []
+    kinds = CLIENT_KINDS if default and module in WITH_GENERAL else ()
+    general = [f"{client_kind}-{default}-{GENERAL}" for client_kind in kinds]
     servers = [
         f"{client_kind}-{product}"
         for product in KINDS
@@ -116,10 +118,16 @@ def looked_at() -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, looked_at: Callable[[str], Any], record_property: Record) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest,
+    looked_at: Callable[[str], Any],
+    record_property: Record,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:
     """One kind of client on one empty server."""
     client_kind, _, where = request.param.partition("-")
     where, _, form = where.partition("-")
+    monkeypatch.setenv("SHARDQ_LEAN", "off" if form == GENERAL else "on")
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
         if form == GENERAL:
