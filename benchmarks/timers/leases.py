@@ -6,7 +6,6 @@ import gc
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import TypeVar
 
 from benchmarks.report import Table, Target, times
 from benchmarks.timers.process import in_process
@@ -18,7 +17,6 @@ from shardq.model.delivery import DeliveryView
 from shardq.testing import ManualClock
 from shardq.timing import ThreadTimer
 
-T = TypeVar("T")
 WHEEL, SCAN = "in the wheel", "scanned each second"
 HELD = (100, 10_000, 100_000)
 LEASE = 300.0
@@ -79,25 +77,34 @@ def rows(number: int) -> list[Received]:
 
 
 def measure(how: str, number: str) -> dict[str, float]:
-    """Take, hold and settle so many leases: µs each, ms of CPU a second, bytes each."""
-    holder, found = Holder(how), rows(int(number))
-    gc.disable()
-    took, held = _cpu(lambda: [holder.take(row) for row in found])
-    idle, _ = _cpu(lambda: [holder.second() for _ in range(SECONDS)])
-    settled, _ = _cpu(lambda: [holder.settle(delivery) for delivery in held])
-    holder = Holder(how)
+    """Hold so many leases: µs to take and settle one beside them, ms of CPU a second, bytes each."""
+    found, more = rows(int(number)), rows(20_000)
     tracemalloc.start()
+    holder = Holder(how)
+    before = tracemalloc.get_traced_memory()[0]
     held = [holder.take(row) for row in found]
-    size = tracemalloc.get_traced_memory()[0]
+    size = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
+    gc.disable()
+
+    def singly() -> None:
+        for row in more:
+            holder.settle(holder.take(row))
+
+    def seconds() -> None:
+        for _ in range(SECONDS):
+            holder.second()
+
+    singly()
+    took, idle = _cpu(singly), _cpu(seconds)
     gc.enable()
-    return {"us": (took + settled) / len(found) * 1e6, "idle": idle / SECONDS * 1e3, "bytes": size / len(held)}
+    return {"us": took / len(more) * 1e6, "idle": idle / SECONDS * 1e3, "bytes": size / len(held)}
 
 
-def _cpu(work: Callable[[], T]) -> tuple[float, T]:
+def _cpu(work: Callable[[], None]) -> float:
     begun = time.process_time()
-    made = work()
-    return time.process_time() - begun, made
+    work()
+    return time.process_time() - begun
 
 
 def leases(size: Size) -> list[Table]:
@@ -109,7 +116,7 @@ def leases(size: Size) -> list[Table]:
             return in_process("benchmarks.timers.leases", how, number)
 
         found[f"{number:,}"] = rounds_of(size.rounds, (WHEEL, SCAN), one)
-    shown = [
+    shown: list[tuple[str, ...]] = [
         (f"{number} {how}", f"{middle(each, 'idle', how):.3f} ms", f"{middle(each, 'us', how):.2f} µs",
          f"{middle(each, 'bytes', how):,.0f}", times(ratio(each, "idle", WHEEL, how)))
         for number, each in found.items() for how in (WHEEL, SCAN)
