@@ -129,7 +129,7 @@ class Timer:
             due = ceil((when - self._zero) * self._rate - _GRAIN)
         except _BAD_DELAY:
             raise _refusal(when) from None
-        if self._wheel.insert(entry, due):
+        if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
 
     def _due(self, now: float, delay: float) -> int:

@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from math import ceil, floor
+from math import ceil
 from typing import Protocol, cast
 
 from shardq.client import Client
@@ -131,9 +131,9 @@ class Keeper:
                 self._put(job, ceil((job.delivery.received.deadline - early) / window) * window)
 
     def _retry(self, jobs: Iterable[Job]) -> None:
-        """Have the leases of *jobs* extended at the end of the window that has begun."""
+        """Have the leases of *jobs* extended at the end of a window, in half a window at least."""
         window = self._window()
-        at = (floor(self._clock.monotonic() / window) + 1) * window
+        at = (round(self._clock.monotonic() / window) + 1) * window
         with self._lock:
             for job in jobs:
                 self._put(job, at)
