@@ -31,7 +31,7 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+-- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none, or there is a message or may be more), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
 --- @use schedule
@@ -84,6 +84,7 @@ then
     for i = 12, #ARGV do
       if ARGV[i] == turn then key = KEYS[i + 6] break end
     end
+    if not key and width > 0 then return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}} end
     local left, cursor, entries
     if key then
       left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
@@ -228,9 +229,9 @@ if q.found == 0 and q.has_more_due and q.status == 'OK' then q.status = 'MORE' e
 
 -- What happened is written down.
 local wait = -1
-if q.found == 0 then
+if q.found == 0 and q.status == 'OK' then
   --- @use notifications, schedule
-  if q.status == 'OK' then clear_notifications(q, blocks) end
+  clear_notifications(q, blocks)
   wait = ms_to_next_event(q)
 end
 if steps.finish then steps.finish(q) end

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
+from shardq.client.leases import Leases
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings
@@ -19,6 +22,7 @@ from shardq.ops.steps import Op
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
+from shardq.timing import LoopTimer
 
 T = TypeVar("T")
 
@@ -29,14 +33,20 @@ class AsyncClient(BaseClient):
     The first call binds it to the running loop. Nothing is sent before the first call of a queue.
     """
 
+    timer: LoopTimer
+
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
+        loop = RunningLoop()
+        self.timer = LoopTimer(loop, clock=self.clock)
+        self.leases = Leases(self.timer, self.clock, loop.call)
         self._driver = AsyncDriver(
             self._target,
             max_connections=self.max_connections,
             block=self.wait_slice,
             timeout=self.timeout,
             clock=self.clock,
+            timer=self.timer,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
@@ -139,6 +149,7 @@ class AsyncClient(BaseClient):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.timeout)
         await self._driver.aclose()
+        self.timer.close()
         self._stop_server()
 
     async def run(self, op: Op[T]) -> T:
@@ -170,3 +181,25 @@ class AsyncClient(BaseClient):
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+class RunningLoop:
+    """The event loop that runs when this is first used, for the client's timer and callbacks. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.Handle:
+        """Call *callback* in *delay* seconds. From another thread (a worker's keeper) the handle may not cancel it."""
+        if self._loop is None:
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        if threading.get_ident() == self._thread:
+            return self._loop.call_later(delay, callback)
+        return self._loop.call_soon_threadsafe(self._loop.call_later, delay, callback)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call *function* soon; never if the loop is closed. A lease was inserted before, so the loop is known."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
+from shardq.client.leases import Leases
 from shardq.client.queue import Queue
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError
@@ -20,6 +21,8 @@ from shardq.ops.steps import Op
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
+from shardq.timing import ThreadTimer
+from shardq.timing.aside import Aside
 
 T = TypeVar("T")
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
@@ -40,8 +43,13 @@ class Client(BaseClient):
     Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
     """
 
+    timer: ThreadTimer
+
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
+        self.timer = ThreadTimer(clock=self.clock)
+        self._aside = Aside()
+        self.leases = Leases(self.timer, self.clock, self._aside)
         self._driver = Driver(
             self._target,
             max_connections=self.max_connections,
@@ -137,6 +145,7 @@ class Client(BaseClient):
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""
         self._closed = True
+        self.timer.close(wait=False)
         self._driver.close()
         self._stop_server()
 
@@ -163,6 +172,8 @@ class Client(BaseClient):
 
     def _forked(self) -> None:
         self._lock = threading.RLock()
+        self._aside.reset()
+        self.leases.forked()
         self._driver.forked()
         for state in list(self._all_states):
             state.forked(self.name)

@@ -27,6 +27,7 @@ from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.timing import LoopTimer
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -44,6 +45,7 @@ class AsyncDriver:
         *,
         max_connections: int,
         block: float,
+        timer: LoopTimer,
         timeout: float = COMMAND_TIMEOUT,
         clock: Clock | None = None,
     ) -> None:
@@ -59,7 +61,7 @@ class AsyncDriver:
         self._permits: dict[Address | None, AsyncPermits] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
-        self._pumping = Pumping(self)
+        self._pumping = Pumping(self, timer)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:

@@ -28,7 +28,10 @@ LARGE: Final = 64 * 1024
 """Bytes. A longer request goes over a connection of its own, so that short ones need not wait for it."""
 
 STUCK: Final = 0.02
-"""After so many seconds in which one reply has been arriving, or nothing could be sent, other calls go elsewhere."""
+"""After so many seconds in which one reply has been arriving, other calls go elsewhere."""
+
+PARTS: Final = 4
+"""A reply that takes longer than `STUCK` only because the event loop is busy has arrived in fewer parts."""
 
 
 class Expected:
@@ -60,8 +63,7 @@ class SharedLink(asyncio.BufferedProtocol):
         self._paused = self._flushing = False
         self._heard_at = 0.0  # when data arrived, or a request was sent while no answer was owed
         self._doubtful = False  # somebody waited in vain since data arrived
-        self._arriving = False  # a part of a reply has arrived
-        self._stuck_at = math.inf
+        self._arriving_since, self._parts = math.inf, 0  # since then parts of one reply have been arriving
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._transport = connection._writer.transport
@@ -71,10 +73,9 @@ class SharedLink(asyncio.BufferedProtocol):
             self.closed = True
 
     def is_free(self) -> bool:
-        """Return whether a request that is made now will be sent, and answered soon, as far as one can know."""
-        if self.closed or self.retired or self._doubtful:
-            return False
-        return self._stuck_at == math.inf or self._loop.time() < self._stuck_at + STUCK
+        """Return whether a request that is made now will be answered soon, as far as one can know."""
+        unfit = self.closed or self.retired or self._doubtful
+        return not unfit and (self._parts < PARTS or not self._is_arriving(self._loop.time()))
 
     def ask(self, request: bytes, count: int, limit: float) -> asyncio.Future[list[Any]]:
         """Send *request*. Return the future of its *count* answers, of which a refusal is one, too.
@@ -127,7 +128,7 @@ class SharedLink(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Give out the replies that have arrived."""
-        self._heard_at = self._loop.time()
+        self._heard_at = now = self._loop.time()
         self._doubtful = False
         parser, sent = self._parser, self._sent
         parser.feed(self._buffer, 0, nbytes)
@@ -136,11 +137,12 @@ class SharedLink(asyncio.BufferedProtocol):
                 if not sent:
                     raise LinkLost("a reply came that nobody had asked for")
                 self._give(sent[0], answer_of(reply))
+                self._arriving_since, self._parts = math.inf, 0
         except LOST as error:
             self.close(error)
             return
-        self._arriving = parser.has_data()
-        self._note_stuck()
+        if parser.has_data():
+            self._arriving_since, self._parts = min(self._arriving_since, now), self._parts + 1
         if self.retired:
             self.retire()
 
@@ -156,12 +158,10 @@ class SharedLink(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Send nothing more for now: the server does not take what was sent."""
         self._paused = True
-        self._note_stuck()
 
     def resume_writing(self) -> None:
         """Send what waits."""
         self._paused = False
-        self._note_stuck()
         self._flush()
 
     def _give(self, expected: Expected, answer: Any) -> None:
@@ -173,6 +173,10 @@ class SharedLink(asyncio.BufferedProtocol):
             self.retired = True
         if not expected.future.done():
             expected.future.set_result(expected.answers)
+
+    def _is_arriving(self, now: float) -> bool:
+        """Return whether a reply has been arriving for long, which ends the silence for all."""
+        return self._parts >= PARTS and now >= self._arriving_since + STUCK
 
     def _flush(self) -> None:
         """Send what waits, but not what nobody waits for any more, and no more than the transport takes."""
@@ -189,12 +193,6 @@ class SharedLink(asyncio.BufferedProtocol):
                     size += len(request)
             self._transport.write(b"".join(requests))
 
-    def _note_stuck(self) -> None:
-        if not (self._arriving or self._paused):
-            self._stuck_at = math.inf
-        elif self._stuck_at == math.inf:
-            self._stuck_at = self._loop.time()
-
     def _wake_at(self, when: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
@@ -207,8 +205,9 @@ class SharedLink(asyncio.BufferedProtocol):
         if self._sent and now >= silent_at:
             self.close(LinkSilent(f"no answer for {self._silence:.3g} s"))
             return
-        for expected in self._sent:
-            if self._arriving:
+        arrives = self._is_arriving(now)
+        for at, expected in enumerate(self._sent):
+            if arrives or (self._parts and at == 0):
                 expected.until = max(expected.until, silent_at)
             elif now >= expected.until and _fail(expected, unanswered(LinkSilent("no answer in time"))):
                 self._doubtful = True

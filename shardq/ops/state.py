@@ -43,8 +43,9 @@ class QueueState:
 
     `explicit` names the settings that the caller gave; a difference in these is logged. `hints` are the numbers of
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
-    the next one. `producer` is the nonce in the names of the producer sequences. At local time `touch_at` the expiry of
-    the keys is renewed next, and at `shrink_at` the queue may drop drained streams next.
+    the next one. `producer` is the nonce in the names of the producer sequences. `unsure` has the lease tokens of acks
+    that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
+    keys is renewed next, and at `shrink_at` the queue may drop drained streams next.
     """
 
     keys: QueueKeys
@@ -65,6 +66,7 @@ class QueueState:
     touch_at: float = 0.0
     shrink_at: float = 0.0
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+    unsure: set[str] = field(default_factory=set)
     waiting: Waiting = field(init=False)
     _reads_without_miss: int = 0
     _names: dict[str, str] = field(default_factory=dict)

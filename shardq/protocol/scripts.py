@@ -6,8 +6,8 @@ function costs Redis as much as calling it. So a script gets only the functions 
 runs makes its own.
 
 A verb that is called for single messages begins with its *straight part*: the common case, without any function. It
-stands between the lines `--- @straight` and `--- @general`, and what follows is the whole verb once more, for every
-case. So tests may leave the straight part out (`leave_out_straight`): nothing but the time that a call takes may differ.
+stands between the lines `--- @straight` and `--- @general`. The general part, which follows, knows every case. So tests
+may leave the straight part out (`leave_out_straight`), and nothing but the time that a call takes may differ.
 
 A `Script` is a plain value. Drivers send its SHA-1, and its source if the server does not know the hash.
 """
@@ -91,8 +91,9 @@ class Use:
 
 
 def join(name: str, source: Traversable, *, straight: bool = True) -> str:
-    """Return the text of script *name* in folder *source*, with all used functions put in; without its straight part
-    unless *straight*.
+    """Return the text of script *name* in folder *source*, with all used functions put in.
+
+    Its straight part is left out unless *straight*.
     """
     text, joined, at = _read(source, name), [], 0
     if not straight:
@@ -187,7 +188,7 @@ class _Form:
 
 @contextmanager
 def leave_out_straight() -> Iterator[None]:
-    """Let this process use the general parts of scripts alone, meanwhile: for tests that hold the two parts together."""
+    """Use only the general parts of scripts in this process meanwhile. For tests, which hold the two parts together."""
     _Form.straight = False
     load.cache_clear()
     try:

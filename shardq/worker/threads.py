@@ -20,12 +20,13 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
+from shardq.timing import Entry
 from shardq.worker.children import Children
-from shardq.worker.keeper import Keeper
+from shardq.worker.keeper import Keeper, is_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
-from shardq.worker.state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
     FATAL,
@@ -69,7 +70,7 @@ class Worker:
     ) -> None:
         self._plan = Plan(**settings)
         self._jobs = _checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs.client.codecs, jobs.state.clock) if run_in == "processes" else None
+        self._children = Children(handle, jobs.client.codecs, self._start_limit) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
@@ -84,7 +85,8 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, _KeeperEvents(self))
+        self._events = _KeeperEvents(self)
+        self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._events)
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -241,14 +243,15 @@ class Worker:
             self._orders.put(error)
             self._stopped.wait()
             if isinstance(action, Read):
-                return self._state.read_failed
+                return lambda: self._read_over(action, failed=True)
             return lambda: self._state.settled(action.jobs)
 
     def _run(self, job: Job) -> Outcome:
         delivery = job.delivery
-        if self._plan.time_limit is not None and self._children is None:
-            job.started = self._clock.monotonic()
+        limit: Entry | None = None
         try:
+            if self._plan.time_limit is not None and self._children is None:
+                limit = self._start_limit(job)
             if self._traced:
                 with cast("Delivery", delivery).processing():
                     result = self._call(job, delivery)
@@ -258,7 +261,29 @@ class Worker:
                 raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+        finally:
+            if limit is not None:
+                limit.cancel()
+            if job.message == LEASED and is_lost(job):  # the handler may have stopped because it saw that
+                self._events.lost(job)
         return ACK
+
+    def _start_limit(self, job: Job) -> Entry | None:
+        """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
+        job.started = self._clock.monotonic()
+        limit = self._plan.time_limit
+        return self._jobs.client.timer.call_at(job.started + limit, self._overdue, job) if limit else None
+
+    def _overdue(self, job: Job) -> None:
+        """The time limit of the handler of *job* is over. Runs in the timer's thread."""
+        if job.message != LEASED:
+            return
+        outcome = overran(job, self._plan.time_limit or 0.0, self._plan.backoff, self._state.max_deliveries)
+        with self._lock:
+            running = self._state.decide(job, outcome)
+        if running:
+            self._interrupt(job)
+        self._nudge()
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:
@@ -274,6 +299,7 @@ class Worker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
+                ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
         except FATAL:
@@ -281,6 +307,8 @@ class Worker:
         except BackendError as error:
             with self._lock:
                 state.redis_fails()
+                state.acked(action.acks)
+            self._nudge()  # acks that got no answer are settled by themselves, meanwhile
             self._stopped.wait(self._reads.failed(error))
             return state.read_failed
         finally:
@@ -293,7 +321,14 @@ class Worker:
         state.max_deliveries = self._jobs.state.config.max_deliveries
         if found and self._stopped.is_set() and self._unread(found):
             found = []
-        return lambda: state.arrived(found)
+        return lambda: self._read_over(action, found)
+
+    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
+        self._state.acked(action.acks)
+        if failed:
+            self._state.read_failed()
+        else:
+            self._keeper.keep(self._state.arrived(found))
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
@@ -302,6 +337,8 @@ class Worker:
             self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
         except BackendError:
             return False
+        for delivery in found:
+            delivery._lease.settle()
         return True
 
     def _settle(self, action: Settle) -> Report:
@@ -342,7 +379,7 @@ class Worker:
 
 
 class _KeeperEvents:
-    """What the keeper calls, in its thread."""
+    """What the keeper calls, in its thread or the timer's."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -355,15 +392,6 @@ class _KeeperEvents:
             changed = job.message != before
         if changed:
             log_lost(job)
-        if running:
-            worker._interrupt(job)
-        worker._nudge()
-
-    def overdue(self, job: Job) -> None:
-        worker = self._worker
-        outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff, worker._state.max_deliveries)
-        with worker._lock:
-            running = worker._state.decide(job, outcome)
         if running:
             worker._interrupt(job)
         worker._nudge()

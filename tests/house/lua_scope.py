@@ -156,7 +156,7 @@ class Walk:
     def _context(self, table: Node, top: bool) -> list[Node]:
         """Note the fields that the context table begins with; their values, without the KEYS that it binds.
 
-        A verb with a straight part makes the table behind it, so it is not at the head of the file, but at its top level.
+        A verb with a straight part makes the table behind it: not at the head of the file, but at its top level.
         """
         values = []
         for each in table.fields:

@@ -59,6 +59,17 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
+def test_an_ack_that_a_read_takes_along_has_a_span_of_its_own(queue: Queue, spans: Any) -> None:
+    ids = [queue.write(each, shard_key="tenant") for each in "abc"]
+    first = queue.read()
+    rest = queue.read_many(2, ack=first)
+    assert attributes(spans()["ack jobs"])["messaging.message.id"] == ids[0]
+    assert (spans()["ack jobs"].kind, len(spans()["ack jobs"].links)) == (SpanKind.CLIENT, 1)
+    assert queue.read_many(1, ack=rest) == []
+    assert attributes(spans()["ack jobs"])["messaging.batch.message_count"] == 2
+    assert attributes(spans()["ack jobs"])["messaging.operation.type"] == "settle"
+
+
 def test_a_message_leaves_a_span_at_each_step(queue: Queue, clock: ManualClock, spans: Any) -> None:
     message_id = queue.write(SECRET, shard_key="tenant")
     clock.advance(1.5)

@@ -10,6 +10,7 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.clock import SystemClock
+from shardq.timing import timer
 from shardq.worker import keeper, threads
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
@@ -42,6 +43,7 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
     monkeypatch.setattr(threads, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
+    monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
 
 
 @pytest.fixture(params=CLIENT_KINDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Iterator
@@ -168,10 +169,19 @@ def test_a_failover_and_a_flushed_script_cache(
     assert numbers.seen == [0, 1, 2]
 
 
-def test_acks_wait_for_redis(durable: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """What was done while Redis was away is acked when it is back, not done again."""
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_acks_wait_for_redis(
+    client_kind: ClientKind, concurrency: int, durable: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was done while Redis was away is acked when it is back, not done again.
+
+    Whose only handler is done tries to take the ack along with a read first.
+    """
     inside, go = threading.Event(), threading.Event()
     numbers = Numbers()
+
+    async def handle_async(delivery: DeliveryView) -> None:
+        await asyncio.to_thread(handle, delivery)
 
     def handle(delivery: DeliveryView) -> None:
         inside.set()
@@ -181,7 +191,8 @@ def test_acks_wait_for_redis(durable: Server, caplog: pytest.LogCaptureFixture) 
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=30.0)
         jobs.write(0, shard_key="t")
-        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
+        chosen = handle if client_kind == "sync" else handle_async
+        with RunningWorker(client_kind, durable.url, "jobs", chosen, client=QUICK, concurrency=concurrency) as begun:
             assert inside.wait(30)
             durable.kill9()
             go.set()
