@@ -230,9 +230,9 @@ def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]
     """Note how settling *deliveries* ended, and return those whose leases were lost."""
     late = []
     for delivery, result in zip(deliveries, results, strict=True):
-        if result in LOST:
+        if result is Settled.OK or result not in LOST:
+            delivery._lease.settle()
+        else:
             late.append(delivery)
             delivery._lease.lose()
-        else:
-            delivery._lease.settle()
     return late

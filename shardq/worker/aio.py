@@ -14,7 +14,7 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
-from shardq.worker.keeper import Keeper, is_lost
+from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
@@ -186,7 +186,7 @@ class AsyncWorker:
         if entry is not None:
             entry.cancel()
         job.handle = None
-        if job.message == LEASED and is_lost(job):  # the handler may have stopped because it saw that
+        if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
             self._lose(job)
         self._state.ended(job, outcome)
         self._schedule()

@@ -21,7 +21,7 @@ from typing import Protocol, cast
 
 from shardq.client import Client
 from shardq.client.base import BaseClient
-from shardq.client.leases import LeasedDelivery
+from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.ops import settle
 from shardq.ops.state import QueueState
@@ -100,7 +100,7 @@ class Keeper:
         """Extend the leases of *jobs* from now on, as long as their messages are leased."""
         kept = [job for job in jobs if job.message == LEASED]
         for job in kept:
-            _delivery(job)._lease.holder = (self, job)
+            job.delivery._lease.holder = (self, job)  # type: ignore[attr-defined]  # no call for each job
         self._add(kept)
 
     def on_lease_lost(self, job: Job) -> None:
@@ -126,28 +126,34 @@ class Keeper:
     def _add(self, jobs: Iterable[Job]) -> None:
         """Have the leases of *jobs* extended when a third of their time has passed, at the end of that window."""
         early, window = self._visibility * 2 / 3, self._window()
+        latest: float | None = None
         with self._lock:
             for job in jobs:
-                self._put(job, ceil((job.delivery.received.deadline - early) / window) * window)
+                deadline = job.delivery.received.deadline
+                if deadline != latest:  # those of one read have one deadline
+                    latest, together = deadline, self._together(ceil((deadline - early) / window) * window)
+                job.batch = together
+                together.add(job)
 
     def _retry(self, jobs: Iterable[Job]) -> None:
         """Have the leases of *jobs* extended at the end of a window, in half a window at least."""
         window = self._window()
-        at = (round(self._clock.monotonic() / window) + 1) * window
         with self._lock:
+            together = self._together((round(self._clock.monotonic() / window) + 1) * window)
             for job in jobs:
-                self._put(job, at)
+                job.batch = together
+                together.add(job)
 
-    def _put(self, job: Job, at: float) -> None:
+    def _together(self, at: float) -> set[Job]:
+        """Return the jobs whose leases are extended at local time *at*. The caller has the lock."""
         batch = self._batches.get(at)
         if batch is None:
-            if self._closed:
-                return
-            batch = self._batches[at] = Batch(self, at)
-            with suppress(ClosedError):  # then the worker's next call raises it
-                self._wheel().insert_at(batch, at)
-        job.batch = batch.jobs
-        batch.jobs.add(job)
+            batch = Batch(self, at)
+            if not self._closed:
+                self._batches[at] = batch
+                with suppress(ClosedError):  # then the worker's next call raises it
+                    self._wheel().insert_at(batch, at)
+        return batch.jobs
 
     def _wheel(self) -> ThreadTimer:
         return self._timer or self._own_client().timer
@@ -239,6 +245,6 @@ def _delivery(job: Job) -> LeasedDelivery:
     return cast("LeasedDelivery", job.delivery)
 
 
-def is_lost(job: Job) -> bool:
-    """Return whether the lease of *job* is lost, perhaps before anybody was told. Then nothing must be acked."""
-    return _delivery(job)._lease.lost
+def seen_lost(job: Job) -> bool:
+    """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
+    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # whoever looks makes it so

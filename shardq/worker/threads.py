@@ -22,7 +22,7 @@ from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.worker.children import Children
-from shardq.worker.keeper import Keeper, is_lost
+from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
@@ -264,7 +264,7 @@ class Worker:
         finally:
             if limit is not None:
                 limit.cancel()
-            if job.message == LEASED and is_lost(job):  # the handler may have stopped because it saw that
+            if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
                 self._events.lost(job)
         return ACK
 
