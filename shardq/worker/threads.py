@@ -21,6 +21,7 @@ from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
 from shardq.timing import Entry
+from shardq.worker.checks import checked
 from shardq.worker.children import Children
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
@@ -69,7 +70,7 @@ class Worker:
         **settings: Unpack[PlanSettings],
     ) -> None:
         self._plan = Plan(**settings)
-        self._jobs = _checked(jobs, handle, run_in)
+        self._jobs = checked(jobs, handle, run_in)
         self._children = Children(handle, jobs.client.codecs, self._start_limit) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
@@ -389,18 +390,6 @@ class _KeeperEvents:
     def is_responsive(self) -> bool:
         with self._worker._lock:
             return not self._worker._state.stuck
-
-
-def _checked(jobs: Queue, handle: object, run_in: str) -> Queue:
-    if not isinstance(jobs, Queue):
-        raise ConfigError(f"a Worker takes a Queue; for {type(jobs).__name__} use AsyncWorker")
-    if not callable(handle):
-        raise ConfigError(f"the handler must be a function that takes a delivery, not {type(handle).__name__}")
-    if inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(getattr(handle, "__call__", None)):  # noqa: B004
-        raise ConfigError("an async handler needs an AsyncWorker, with a queue of an AsyncClient")
-    if run_in not in ("threads", "processes"):
-        raise ConfigError(f'run_in must be "threads" or "processes", not {run_in!r}')
-    return jobs
 
 
 def _raised(failure: BaseException | None) -> None:

@@ -203,7 +203,7 @@ def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
     default_server.run("ZADD", jobs.state.keys.leases, "XX", 1, token)  # by the server's clock it ended long ago
     pass_time(3)
     eventually(lambda: gate.told)
-    eventually(lambda: len(gate.inside) == 2)  # delivered again, here
+    eventually(lambda: len(gate.inside) >= 2)  # delivered again, here (twice, if the read was sent before time passed)
     assert jobs.stats().acked == 0
     gate.open.set()
     eventually(lambda: jobs.stats().acked == 1)
