@@ -107,13 +107,13 @@ examples: setup ## run the examples and compare their output
 soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters (8 min)
 	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -m "soak or long" $(if $(filter no,$(SPARK)),--ignore=tests/spark) $(PYTEST_ARGS)
 
-bench: $(STAMP) ## the benchmarks, each beside its reference (half an hour)
+bench: $(STAMP) ## the benchmarks, each beside its reference (45 min)
 	@$(PY) -m benchmarks
 
 bench-worker: $(STAMP) ## a worker process beside huey, dramatiq, arq, taskiq, RQ and Celery (fetches them; 10 min)
 	@$(PY) -m benchmarks.worker
 
-plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the same runs (half an hour, quiet machine)
+plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the same runs (an hour, quiet machine)
 	@$(PIP) install -e '.[bench]'
 	@$(PY) -m benchmarks --publish docs/benchmarks.md
 

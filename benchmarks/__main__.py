@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +14,14 @@ from benchmarks.publish import publish
 from benchmarks.report import Table
 from benchmarks.settings import Settings, place
 
-CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix")}
+CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
+MEANS = {
+    "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
+    "base": "a checkout to compare with, a folder or a commit: single, concurrent, before; default: none",
+}
 NAMES = (
-    "throughput", "window", "journal", "reads", "pickup", "expiry", "driver", "timing", "worker", "orders", "fairness",
-    "routing", "spark", "pipelines",
+    "single", "concurrent", "before", "throughput", "window", "journal", "reads", "pickup", "expiry", "driver",
+    "timing", "worker", "orders", "fairness", "routing", "spark", "pipelines",
 )  # fmt: skip
 
 
@@ -30,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--publish", type=Path, metavar="PAGE", help="fill it in: run what its marks say, of NAME ...")
     for item in fields(Settings):
         words = {"choices": CHOICES[item.name]} if item.name in CHOICES else {"type": type(item.default)}
-        made.add_argument(f"--{item.name.replace('_', '-')}", help=f"default: {item.default}", **words)
+        said = MEANS.get(item.name, f"default: {item.default}")
+        made.add_argument(f"--{item.name.replace('_', '-')}", help=said, **words)
     return made
 
 
@@ -43,12 +49,18 @@ def run(words: list[str]) -> list[Table]:
     for name in asked.names or NAMES:
         if name not in NAMES:
             raise SystemExit(f"there is no benchmark {name!r}: use {', '.join(NAMES)}")
-        with place(settings) as here:
-            for table in import_module(f"benchmarks.{name}").run(here):
-                print(table.text(), flush=True)
-                tables.append(table)
+        tables += [table for each in settings.places() for table in _tables(name, each, settings)]
     _keep(tables, asked.json, asked.plot)
     return tables
+
+
+def _tables(name: str, here: Settings, asked: Settings) -> Iterator[Table]:
+    """Those of one benchmark in one place; where several places are asked for, their names say which."""
+    with place(here) as where:
+        for table in import_module(f"benchmarks.{name}").run(where):
+            print(table.text(), flush=True)
+            several = asked.server == "all" or asked.link == "both"
+            yield replace(table, name=f"{table.name}@{where.product}-{here.link}") if several else table
 
 
 def _keep(tables: list[Table], numbers: Path | None, pictures: Path | None) -> None:

@@ -40,7 +40,7 @@ STYLE: Any = {
 
 def draw(table: Table, folder: Path, kind: str = "svg") -> Path | None:
     """Write one picture of *table*; None for a table that has none."""
-    how = _KINDS.get(table.name)
+    how = _KINDS.get(table.name.partition("@")[0])  # what follows says where it was measured
     if how is None or not table.data:
         return None
     import matplotlib as mpl
@@ -247,6 +247,9 @@ def _threads(panels: list[Any], table: Table) -> None:
 
 
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
+    "single-write": (1, 2.6, _rates),
+    "single-read": (1, 2.6, _rates),
+    "concurrent": (1, 3.6, _rates),
     "throughput-write": (1, 2.4, _rates),
     "throughput-read": (1, 3.0, _rates),
     "reads": (1, 3.2, _streams),

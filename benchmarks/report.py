@@ -9,19 +9,21 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A figure and its target: at most `bound` if `most` is true, else at least `bound`."""
+    """A figure and its target: at most `bound` if `most` is true, else at least `bound`. `note` stands behind it."""
 
     what: str
     value: float
     bound: float
     most: bool = False
     unit: str = " x"
+    note: str = ""
 
     def __str__(self) -> str:
         reached = self.value <= self.bound if self.most else self.value >= self.bound
         side = "at most" if self.most else "at least"
         bound, value = f"{self.bound:g}{self.unit}", f"{self.value:.2f}{self.unit}"
-        return f"{'reached' if reached else 'MISSED'}: {self.what} {side} {bound}: {value}"
+        note = f" ({self.note})" if self.note else ""
+        return f"{'reached' if reached else 'MISSED'}: {self.what} {side} {bound}: {value}{note}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+One = TypeVar("One")
+Measured = Sequence[tuple[float, ...]]
+"""The rounds of one contender: `Run`, or another named tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,44 +40,57 @@ class Run(NamedTuple):
 
 def take_runs(server: Any, contenders: Sequence[Contender], rounds: int, seed: int) -> dict[str, list[Run]]:
     """Run all of them *rounds* times in changing order, after one round that does not count."""
+    named = {contender.name: contender for contender in contenders}
+    return take_turns(list(named), rounds, seed, lambda name: _run(server, named[name]))
+
+
+def take_turns(names: Sequence[str], rounds: int, seed: int, measure: Callable[[str], One]) -> dict[str, list[One]]:
+    """Measure each *rounds* times in changing order, after one round that does not count."""
     dice = random.Random(seed)
-    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
+    runs: dict[str, list[One]] = {name: [] for name in names}
     for number in range(rounds + 1):
-        for contender in dice.sample(contenders, len(contenders)):
-            run = _run(server, contender)
+        for name in dice.sample(names, len(names)):
+            run = measure(name)
             if number:
-                runs[contender.name].append(run)
+                runs[name].append(run)
     return runs
 
 
 def _run(server: Any, contender: Contender) -> Run:
     contender.prepare()
-    commands, busy = _server_us(server, contender.commands), _server_cpu(server)
+    commands, busy = server_us(server, contender.commands), server_cpu(server)
     cpu, started = time.process_time(), time.perf_counter()
     result = contender.run()
     wall, cpu = time.perf_counter() - started, time.process_time() - cpu
-    commands, busy = _server_us(server, contender.commands) - commands, _server_cpu(server) - busy
+    commands, busy = server_us(server, contender.commands) - commands, server_cpu(server) - busy
     contender.finish(result)
     share = 1e6 / contender.messages
     return Run(wall * share, cpu * share, busy * share, commands / contender.messages)
 
 
-def _server_us(server: Any, commands: Sequence[str]) -> float:
+def server_us(server: Any, commands: Sequence[str]) -> float:
+    """The µs that the server has spent in these commands."""
     stats = server.info("commandstats")
     return float(sum(stats[name]["usec"] for command in commands if (name := f"cmdstat_{command}") in stats))
 
 
-def _server_cpu(server: Any) -> float:
+def server_cpu(server: Any) -> float:
+    """The seconds of CPU that the server has used."""
     info = server.info("cpu")
     return float(info["used_cpu_user"] + info["used_cpu_sys"])
 
 
-def ratio(runs: Sequence[Run], reference: Sequence[Run], field: str) -> float:
+def ratio(runs: Measured, reference: Measured, field: str) -> float:
     """How many times as long *runs* took as *reference*: the median of the ratios of the rounds."""
+    return float(median(ratios(runs, reference, field)))
+
+
+def ratios(runs: Measured, reference: Measured, field: str) -> list[float]:
+    """The ratios of the rounds, in order."""
     pairs = zip(runs, reference, strict=True)
-    return float(median(getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs))
+    return [getattr(run, field) / max(getattr(other, field), 1e-9) for run, other in pairs]
 
 
-def middle(runs: Sequence[Run], field: str) -> float:
+def middle(runs: Measured, field: str) -> float:
     """The median of *field*."""
     return float(median(getattr(run, field) for run in runs))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import random
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from shardq.embedded import EmbeddedServer
+from benchmarks.traffic import traffic
+from shardq.embedded import EmbeddedServer, find_server
+from shardq.errors import ServerUnfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Settings:
     rate: float = 40.0
     aof: str = "off"
     link: str = "tcp"
+    server: str = ""
+    base: str = ""
     seed: int = 1
 
     def quick(self) -> Settings:
@@ -36,15 +39,27 @@ class Settings:
 
     def scaled(self, *, rounds: int, messages: int, seconds: float) -> Settings:
         """These settings with other amounts."""
-        kept = {name: getattr(self, name) for name in ("batch", "payload", "streams", "per_shard", "tenants")}
-        return Settings(
-            rounds, messages, **kept, seconds=seconds, rate=self.rate, aof=self.aof, link=self.link, seed=self.seed
-        )
+        return replace(self, rounds=rounds, messages=messages, seconds=seconds)
 
     def traffic(self) -> list[tuple[bytes, str]]:
         """Payloads and shard keys, the same for every contender."""
-        dice = random.Random(self.seed)
-        return [(dice.randbytes(self.payload), f"tenant-{dice.randrange(self.tenants)}") for _ in range(self.messages)]
+        return traffic(self.messages, self.payload, self.tenants, self.seed)
+
+    def places(self) -> list[Settings]:
+        """These settings for each server program and link that they mean: one of each, or several."""
+        servers = _programs() if self.server == "all" else [self.server]
+        links = ["tcp", "unix"] if self.link == "both" else [self.link]
+        return [replace(self, server=server, link=link) for server in servers for link in links]
+
+
+def _programs() -> list[str]:
+    """What this machine has, one program per product: the default one, then those on PATH."""
+    found: dict[str, str] = {}
+    for name in (None, "valkey-server", "redis-server"):
+        with contextlib.suppress(ServerUnfit):
+            program = find_server(name)
+            found.setdefault(program.product, program.path)
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,11 @@ class Place:
     def url(self) -> str:
         """The server's URL."""
         return self.server.url
+
+    @property
+    def product(self) -> str:
+        """What the server is: "valkey" or "redis"."""
+        return self.server.name.split()[0]
 
     def described(self, repeated: str = "") -> str:
         """Server, durability, machine and repetitions, without which a figure means nothing."""
@@ -74,11 +94,10 @@ class Place:
 
 @contextlib.contextmanager
 def place(settings: Settings) -> Iterator[Place]:
-    """Start a private server with the durability of the settings; SHARDQ_REDIS_SERVER names the program."""
+    """Start a private server with the durability of the settings; `server` or SHARDQ_REDIS_SERVER names the program."""
     with contextlib.ExitStack() as stack:
         directory = None
         if settings.aof == "everysec":
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="shardq-bench-"))
-        yield Place(
-            stack.enter_context(EmbeddedServer(directory, port=0 if settings.link == "tcp" else None)), settings
-        )
+        port = 0 if settings.link == "tcp" else None
+        yield Place(stack.enter_context(EmbeddedServer(directory, port=port, binary=settings.server or None)), settings)

@@ -15,12 +15,14 @@ from typing import Any
 
 from benchmarks.report import Table
 from benchmarks.timers.costs import phases, replay
+from benchmarks.timers.leases import leases
 from benchmarks.timers.rates import lateness, rates
 from benchmarks.timers.rounds import QUICK, Size
 from benchmarks.timers.waits import purgatory
 
 TABLES: dict[str, Callable[[Size], list[Table]]] = {
     "replay": replay, "phases": phases, "rates": rates, "lateness": lateness, "purgatory": purgatory,
+    "leases": leases,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from statistics import median
 from benchmarks.report import Table, Target, times, us
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import killed
-from benchmarks.workers.contenders import OTHERS, OURS, SINGLE, Contender
+from benchmarks.workers.contenders import GATHER, OTHERS, OURS, SINGLE, Contender
 from benchmarks.workers.environments import Missing, programs
 from benchmarks.workers.run import Run, measured
 
@@ -43,7 +43,7 @@ def compare(place: Place, asked: Sequence[Contender], patience: float = killed.P
         except Missing as error:
             missing[contender.name] = str(error)
     runs = _take_runs(present, chosen)
-    jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables != SINGLE]
+    jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables not in (SINGLE, GATHER)]
     kills = killed.table(once, place.described("one run"), jobs, patience)
     return [_rates(Place(place.server, chosen), runs, missing), kills, _settings(place, present)]
 

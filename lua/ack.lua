@@ -21,19 +21,40 @@
 -- ARGV[5..] rest: tokens in the order of the places, their entry ids, known handles, original ids of redriven messages;
 --            at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
+--- @use schedule
+local meta, leases, cancelled, bodies = KEYS[1], KEYS[2], KEYS[4], KEYS[6]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+--- @straight
+-- The common case: one message, delivered for the first time (seven arguments), whose lease is live. No message in flight was
+-- cancelled, and the queue has neither a cap nor a journal.
+if #ARGV == 7 and ARGV[3] == '1' and ARGV[4] == '0' then
+  local token, id = ARGV[5], ARGV[6]
+  local cap, journal_size, gone, acked = unpack( -- at most 4: the fields
+    redis.call('HMGET', meta, 'max_in_flight', 'journal', 'gone', 'acked'))
+  local score = redis.call('ZSCORE', leases, token)
+  if score and score % SPAN > now and redis.call('SCARD', cancelled) == 1 and (cap or '0') == '0' and (journal_size or '0') == '0' then
+    local key = ARGV[2] == 'd*1' and bodies or KEYS[14]
+    redis.call('XDEL', key, id) -- fails before anything has changed if this is no stream
+    redis.call('ZREM', leases, token)
+    redis.call('HSET', meta, 'gone', (gone or 0) + 1, 'acked', (acked or 0) + 1)
+    return {now, 'o'}
+  end
+end
+
+--- @general
 --- @use time, leases
+local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
+  redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
 local q = {
-  meta = KEYS[1], leases = KEYS[2], attempts = KEYS[3], cancelled = KEYS[4], moved = KEYS[5], bodies = KEYS[6], lens = KEYS[7],
+  meta = meta, leases = leases, attempts = KEYS[3], cancelled = cancelled, moved = KEYS[5], bodies = bodies, lens = KEYS[7],
   ready = KEYS[8], notifications = KEYS[9], redelivery = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
-  now = read_clock(),
+  now = now, jump = read_jump(jump, now), journal_size = tonumber(journal_size or '0'),
 }
 local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local last_token, last_id = 4 + count, 4 + 2 * count
 local last_known, last_origin, details_text = last_id + known, #ARGV - 1, ARGV[#ARGV]
-
-local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
-  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
-q.jump, q.journal_size = read_jump(jump, q.now), tonumber(journal_size or '0')
 local has_journal = q.journal_size > 0
 
 -- The bodies lie in streams, and those of messages that were delayed or held back in `later`.

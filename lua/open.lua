@@ -46,6 +46,7 @@ create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
 redis.call('HSETNX', q.lens, '', string.rep(' ', 65))
+redis.call('HSETNX', q.meta, '', string.rep(' ', 65))
 create_hashes({q.attempts, q.dedup, q.moved, q.accounts, q.shard_keys, q.assigned})
 for _, key in ipairs({q.bodies, q.dead, q.journal}) do create_stream(key) end
 if redis.call('EXISTS', q.notifications) == 0 then

@@ -31,28 +31,125 @@
 -- ARGV[10] legacy_group: of the legacy stream, '' for none
 -- ARGV[11] client: what the journal calls the caller
 -- ARGV[12..] numbers: of the declared streams, 'l' for the legacy stream
--- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none), hints "3,17",
+-- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none, or there is a message or may be more), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
---- @use time, offset, deliveries
-local meta, view, blocks, prefer, client = KEYS[1], ARGV[4], tonumber(ARGV[7]), ARGV[9], ARGV[11]
-local now, visibility = read_clock(), tonumber(ARGV[3])
-local epoch, streams, offset, waiting, jump, owed, fair, journal_size, void = unpack( -- at most 9: the fields
-  redis.call('HMGET', meta, 'epoch', 'streams', 'offset', 'waiting', 'jump', 'owed', 'fair', 'journal', 'void'))
+--- @use schedule, streams
+local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local redelivery, accounts, overflow, due = KEYS[7], KEYS[13], KEYS[15], KEYS[17]
+local count, holder, visibility, view, blocks, width = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[7]), tonumber(ARGV[8])
+local prefer, legacy_group, client = ARGV[9], ARGV[10], ARGV[11]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local epoch, offset, owed, journal_size, void, fair, cap, parents, weighted, walk = unpack( -- at most 10: the fields
+  redis.call('HMGET', meta, 'epoch', 'offset', 'owed', 'journal', 'void', 'fair', 'max_in_flight', 'parents', 'weighted', 'walk'))
+if not epoch then return {'NOQUEUE'} end
+
+-- What comes back into the queue by time: leases that ended, and delayed messages that are due.
+local is_fair, until_now = fair == '1', string.format('%.0f', now)
+local has_ended = redis.call('ZCOUNT', leases, '-inf', until_now) > 0 or string.find(view, 'j', 1, true)
+local has_due = redis.call('ZCOUNT', delayed, '-inf', until_now) > 0
+local has_due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) > 0
+local has_redeliveries = redis.call('ZCARD', redelivery) > 1
+
+--- @straight
+-- The common case: nothing came back, the reader is no special one, there is no journal, and where the queue is fair no rule but
+-- the window.
+if not (has_ended or has_due or has_due_buckets or has_redeliveries or void) and owed == '0' and prefer == '' and legacy_group == ''
+  and (journal_size or '0') == '0' and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
+then
+  -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
+  local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, 1 + width)
+  if #turns <= width and offset ~= '0' then
+    for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, 1 + width - #turns)) do
+      turns[#turns + 1] = turn
+    end
+  end
+  local turn = turns[1]
+  if not turn and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
+    -- Nothing is there. What notifications announced was taken, so they count as seen; and the caller may block for a while.
+    if not redis.pcall('XGROUP', 'SETID', notifications, 'shardq', '$').err then
+      if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
+      local until_when = now + 2 * blocks
+      if blocks > 0 and tonumber(redis.call('HGET', meta, 'waiting')) < until_when then
+        redis.call('HSET', meta, 'waiting', until_when)
+      end
+      -- The reply says when the next lease ends, or the next message is due.
+      local ends = redis.call('ZRANGEBYSCORE', leases, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
+      local comes = redis.call('ZRANGEBYSCORE', delayed, '-inf', '(' .. SPAN, 'WITHSCORES', 'LIMIT', 0, 1)[2] or SPAN
+      local soonest = math.min(ends, comes)
+      return {'OK', now, epoch, soonest < SPAN and math.ceil(soonest - now) or -1, '', {}, {}}
+    end
+  elseif turn and turn ~= LEGACY and count == 1 and visibility >= 5000 then
+    -- The first of them is declared, and counts as many entries as it has beyond its cursor.
+    local key, entry = nil, nil
+    for i = 12, #ARGV do
+      if ARGV[i] == turn then key = KEYS[i + 6] break end
+    end
+    if not key and width > 0 then
+      return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}}
+    end
+    local left, cursor, entries
+    if key then
+      left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
+      left = tonumber(left or '0')
+      entries = left > 0 and redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2) or {}
+      entry = #entries == 1 and entries[1]
+    end
+    if entry and entry[2][5] ~= 'm' then -- an attribute may be the message's own deadline
+      local id, fields = entry[1], entry[2]
+      local counted = fields[1] == 'K' and fields[2]
+      local field, shared, active, held = nil, nil, nil, nil
+      if is_fair and counted then
+        field = 't:' .. counted
+        local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
+        active, held = string.match(sum or '', '^(%d+) (%d+)$')
+        shared = string.match(account or '', '^([1-9]%d*) 0$')
+      end
+      if not field or shared and active then
+        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%.0f', now + visibility)
+        if counted then token = token .. '::' .. counted end
+        if field then
+          -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
+          local bucket = tonumber(string.sub(redis.sha1hex(counted), 1, 8), 16) % 2045 + 1
+          redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
+          ends = string.format('%.0f', bucket * SPAN + now + visibility)
+          -- The shard key has one message less in the streams. With the last one its account goes.
+          if shared == '1' then
+            redis.call('HDEL', accounts, field)
+            redis.call('HSET', accounts, 'sum', active - 1 .. ' ' .. held)
+          else
+            redis.call('HSET', accounts, field, shared - 1 .. ' 0')
+          end
+        end
+        left = left - 1
+        redis.call('ZADD', leases, ends, token)
+        redis.call('HSET', lens, turn, left, 'h' .. turn, id)
+        redis.call('HSET', meta, 'offset', (turn + 1) % 4097)
+        if left == 0 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
+        return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', {turn, entries}, {}}
+      end
+    end
+  end
+end
+
+--- @general
+--- @use offset, deliveries
+local streams, waiting, jump = unpack(redis.call('HMGET', meta, 'streams', 'waiting', 'jump')) -- at most 3: the fields
 local q = {
-  meta = meta, lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
-  redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
-  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], streams = {},
-  now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = ARGV[2],
-  count = tonumber(ARGV[1]), most_due = 64, width = tonumber(ARGV[8]), known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
-  legacy_group = ARGV[10], is_legacy_done = ARGV[10] == '', stream_count = tonumber(streams), offset = tonumber(offset),
-  owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = fair == '1', journal_size = tonumber(journal_size or '0'),
-  lengths = {}, cursors = {}, spare = {}, first_time = {}, again = {}, leased = {},
-  due_times = {}, buckets = {}, stream_lists = {}, status = 'OK', found = 0, examined = 0, gone = 0, expired = 0, vanished = 0, adopted = 0,
+  meta = meta, lens = lens, ready = ready, notifications = notifications, leases = leases, delayed = delayed,
+  redelivery = redelivery, bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  accounts = accounts, shard_keys = KEYS[14], overflow = overflow, journal = KEYS[16], due = due, streams = {},
+  now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = holder,
+  count = count, most_due = 64, width = width, known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],
+  legacy_group = legacy_group, is_legacy_done = legacy_group == '', stream_count = tonumber(streams), offset = tonumber(offset),
+  owed = tonumber(owed), waiting_until = tonumber(waiting), is_fair = is_fair, journal_size = tonumber(journal_size or '0'),
+  lengths = {}, cursors = {}, stored_lengths = {}, stored_cursors = {}, spare = {}, first_time = {}, again = {}, leased = {}, has_redeliveries = has_redeliveries,
+  has_due_buckets = has_due_buckets, due_times = {}, buckets = {}, stream_lists = {}, status = 'OK', found = 0, examined = 0,
+  gone = 0, expired = 0, vanished = 0, adopted = 0,
 }
 for i = 12, #ARGV do q.streams[ARGV[i]] = KEYS[i + 6] end
 q.streams[LEGACY] = q.streams['l']
-if not epoch then return {'NOQUEUE'} end
 
 -- The caller may have given up on this read while it was under way. `recover` gave back then what the read was granted, and noted
 -- it as "until when|holder,holder,...". Such a read delivers nothing, since nobody would know of it. What is over is forgotten.
@@ -70,10 +167,6 @@ if q.is_fair then
 end
 
 -- Ended leases and due messages come back into the queue. A jump of the clock changes which leases have ended.
-local has_ended = redis.call('ZCOUNT', q.leases, '-inf', q.now) > 0 or string.find(view, 'j', 1, true)
-local has_due = redis.call('ZCOUNT', q.delayed, '-inf', q.now) > 0
-q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
-q.has_due_buckets = q.is_fair and redis.call('ZCOUNT', q.due, '-inf', q.now) > 0
 if has_ended or has_due or q.has_due_buckets then
   --- @use keys, time, due, redelivery
   local items = {}
@@ -140,9 +233,9 @@ if q.found == 0 and q.has_more_due and q.status == 'OK' then q.status = 'MORE' e
 
 -- What happened is written down.
 local wait = -1
-if q.found == 0 then
+if q.found == 0 and q.status == 'OK' then
   --- @use notifications, schedule
-  if q.status == 'OK' then clear_notifications(q, blocks) end
+  clear_notifications(q, blocks)
   wait = ms_to_next_event(q)
 end
 if steps.finish then steps.finish(q) end
@@ -160,5 +253,5 @@ end
 if q.owed ~= tonumber(owed) then redis.call('HSET', q.meta, 'owed', q.owed) end
 if q.offset ~= tonumber(offset) then redis.call('HSET', q.meta, 'offset', q.offset) end
 local hints = name_hints(q)
-if q.found > 0 then q.status = (q.has_more_due or q.found == q.count and q.count < tonumber(ARGV[1])) and 'MORE' or 'OK' end
+if q.found > 0 then q.status = (q.has_more_due or q.found == q.count and q.count < count) and 'MORE' or 'OK' end
 return {q.status, q.now, epoch, wait, hints, q.first_time, q.again}

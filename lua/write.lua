@@ -32,22 +32,92 @@
 --            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
---- @use time, producers, streams, shards, messages, notifications
-local q = {
-  meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], bodies = KEYS[6],
-  attempts = KEYS[7], dedup = KEYS[8], dedup_index = KEYS[9], accounts = KEYS[10], shard_keys = KEYS[11], overflow = KEYS[12],
-  journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
-  now = read_clock(), dedup_window = tonumber(ARGV[4]), declared = tonumber(ARGV[9]), numbers = {}, mark = 'k',
-}
-local epoch, producer, max_dedup, keyed, max_len = ARGV[1], ARGV[2], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local count, stride = tonumber(ARGV[8]), tonumber(ARGV[10])
-local first_stream, first_message, has_options = 16, 11 + q.declared, stride == 6
-
-local present_epoch, written, last_ms, waiting, gone, adopted, fair, journal_size = unpack( -- at most 8: the fields
-  redis.call('HMGET', q.meta, 'epoch', 'n', 'ms', 'waiting', 'gone', 'adopted', 'fair', 'journal'))
+local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
+local epoch, producer, sequence, count, declared, stride = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+local first_stream, first_message, max_len = 16, 11 + declared, ARGV[7]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local present_epoch, written, last_ms, waiting, journal_size, fair, window, cap, parents, weighted, max_backlog = unpack( -- at most 11: the fields
+  redis.call('HMGET', meta, 'epoch', 'n', 'ms', 'waiting', 'journal', 'fair', 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog'))
 if present_epoch ~= epoch then return {'EPOCH'} end
-local n, ms, is_fair = tonumber(written), math.max(q.now, tonumber(last_ms)), fair == '1'
-local before = n
+local before = tonumber(written)
+
+--- @straight
+-- The common case: one message without headers and options (a stride of 4). The queue has room and no journal, and where it is fair
+-- no rule but the window. Every 32nd write goes the general way, which forgets what has ended.
+if count == 1 and stride == '4' and declared < 256 and (journal_size or '0') == '0' and before % 32 ~= 0
+  and (max_len == '0' or before + redis.call('HGET', meta, 'adopted') - redis.call('HGET', meta, 'gone') < max_len + 0)
+  and (fair ~= '1' or (cap or '0') == '0' and parents ~= '1' and (weighted or '0') == '0' and (max_backlog or '0') == '0')
+then
+  -- The producer's last call is known, this one comes after it, and it need not be moved in the index of producers yet.
+  local known = producer ~= '' and redis.call('HGET', dedup, producer) or ''
+  local number, keep = string.match(sequence, '^(%d+)|(%d+)$')
+  local ends, last = string.match(known, '^(%d+)|(%d+)|')
+  local is_next = number and ends and tonumber(last) < tonumber(number) and ends - now >= tonumber(keep)
+
+  -- With a window: how many messages the shard key has in the streams, none in its overflow, and how many it may have there.
+  local shard_key = ARGV[first_message + 1]
+  local is_windowed, field, shared, active, held, room = fair == '1' and (window or '0') ~= '0', nil, '0', nil, nil, 1
+  if is_windowed then
+    field = 't:' .. shard_key
+    local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
+    active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
+    shared = string.match(account or '0 0', '^(%d+) 0$')
+    local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
+    if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
+    room = active and shared and places - shared or 0
+  end
+
+  if is_next and room > 0 then
+    -- The shortest stream of the shard, and of several the first. Of each the shard has a byte, its place among those declared.
+    local shard = ARGV[first_message]
+    local lengths = redis.call('HMGET', lens, unpack(ARGV, 11, 10 + declared)) -- at most 255: so many are declared
+    local to, fewest = nil, 9e15
+    for at = 1, #shard do
+      local position = string.byte(shard, at)
+      local length = tonumber(lengths[position] or '0')
+      if length < fewest then to, fewest = position, length end
+      if length == 0 then break end
+    end
+
+    -- Redis does not roll a script back, so types are looked at before the first effect, which is the append.
+    local is_awaited, place, n = tonumber(waiting) > now, ARGV[10 + to], before + 1
+    if fewest == 0 then redis.call('ZCARD', ready) end
+    if is_awaited then redis.call('XLEN', notifications) end
+    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
+    local prefix = ms .. '-'
+    redis.call('XADD', KEYS[first_stream + to], prefix .. n, is_windowed and 'K' or 'k', shard_key,
+      ARGV[first_message + 2], ARGV[first_message + 3])
+    if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
+    if fewest == 0 then
+      redis.call('ZADD', ready, place, place)
+      redis.call('HSET', lens, place, '1', 'h' .. place, prefix .. before)
+    else
+      redis.call('HSET', lens, place, fewest + 1)
+    end
+    if is_windowed and shared == '0' then
+      redis.call('HSET', accounts, field, '1 0', 'sum', active + 1 .. ' ' .. held)
+    elseif is_windowed then
+      redis.call('HSET', accounts, field, shared + 1 .. ' 0')
+    end
+    redis.call('HSET', meta, 'n', n, 'ms', ms)
+    local stored = ms .. '|' .. before .. '|' .. place
+    redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
+    return {'OK', stored}
+  end
+end
+
+--- @general
+--- @use producers, streams, shards, messages, notifications
+local q = {
+  meta = meta, lens = lens, ready = ready, notifications = notifications, delayed = KEYS[5], bodies = KEYS[6],
+  attempts = KEYS[7], dedup = dedup, dedup_index = KEYS[9], accounts = accounts, shard_keys = KEYS[11], overflow = KEYS[12],
+  journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
+  now = now, dedup_window = tonumber(ARGV[4]), declared = declared, numbers = {}, mark = 'k',
+}
+local max_dedup, keyed = tonumber(ARGV[5]), tonumber(ARGV[6])
+local n, ms, has_options, is_fair = before, math.max(now, tonumber(last_ms)), stride == '6', fair == '1'
+stride = tonumber(stride)
 -- A number as text keeps 14 digits: far more messages than a queue will ever have, and joining is faster than formatting.
 q.prefix, q.waiting_until, q.journal_size = string.format('%.0f-', ms), tonumber(waiting), tonumber(journal_size or '0')
 
@@ -55,12 +125,12 @@ q.prefix, q.waiting_until, q.journal_size = string.format('%.0f-', ms), tonumber
 -- its own connection wrote last, and the first try was made on another one.
 local progress, answer
 if producer ~= '' then
-  local number, keep = string.match(ARGV[3], '^(%d+)|(%d+)$')
+  local number, keep = string.match(sequence, '^(%d+)|(%d+)$')
   if number then
     progress, answer = check_sequence(q, producer, tonumber(number), tonumber(keep))
   else
     --- @use producers
-    progress, answer = check_offset(q, producer, ARGV[3])
+    progress, answer = check_offset(q, producer, sequence)
   end
   if answer and (answer[1] == 'OK' or answer[1] == 'COUNTED') then redis.call('HSET', q.meta, 'ms', last_ms) end
   if answer then return answer end
@@ -77,7 +147,10 @@ if has_options then
 end
 
 -- What would go beyond the queue's bounds is refused whole.
-if max_len > 0 and written + adopted - gone + count - known > max_len then return {'FULL', 'max_len'} end
+if max_len ~= '0' then
+  local gone, adopted = unpack(redis.call('HMGET', meta, 'gone', 'adopted')) -- at most 2: the fields
+  if written + adopted - gone + count - known > tonumber(max_len) then return {'FULL', 'max_len'} end
+end
 -- More is forgotten than comes in, so that little is left after a rush; also when no more comes in, now and then.
 if n % 32 < count then
   forget_ended(q, q.producers, 64)

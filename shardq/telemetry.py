@@ -85,6 +85,22 @@ class Telemetry:
         )
         span.end()
 
+    def acked(self, deliveries: Sequence[Received], started_ns: int, ended_ns: int) -> None:
+        """Make a span for the acks that a read took along, as of a call of their own."""
+        if not deliveries or not enabled():
+            return
+        from opentelemetry.trace import SpanKind
+
+        links = [link for delivery in deliveries if (link := self._link(delivery))]
+        one = len(deliveries) == 1
+        attributes = self._attributes("ack", None if one else len(deliveries))
+        if one:
+            attributes |= _message(deliveries[0])
+        span = self._get_tracer().start_span(
+            f"ack {self._queue}", kind=SpanKind.CLIENT, attributes=attributes, links=links, start_time=started_ns
+        )
+        span.end(max(started_ns, ended_ns))
+
     @contextmanager
     def processing(self, delivery: Received) -> Iterator[Span | None]:
         """Make a span around the handling of one delivery. It has the pick-up delay, and a link to the write."""

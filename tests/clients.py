@@ -60,7 +60,7 @@ class Bridge:
             return value
 
         def call(*args: Any, **settings: Any) -> Any:
-            result = value(*map(_twin, args), **settings)
+            result = value(*map(_twin, args), **{name: _twin(each) for name, each in settings.items()})
             return self._bridged(self._loop.run(result) if inspect.iscoroutine(result) else result)
 
         return call

@@ -86,7 +86,8 @@ def _our(name: str, how: str, why: str, enqueues: str, variables: dict[str, str]
     )  # fmt: skip
 
 
-SINGLE, _MANY = {"BENCH_WRITE": "single"}, ("100 per write_many", {"BENCH_WRITE": "many"})
+SINGLE, GATHER = {"BENCH_WRITE": "single"}, {"BENCH_WRITE": "gather"}
+_MANY = ("100 per write_many", {"BENCH_WRITE": "many"})
 
 OURS = (
     _our(
@@ -101,6 +102,13 @@ OURS = (
         "the same, each job written by a call of its own",
         "one by one",
         SINGLE,
+    ),
+    _our(
+        "shardq.Worker, gathered writes",
+        "threads",
+        "the same, each job written by a call of its own in a task of asyncio, as arq and taskiq do",
+        "100 at a time (gather)",
+        GATHER,
     ),
     _our("shardq.AsyncWorker", "asyncio", "the same with 64 tasks of asyncio, without uvloop", *_MANY),
     _our("shardq, by hand", "hand", "a loop: read_many(100), the jobs one by one, ack_many", *_MANY),

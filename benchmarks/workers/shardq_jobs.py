@@ -7,7 +7,7 @@ import os
 import sys
 
 from benchmarks.workers.counting import URL, work, work_async
-from shardq import AsyncClient, AsyncDelivery, Client, Delivery
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, Client, Delivery
 from shardq.worker import AsyncWorker, Worker
 
 TOGETHER = 100
@@ -22,7 +22,10 @@ def tenant(number: int) -> str:
 
 
 def enqueue(payloads: list[str]) -> None:
-    """One call each, or a hundred with each."""
+    """One call each, one by one or a hundred at a time, or a hundred jobs with each."""
+    if os.environ.get("BENCH_WRITE") == "gather":
+        _runner.run(_gathered(payloads))
+        return
     if os.environ.get("BENCH_WRITE") == "single":
         for number, payload in enumerate(payloads):
             queue.write(payload, shard_key=tenant(number))
@@ -30,6 +33,18 @@ def enqueue(payloads: list[str]) -> None:
     for at in range(0, len(payloads), TOGETHER):
         some = payloads[at : at + TOGETHER]
         queue.write_many([(payload, tenant(at + number)) for number, payload in enumerate(some)])
+
+
+async def _gathered(payloads: list[str]) -> None:
+    global _queue
+    _queue = _queue or AsyncClient.from_url(URL).queue("jobs", visibility_timeout=LEASE)
+    for at in range(0, len(payloads), TOGETHER):
+        some = enumerate(payloads[at : at + TOGETHER])
+        await asyncio.gather(*(_queue.write(payload, shard_key=tenant(at + number)) for number, payload in some))
+
+
+_runner = asyncio.Runner()
+_queue: AsyncQueue | None = None
 
 
 def by_hand() -> None:

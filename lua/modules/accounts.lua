@@ -52,9 +52,9 @@ local function open_account(q, name, field, text, flight, weight)
   local shared, held, delayed = 0, 0, 0
   if text then
     local rest
-    shared, held, rest = string.match(text, '^(%d+) (%d+)(.*)$')
+    shared, held, rest = string.match(text, '^(%d+) (%d+)()')
     shared, held = tonumber(shared), tonumber(held)
-    if rest ~= '' then delayed = tonumber(string.match(rest, '%+(%d+)$') or '0') end
+    if rest <= #text then delayed = tonumber(string.match(text, '%+(%d+)$') or '0') end
   end
   local account = {
     name = name, field = field, stored = text, shared = shared, held = held, delayed = delayed, weight = 1, stream = false,

@@ -136,6 +136,25 @@ local function deliver_again(q, handle, number, text, shard)
   if q.is_fair and fields and fields[1] == 'K' then note_left(q, fields[2], q.found > before, number) end
 end
 
+-- Delivers a message that was let in out of an overflow, and of which nothing else is known, like a new one. Those of a stream
+-- share a group of `q.first_time`. Returns whether it was one.
+local function deliver_admitted(q, handle, number, groups)
+  local id = string.byte(handle) == 100 and string.sub(handle, 3) -- 100 is 'd'
+  local entry = id and q.entries[id]
+  local fields, group, leased = entry and entry[2], groups[number], q.leased
+  if not fields or fields[1] ~= 'K' or fields[5] == 'm' then return false end
+  if not group then
+    group = {}
+    groups[number], q.first_time[#q.first_time + 1], q.first_time[#q.first_time + 2] = group, 'd:' .. number, group
+  end
+  local shard_key, at = fields[2], #leased
+  group[#group + 1], q.found, q.examined = entry, q.found + 1, q.examined + 1
+  leased[at + 1] = q.lease_scores[shard_key] or lease_score(q, shard_key)
+  leased[at + 2] = handle .. ':1:' .. q.holder .. ':' .. number .. ':' .. shard_key
+  note_left(q, shard_key, true, number)
+  return true
+end
+
 -- Reads what is known of messages. Redis is not asked if this call has stored it for all of them.
 local function read_attempts(q, handles)
   local texts, stored = {}, q.stored_attempts
@@ -154,7 +173,13 @@ local function deliver_taken(q)
   q.taken, q.taken_from, q.queues, q.found = {}, {}, {}, q.found - #handles
   local texts = read_attempts(q, handles)
   if q.count > 1 then load_bodies(q, handles) end
-  for at, handle in ipairs(handles) do deliver_again(q, handle, from[at], texts[at], from[at]) end
+  local groups, is_fair = {}, q.is_fair
+  for at, handle in ipairs(handles) do
+    local text, number = texts[at], from[at]
+    if text or not is_fair or not deliver_admitted(q, handle, number, groups) then
+      deliver_again(q, handle, number, text, number)
+    end
+  end
 end
 
 -- Writes down the leases. One that lasts less than 5 s may end before a blocked reader looks again, so a reader is woken.
@@ -164,14 +189,16 @@ local function save_leases(q)
   redis.call('ZADD', q.leases, unpack(q.leased)) -- at most 2,000: a read
 end
 
--- Writes down the lengths and cursors of the streams that this call has loaded. One with nothing undelivered is not ready.
+-- Writes down the lengths and cursors of the streams that this call has loaded, if they changed. One with nothing undelivered
+-- is not ready.
 local function save_streams(q)
-  local fields, emptied = {}, {}
+  local fields, emptied, stored_lengths, stored_cursors = {}, {}, q.stored_lengths, q.stored_cursors
   for number, length in pairs(q.lengths) do
-    fields[#fields + 1], fields[#fields + 2] = number, length
-    fields[#fields + 1], fields[#fields + 2] = 'h' .. number, q.cursors[number]
+    local cursor = q.cursors[number]
+    if length ~= stored_lengths[number] then fields[#fields + 1], fields[#fields + 2] = number, length end
+    if cursor ~= stored_cursors[number] then fields[#fields + 1], fields[#fields + 2] = 'h' .. number, cursor end
     if length <= 0 then emptied[#emptied + 1] = number end
-    if #fields == 4000 then
+    if #fields > 3996 then
       redis.call('HSET', q.lens, unpack(fields)) -- at most 4,000
       fields = {}
     end

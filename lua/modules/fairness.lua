@@ -74,7 +74,8 @@ local function deliver_all_held(q, items)
     if item.place ~= 'd' then
       local account = find_account(q, item.shard_key)
       count_messages(q, account, 1, 0)
-      queued[#queued + 1] = keep_stream(q, account, item)
+      keep_stream(q, account, item)
+      queued[#queued + 1] = item
     elseif item.is_known then
       known[#known + 1], handles[#handles + 1] = item, item.handle
     else
@@ -102,7 +103,7 @@ local function take_shares(q)
   for _, account in ipairs(waiting) do
     local most = math.floor((q.count - q.found - #items) * account.weight / weights + rounding)
     most, weights = math.min(most, room_under_cap(q, account)), weights - account.weight
-    for _, item in ipairs(most > 0 and take_held(q, account, most) or {}) do items[#items + 1] = item end
+    if most > 0 then take_held(q, account, most, items) end
   end
   return items
 end

@@ -1,6 +1,7 @@
 -- The offset: the number of the stream at which the next read begins. A read goes round: the ready streams from the offset on,
 -- the legacy stream after the last one, then those before the offset. `q.streams` has the keys that the call declared by stream
--- number. `q.lengths` and `q.cursors` have what `lens` says of the streams that this call has loaded.
+-- number. `q.lengths` and `q.cursors` have what `lens` says of the streams that this call has loaded; `q.stored_lengths` and
+-- `q.stored_cursors` have what it said then.
 --- @use deliveries, keys, legacy, redelivery, streams
 local MOST_TAKEN = 500 -- from one stream at a time; and as many may give nothing in one call
 
@@ -45,7 +46,8 @@ local function load_streams(q, numbers)
   if #missing == 0 then return end
   local values = redis.call('HMGET', q.lens, unpack(fields)) -- at most 2,000: a read
   for i, number in ipairs(missing) do
-    q.lengths[number], q.cursors[number] = tonumber(values[2 * i - 1] or '0'), values[2 * i] or '0-0'
+    local length, cursor = tonumber(values[2 * i - 1] or '0'), values[2 * i] or '0-0'
+    q.lengths[number], q.cursors[number], q.stored_lengths[number], q.stored_cursors[number] = length, cursor, length, cursor
   end
 end
 

@@ -59,14 +59,13 @@ end
 -- Takes the messages of one member of a shard key's run until `items` has `wanted`. What is left of the member is noted.
 local function take_member(q, shard_key, run, member, wanted, items)
   local numbers, shard, place, more, ms = string.match(member, '^([%d,]+):([%d,-]*):(%w+)(!?):(%d+)$', #run + 3)
-  local start, at = place .. ':' .. ms .. '-', 1
+  local start, at, size, is_known = place .. ':' .. ms .. '-', 1, #items, more ~= ''
   q.gone_members[#q.gone_members + 1] = member
   repeat
     local number, after = string.match(numbers, '^(%d+),?()', at)
-    items[#items + 1], at = {
-      handle = start .. number, place = place, shard = shard, is_known = more ~= '', shard_key = shard_key,
-    }, after
-  until at > #numbers or #items == wanted
+    size, at = size + 1, after
+    items[size] = {handle = start .. number, place = place, shard = shard, is_known = is_known, shard_key = shard_key}
+  until at > #numbers or size == wanted
   if at <= #numbers then
     local left = q.left_members
     left[#left + 1] = '0'
@@ -91,29 +90,31 @@ local function take_from_run(q, shard_key, most, items)
   if #q.gone_members > 1000 then save_taken(q) end
 end
 
--- Takes messages of an account's children, each in its turn.
-local function take_from_children(q, account, most, items)
+-- Takes messages of an account's children, each in its turn, until `items` has `wanted`.
+local function take_from_children(q, account, wanted, items)
   local before
   repeat
     before = #items
-    for _, chosen in ipairs(choose_children(q, account, most - #items)) do
+    for _, chosen in ipairs(choose_children(q, account, wanted - #items)) do
       take_from_run(q, chosen.key, chosen.count, items)
       count_child(q, account, chosen.key, -chosen.count, chosen.count)
     end
     save_taken(q)
-  until #items == before or #items == most
+  until #items == before or #items == wanted
 end
 
--- Takes the first messages out of an account's overflow, at most so many. If fewer are there than were counted, none is left.
-local function take_held(q, account, most)
-  local items = {}
+-- Takes the first messages out of an account's overflow, at most so many, and appends them to `items`. If fewer are there than
+-- were counted, none is left. Returns how many were taken. If they are admitted, they count in the shared streams from now on.
+local function take_held(q, account, most, items, is_admitted)
+  local before = #items
   if q.has_parents then
-    take_from_children(q, account, most, items)
+    take_from_children(q, account, before + most, items)
   else
     take_from_run(q, account.name, most, items)
   end
-  count_messages(q, account, 0, #items < most and -account.held or -math.min(account.held, #items))
-  return items
+  local taken = #items - before
+  count_messages(q, account, is_admitted and taken or 0, taken < most and -account.held or -math.min(account.held, taken))
+  return taken
 end
 
 -- Returns what the members of a shard key's run begin with.

@@ -20,34 +20,29 @@ end
 -- Returns the streams of a shard, "3,17", by their numbers. A number beyond the queue's streams, which may have become fewer, is
 -- another one of them. If something else wrote the text and it has no number, any stream will do.
 local function list_streams(q, shard)
-  if q.stream_lists[shard] then return q.stream_lists[shard] end
-  local numbers, most = {}, tostring(q.stream_count)
+  local numbers, size, most = q.stream_lists[shard], 0, tostring(q.stream_count)
+  if numbers then return numbers end
+  local digits = #most
+  numbers = {}
   for number in string.gmatch(shard, '%d+') do
-    local is_there = #number < #most or #number == #most and number < most
-    numbers[#numbers + 1] = is_there and number or tostring(number % q.stream_count)
+    local is_there = #number < digits or #number == digits and number < most
+    size = size + 1
+    numbers[size] = is_there and number or tostring(number % q.stream_count)
   end
-  if #numbers == 0 then numbers[1] = '0' end
+  if size == 0 then numbers[1] = '0' end
   q.stream_lists[shard] = numbers
   return numbers
 end
 
--- Notes that the length of a stream is needed: it is in `q.lengths`, or it is missing and has to be read.
-local function note_length(q, number, lengths, missing)
-  if lengths[number] then return end
-  lengths[number] = q.lengths[number] or 0
-  if not q.lengths[number] then missing[#missing + 1] = number end
-end
-
--- Reads the undelivered messages of all streams that these messages may be delivered from, by stream number: of each the one
--- that it stays in, or those of its shard if its body lies apart. `q.lengths` has those of the streams that this call has loaded.
-local function read_lengths_of(q, items)
-  local lengths, missing = {}, {}
+-- Reads the undelivered messages of the streams that these messages may be delivered from, by stream number: of each the one
+-- that it stays in, or those of its shard if its body lies apart. Those that this call has loaded are left out: `q.lengths`
+-- has them.
+local function read_other_lengths(q, items)
+  local loaded, lengths, missing = q.lengths, {}, {}
   for _, item in ipairs(items) do
     local number = item.stream or item.place
-    if number ~= 'd' then
-      note_length(q, number, lengths, missing)
-    else
-      for _, each in ipairs(list_streams(q, item.shard)) do note_length(q, each, lengths, missing) end
+    for _, each in ipairs(number == 'd' and list_streams(q, item.shard) or {number}) do
+      if not loaded[each] and not lengths[each] then lengths[each], missing[#missing + 1] = 0, each end
     end
   end
   act_in_parts(missing, function(from, upto)
@@ -58,24 +53,20 @@ local function read_lengths_of(q, items)
 end
 
 -- Returns the one of these streams that has the fewest undelivered messages, and of several the first.
-local function pick_shortest(numbers, lengths)
-  local best = numbers[1]
-  for at = 2, #numbers do
-    if lengths[numbers[at]] < lengths[best] then best = numbers[at] end
+local function pick_shortest(numbers, loaded, lengths)
+  local best, fewest = nil, 9e15
+  for _, number in ipairs(numbers) do
+    local length = loaded[number] or lengths[number]
+    if length < fewest then best, fewest = number, length end
+    if length == 0 then break end
   end
   return best
 end
 
--- Writes down the lengths of streams that changed; of those that this call has loaded, its end writes them.
+-- Writes down the lengths of streams that changed and that this call has not loaded: its end writes those that it has.
 local function save_lengths(q, changed, lengths)
   local fields = {}
-  for number in pairs(changed) do
-    if q.lengths[number] then
-      q.lengths[number] = lengths[number]
-    else
-      fields[#fields + 1], fields[#fields + 2] = number, lengths[number]
-    end
-  end
+  for number in pairs(changed) do fields[#fields + 1], fields[#fields + 2] = number, lengths[number] end
   act_in_parts(fields, function(from, upto) redis.call('HSET', q.lens, unpack(fields, from, upto)) end)
 end
 
@@ -83,15 +74,21 @@ end
 -- stream that it stays in, if any; and a position, or none for behind all that came so far.
 local function enqueue_messages(q, items)
   if #items == 0 then return end
-  local lengths, changed, scores, woken = read_lengths_of(q, items), {}, {}, {}
-  for _, item in ipairs(items) do
+  local loaded, lengths, changed, scores, woken = q.lengths, read_other_lengths(q, items), {}, {}, {}
+  local is_awaited = q.waiting_until > q.now
+  for at, item in ipairs(items) do
     local number = item.stream or item.place
-    if number == 'd' then number = pick_shortest(list_streams(q, item.shard), lengths) end
-    if lengths[number] == 0 then woken[#woken + 1], woken[#woken + 2] = number, number end
-    lengths[number], changed[number] = lengths[number] + 1, true
-    scores[#scores + 1] = number * POSITIONS + (item.position or next_position(q))
-    scores[#scores + 1] = item.handle
-    notify_reader(q, number)
+    if number == 'd' then number = pick_shortest(list_streams(q, item.shard), loaded, lengths) end
+    local length = loaded[number]
+    if length then
+      loaded[number] = length + 1
+    else
+      length = lengths[number]
+      lengths[number], changed[number] = length + 1, true
+    end
+    if length == 0 then woken[#woken + 1], woken[#woken + 2] = number, number end
+    scores[2 * at - 1], scores[2 * at] = number * POSITIONS + (item.position or next_position(q)), item.handle
+    if is_awaited then notify_reader(q, number) end
   end
   act_in_parts(scores, function(from, upto) redis.call('ZADD', q.redelivery, unpack(scores, from, upto)) end)
   save_lengths(q, changed, lengths)
@@ -156,13 +153,14 @@ local function read_queues(q, from, upto, most)
   return are_all
 end
 
--- Reads the queues of many streams at once. `take_returned` reads by itself what this has not reached.
+-- Reads the queues of many streams at once. `take_returned` reads by itself what this has not reached. Streams may have more
+-- than their share of what is wanted, so twice as many are read.
 local function read_queues_of(q, numbers, most)
   q.queues = {}
   if #numbers < 2 or most < 2 then return end
   local first = numbers[1] * POSITIONS
-  local are_all = read_queues(q, first, '+inf', most + 1)
-  if are_all and numbers[#numbers] * POSITIONS < first then are_all = read_queues(q, 0, string.format('(%.0f', first), most + 1) end
+  local are_all = read_queues(q, first, '+inf', 2 * most)
+  if are_all and numbers[#numbers] * POSITIONS < first then are_all = read_queues(q, 0, string.format('(%.0f', first), 2 * most) end
   for _, number in ipairs(are_all and numbers or {}) do
     q.queues[number * POSITIONS] = q.queues[number * POSITIONS] or {}
   end
@@ -174,17 +172,24 @@ local function last_before_new(q, number)
   return entry and tonumber(string.match(entry[1], '%-(%d+)$')) - 1 or POSITIONS - 1
 end
 
+-- Counts the messages in a stream's queue.
+local function count_returned(q, number)
+  return redis.call('ZCOUNT', q.redelivery, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
+end
+
 -- Takes at most so many messages out of a stream's queue into `q.taken`. They count as found until `deliver_taken` looks at
 -- all of them at once. In a fair queue they keep their order among the new messages.
 local function take_returned(q, number, most)
   check_read_types(q, number)
   local first, upto = number * POSITIONS, POSITIONS - 1
   local queue = q.queues[first]
-    or redis.call('ZRANGEBYSCORE', q.redelivery, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most)
-  local size = math.min(#queue / 2, most)
+    or redis.call('ZRANGEBYSCORE', q.redelivery, first, first + upto, 'WITHSCORES', 'LIMIT', 0, most + 1)
+  local waiting = #queue / 2
+  local size = math.min(waiting, most)
+  if waiting > most and not q.queues[first] then waiting = count_returned(q, number) end
   if size == 0 then return end
   local taken, from, removed = q.taken, q.taken_from, q.removed
-  local is_mixed, before = q.is_fair and q.lengths[number] > size, #taken
+  local is_mixed, before = q.is_fair and q.lengths[number] > waiting, #taken
   if is_mixed then upto = last_before_new(q, number) end
   for at = 1, 2 * size, 2 do
     if is_mixed and queue[at + 1] - first > upto then break end
@@ -198,11 +203,6 @@ end
 local function remove_taken(q)
   if #q.removed > 0 then redis.call('ZREM', q.redelivery, unpack(q.removed)) end -- at most 1,000: a read
   q.removed = {}
-end
-
--- Counts the messages in a stream's queue.
-local function count_returned(q, number)
-  return redis.call('ZCOUNT', q.redelivery, number * POSITIONS, number * POSITIONS + POSITIONS - 1)
 end
 
 -- Takes a message with this score out of the redelivery queue. Returns the number of the stream that it waited in.

@@ -35,8 +35,11 @@ end
 
 -- Writes down the times that `note_due` noted.
 local function save_due_times(q)
-  local list = {}
-  for member, at in pairs(q.due_times) do list[#list + 1], list[#list + 2] = at, member end
+  local list, size, texts = {}, 0, {} -- most of them come due at the same time, and making a number text takes long
+  for member, at in pairs(q.due_times) do
+    local text = texts[at] or string.format('%.0f', at)
+    texts[at], list[size + 1], list[size + 2], size = text, text, member, size + 2
+  end
   if #list > 0 then redis.call('ZADD', q.due, 'LT', unpack(list)) end -- at most 2,000: two for each message of a call
   q.due_times = {}
 end

@@ -1,6 +1,6 @@
 -- Turns by weight: a shard key of weight w delivers w messages in its turn. What is due to it is delivered next: in this call,
 -- or ahead of all in the redelivery queue of its stream, where the offset stays.
---- @use accounts, deliveries, fairness, keys, offset, overflow, redelivery, window
+--- @use deliveries, fairness, keys, offset, overflow, redelivery, window
 
 -- Takes from a stream like `take_any_of`. If the offset stayed at the stream for messages that are ahead of all, only these are
 -- taken: others would begin turns of their own, for which the offset would stay again, and no other stream would ever come.
@@ -13,9 +13,10 @@ end
 -- Takes the next message of an account out of its overflow, to be ahead of all in a stream; nil if there is none. One that lies in
 -- another stream goes there, behind all others.
 local function take_ahead(q, account, number)
-  local item = take_held(q, account, 1)[1]
+  local items = {}
+  take_held(q, account, 1, items, true)
+  local item = items[1]
   if not item then return nil end
-  count_messages(q, account, 1, 0)
   if item.place == 'd' or item.place == number then item.stream, item.position = number, 0 end
   return item
 end
@@ -24,7 +25,9 @@ end
 local function deliver_due(q, account)
   local most = math.min(account.due, account.held, q.count - q.found, room_under_cap(q, account))
   if most > 0 then
-    deliver_all_held(q, take_held(q, account, most))
+    local items = {}
+    take_held(q, account, most, items)
+    deliver_all_held(q, items)
     account.due = account.due - most
     count_left(q)
   end

@@ -56,15 +56,14 @@ local function list_beyond_backlog(q, shard_keys, repeated)
   return beyond
 end
 
--- Returns a message that is admitted, with the stream that it stays in: where its shard key was handed a message out of a
--- stream that is empty now, the next one goes there, since that stream is as short as any.
+-- Notes of a message that is admitted the stream that it stays in: where its shard key was handed a message out of a stream
+-- that is empty now, the next one goes there, since that stream is as short as any.
 local function keep_stream(q, account, item)
   local stream = item.place == 'd' and account.stream
   if stream and q.lengths[stream] == 0 and string.find(',' .. item.shard .. ',', ',' .. stream .. ',', 1, true) then
     item.stream = stream
   end
   account.stream = false
-  return item
 end
 
 -- Admits messages of all accounts that this call has loaded, as many as they have room for. Where there are few accounts, all
@@ -75,9 +74,9 @@ local function admit_held(q)
   for _, account in ipairs(q.loaded) do
     local room = account.held > 0 and math.min(find_room(q, account), account.held, most) or 0
     if room > 0 then
-      local items = take_held(q, account, room)
-      count_messages(q, account, #items, 0)
-      for _, item in ipairs(items) do admitted[#admitted + 1] = keep_stream(q, account, item) end
+      local before = #admitted
+      take_held(q, account, room, admitted, true)
+      for at = before + 1, #admitted do keep_stream(q, account, admitted[at]) end
     end
   end
   save_taken(q)

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.async_queue import AsyncQueue
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
+from shardq.client.leases import Leases
 from shardq.drivers import AsyncDriver, Target
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.opening import inspect_server
-from shardq.ops.outgoing import compose
+from shardq.ops.coalescing import Line
+from shardq.ops.opening import inspect_server, upkeep
+from shardq.ops.outgoing import Outgoing, compose
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.write import writes_of
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
+from shardq.timing import LoopTimer
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 
 
@@ -29,14 +37,20 @@ class AsyncClient(BaseClient):
     The first call binds it to the running loop. Nothing is sent before the first call of a queue.
     """
 
+    timer: LoopTimer
+
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
+        loop = RunningLoop()
+        self.timer = LoopTimer(loop, clock=self.clock)
+        self.leases = Leases(self.timer, self.clock, loop.call)
         self._driver = AsyncDriver(
             self._target,
             max_connections=self.max_connections,
             block=self.wait_slice,
             timeout=self.timeout,
             clock=self.clock,
+            timer=self.timer,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
@@ -126,7 +140,18 @@ class AsyncClient(BaseClient):
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
             composed = [compose(state, self.codecs, message, context) for state in states]
+            if len(states) == 1:
+                return await self._publish_to(states[0], composed[0], timeout)
             return await self.run(routing.write_all(states, composed, timeout)) if states else {}
+
+    async def _publish_to(self, state: QueueState, message: Outgoing, timeout: float | None) -> dict[str, str]:
+        """Write to the only queue that a topic goes to, as `Queue.write` does."""
+        try:
+            return {state.keys.name: await self.store(state, message, timeout)}
+        except ClosedError:
+            raise
+        except ShardqError as error:
+            raise PartlyPublished({state.keys.name: error}, error) from error
 
     async def aclose(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent.
@@ -139,15 +164,31 @@ class AsyncClient(BaseClient):
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.timeout)
         await self._driver.aclose()
+        self.timer.close()
         self._stop_server()
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
+        await self._prepare()
+        return await self._driver.run(op)
+
+    async def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+        await self._prepare()
+        return await self._driver.share(line, item, until)
+
+    async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
+        """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
+        message_id = await self.share(writes_of(state), message, state.until(timeout))
+        if state.config.ttl is not None:
+            await self.run(upkeep(state, state.clock.monotonic()))
+        return message_id
+
+    async def _prepare(self) -> None:
         self._check_loop()
         if not self._inspected:
             warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))
             self._inspected = True
-        return await self._driver.run(op)
 
     def _check_loop(self) -> None:
         if self._closed:
@@ -170,3 +211,25 @@ class AsyncClient(BaseClient):
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
+
+
+class RunningLoop:
+    """The event loop that runs when this is first used, for the client's timer and callbacks. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+
+    def call_later(self, delay: float, callback: Callable[[], object]) -> asyncio.Handle:
+        """Call *callback* in *delay* seconds. From another thread (a worker's keeper) the handle may not cancel it."""
+        if self._loop is None:
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        if threading.get_ident() == self._thread:
+            return self._loop.call_later(delay, callback)
+        return self._loop.call_soon_threadsafe(self._loop.call_later, delay, callback)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call *function* soon; never if the loop is closed. A lease was inserted before, so the loop is known."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(function)

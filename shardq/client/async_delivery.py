@@ -7,26 +7,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
-from shardq.model import DeliveryView, Received
-from shardq.ops import settle
-from shardq.ops.settle import extended
+from shardq.client.leases import LeasedDelivery
+from shardq.errors import DurabilityUnknown, LeaseLost
+from shardq.ops.settling import Settle
 
 if TYPE_CHECKING:
     from shardq.client.async_queue import AsyncQueue
 
 
-class AsyncDelivery(DeliveryView):
+class AsyncDelivery(LeasedDelivery):
     """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
 
     LeaseLost means that the message is not yours any more. MessageCancelled means that it was cancelled. Every call may
     raise what `AsyncQueue` says.
     """
 
-    __slots__ = ("_queue",)
+    __slots__ = ()
 
-    def __init__(self, received: Received, queue: AsyncQueue) -> None:
-        super().__init__(received, queue._codecs, queue.state.clock)
-        self._queue = queue
+    _queue: AsyncQueue
 
     @property
     def queue(self) -> AsyncQueue:
@@ -35,7 +33,7 @@ class AsyncDelivery(DeliveryView):
 
     async def ack(self, *, timeout: float | None = None) -> None:
         """Say that the work is done: the message is forgotten."""
-        await self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+        await self._settle("ack", Settle(self.received), timeout)
 
     async def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
@@ -43,24 +41,33 @@ class AsyncDelivery(DeliveryView):
         After the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
-        await self._queue._settle(
-            "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
-        )
+        await self._settle("nack", Settle(self.received, delay, error), timeout)
 
     async def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
-        await self._queue._settle(
-            "reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout)
-        )
+        await self._settle("reject", Settle(self.received, 0.0, reason), timeout)
 
     async def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""
         lease_time("duration", duration)
         sent = self._clock.monotonic()
-        await self._queue._settle(
-            "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)
-        )
-        self.received = extended(self.received, sent, duration)
+        try:
+            await self._queue._settle("extend", Settle(self.received, duration), timeout)
+        except LeaseLost:
+            self._lease.lose()
+            raise
+        self._extended(sent, duration)
+
+    async def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+        try:
+            await self._queue._settle(verb, item, timeout)
+        except LeaseLost:
+            self._note(lost=True)
+            raise
+        except DurabilityUnknown:  # it is settled
+            self._note(lost=False)
+            raise
+        self._note(lost=False)
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:

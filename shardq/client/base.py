@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
 from shardq.arguments import seconds, shown, whole
+from shardq.client.leases import Leases
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
 from shardq.drivers import Target
@@ -24,6 +25,7 @@ from shardq.ops.opening import check_legacy
 from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
 from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.timing import Timer
 
 T = TypeVar("T")
 log = logging.getLogger("shardq")
@@ -46,7 +48,15 @@ class ClientSettings(TypedDict, total=False):
 
 
 class BaseClient:
-    """The settings of a client, and what it remembers of queues and routers. `from_url` documents the settings."""
+    """The settings of a client, and what it remembers of queues and routers. `from_url` documents the settings.
+
+    `timer` is the one timer of the client. Its wheel holds the ends of the leases that the client holds (`leases`), the
+    deadlines of its waiting tasks, what its workers owe, and whatever else has a time: `timer.call_at(until, callback)`
+    returns an entry with `cancel()`. Its thread or loop serves all of them, so callbacks must be short.
+    """
+
+    timer: Timer
+    leases: Leases
 
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         if not isinstance(target, Target):

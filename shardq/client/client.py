@@ -9,18 +9,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
+from shardq.client.leases import Leases
 from shardq.client.queue import Queue
 from shardq.drivers import Driver, Target
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.opening import inspect_server
-from shardq.ops.outgoing import compose
+from shardq.ops.coalescing import Line
+from shardq.ops.opening import inspect_server, upkeep
+from shardq.ops.outgoing import Outgoing, compose
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.write import writes_of
 from shardq.routing import Binding, Router
 from shardq.routing.router import bindings_of, unchanged
 from shardq.telemetry import Telemetry
+from shardq.timing import ThreadTimer
+from shardq.timing.aside import Aside
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -40,8 +47,13 @@ class Client(BaseClient):
     Safe across threads and usable after a fork. Nothing is sent before the first call of a queue.
     """
 
+    timer: ThreadTimer
+
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         super().__init__(target, **settings)
+        self.timer = ThreadTimer(clock=self.clock)
+        self._aside = Aside()
+        self.leases = Leases(self.timer, self.clock, self._aside)
         self._driver = Driver(
             self._target,
             max_connections=self.max_connections,
@@ -132,11 +144,23 @@ class Client(BaseClient):
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
             composed = [compose(state, self.codecs, message, context) for state in states]
+            if len(states) == 1:
+                return self._publish_to(states[0], composed[0], timeout)
             return self.run(routing.write_all(states, composed, timeout)) if states else {}
+
+    def _publish_to(self, state: QueueState, message: Outgoing, timeout: float | None) -> dict[str, str]:
+        """Write to the only queue that a topic goes to, as `Queue.write` does."""
+        try:
+            return {state.keys.name: self.store(state, message, timeout)}
+        except ClosedError:
+            raise
+        except ShardqError as error:
+            raise PartlyPublished({state.keys.name: error}, error) from error
 
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""
         self._closed = True
+        self.timer.close(wait=False)
         self._driver.close()
         self._stop_server()
 
@@ -149,11 +173,27 @@ class Client(BaseClient):
 
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
+        self._prepare()
+        return self._driver.run(op)
+
+    def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+        if self._closed or not self._inspected:
+            self._prepare()
+        return self._driver.share(line, item, until)
+
+    def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
+        """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
+        message_id = self.share(writes_of(state), message, state.until(timeout))
+        if state.config.ttl is not None:
+            self.run(upkeep(state, state.clock.monotonic()))
+        return message_id
+
+    def _prepare(self) -> None:
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
         if not self._inspected:
             self._inspect()
-        return self._driver.run(op)
 
     def _inspect(self) -> None:
         with self._lock:
@@ -163,6 +203,8 @@ class Client(BaseClient):
 
     def _forked(self) -> None:
         self._lock = threading.RLock()
+        self._aside.reset()
+        self.leases.forked()
         self._driver.forked()
         for state in list(self._all_states):
             state.forked(self.name)

@@ -7,26 +7,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
-from shardq.model import DeliveryView, Received
-from shardq.ops import settle
-from shardq.ops.settle import extended
+from shardq.client.leases import LeasedDelivery
+from shardq.errors import DurabilityUnknown, LeaseLost
+from shardq.ops.settling import Settle
 
 if TYPE_CHECKING:
     from shardq.client.queue import Queue
 
 
-class Delivery(DeliveryView):
+class Delivery(LeasedDelivery):
     """One message, leased to you until `deadline`. Settle it: ack, nack or reject.
 
     LeaseLost means that the message is not yours any more. MessageCancelled means that it was cancelled. Every call may
     raise what `Queue` says.
     """
 
-    __slots__ = ("_queue",)
+    __slots__ = ()
 
-    def __init__(self, received: Received, queue: Queue) -> None:
-        super().__init__(received, queue._codecs, queue.state.clock)
-        self._queue = queue
+    _queue: Queue
 
     @property
     def queue(self) -> Queue:
@@ -35,7 +33,7 @@ class Delivery(DeliveryView):
 
     def ack(self, *, timeout: float | None = None) -> None:
         """Say that the work is done: the message is forgotten."""
-        self._queue._settle("ack", self.received, settle.ack(self._queue.state, [self.received], timeout))
+        self._settle("ack", Settle(self.received), timeout)
 
     def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
@@ -43,22 +41,33 @@ class Delivery(DeliveryView):
         After the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
-        self._queue._settle(
-            "nack", self.received, settle.nack(self._queue.state, [self.received], delay, error, timeout)
-        )
+        self._settle("nack", Settle(self.received, delay, error), timeout)
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
-        self._queue._settle("reject", self.received, settle.reject(self._queue.state, [self.received], reason, timeout))
+        self._settle("reject", Settle(self.received, 0.0, reason), timeout)
 
     def extend(self, duration: float, *, timeout: float | None = None) -> None:
         """Let the lease end *duration* seconds from now."""
         lease_time("duration", duration)
         sent = self._clock.monotonic()
-        self._queue._settle(
-            "extend", self.received, settle.extend(self._queue.state, [self.received], duration, timeout)
-        )
-        self.received = extended(self.received, sent, duration)
+        try:
+            self._queue._settle("extend", Settle(self.received, duration), timeout)
+        except LeaseLost:
+            self._lease.lose()
+            raise
+        self._extended(sent, duration)
+
+    def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+        try:
+            self._queue._settle(verb, item, timeout)
+        except LeaseLost:
+            self._note(lost=True)
+            raise
+        except DurabilityUnknown:  # it is settled
+            self._note(lost=False)
+            raise
+        self._note(lost=False)
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shardq.client.acking import note_answers, to_ack
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
+from shardq.client.leases import note_results
 from shardq.errors import Empty
-from shardq.model import Message, Received
+from shardq.model import Message
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
-from shardq.ops.settle import LOST, Cancelled, checked_each
+from shardq.ops.settle import Cancelled, checked_each
+from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
-from shardq.ops.write import write, write_many
-from shardq.telemetry import Telemetry
+from shardq.ops.write import write_many
+from shardq.telemetry import Telemetry, enabled
 
 if TYPE_CHECKING:
     from shardq.client.client import Client
@@ -72,11 +74,12 @@ class Queue(QueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
+        message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+        if not enabled():
+            return self._client.store(self.state, compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
-            message = compose(
-                self.state, self._codecs, Message(payload, shard_key, delay, deadline, dedup_key, headers), context
-            )
-            message_id = self._client.run(write(self.state, message, timeout))
+            composed = compose(self.state, self._codecs, message, context)
+            message_id = self._client.store(self.state, composed, timeout)
             self._telemetry.wrote(message_id)
             return message_id
 
@@ -98,14 +101,21 @@ class Queue(QueueAdmin):
         block: float = 0.0,
         visibility_timeout: float | None = None,
         prefer_stream: int | None = None,
+        ack: Delivery | Sequence[Delivery] | None = None,
         timeout: float | None = None,
     ) -> Delivery:
         """Return the next message, leased for *visibility_timeout* seconds (the queue's setting by default).
 
         While there is none, the call waits up to *block* seconds, then raises Empty. The stream *prefer_stream* is read
         first, but at most one turn ahead of its share.
+
+        *ack* is a delivery, or several, of this queue and client. They are settled as done ahead of the read, in the
+        same round trip, and do not wait for a message. One whose lease was lost, or whose message was cancelled, gets
+        `lost`, and a line in the log; the read goes on. What has its answer is not acked again, so after Empty or an
+        error you may give the same delivery to the next read. An error means that the read has kept no message: what
+        it was granted is given back.
         """
-        found = self._read(1, block, visibility_timeout, prefer_stream, timeout, batch=False)
+        found = self._read(1, block, visibility_timeout, prefer_stream, timeout, ack, batch=False)
         if not found:
             raise Empty(f"queue {self.name!r} had nothing to deliver for {block:g} s")
         return found[0]
@@ -117,14 +127,15 @@ class Queue(QueueAdmin):
         block: float = 0.0,
         visibility_timeout: float | None = None,
         prefer_stream: int | None = None,
+        ack: Delivery | Sequence[Delivery] | None = None,
         timeout: float | None = None,
     ) -> list[Delivery]:
         """Return up to *count* messages (1 to 1,000), taken from the streams in turn.
 
         While there is none, the call waits up to *block* seconds for the first one. It returns [] when none came, where
-        `read` raises Empty. *visibility_timeout* and *prefer_stream* are those of `read`.
+        `read` raises Empty. *visibility_timeout*, *prefer_stream* and *ack* are those of `read`.
         """
-        return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, batch=True)
+        return self._read(checked_count(count), block, visibility_timeout, prefer_stream, timeout, ack, batch=True)
 
     def _read(
         self,
@@ -133,13 +144,18 @@ class Queue(QueueAdmin):
         visibility: float | None,
         prefer: int | None,
         timeout: float | None,
+        ack: Delivery | Sequence[Delivery] | None,
         *,
         batch: bool,
     ) -> list[Delivery]:
         checked_block(block, visibility)
+        settled, acks = to_ack(self, ack)
         started = round(self.state.clock.wall() * 1e9)
-        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout)
-        rows = self._client.run(op)
+        op = read(self.state, count, block, visibility, checked_stream(prefer), timeout, acks=acks)
+        try:
+            rows = self._client.run(op)
+        finally:
+            note_answers(settled, acks, self._telemetry, started)
         self._telemetry.read(rows, started, batch=batch)
         return [Delivery(row, self) for row in rows]
 
@@ -148,7 +164,7 @@ class Queue(QueueAdmin):
         received = received_of(self.name, deliveries)
         with self._telemetry.settling("ack", received):
             results = self._client.run(settle.ack(self.state, received, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def nack_many(
         self,
@@ -168,7 +184,7 @@ class Queue(QueueAdmin):
         checked_each("error", error, len(deliveries))
         with self._telemetry.settling("nack", received):
             results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def reject_many(
         self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
@@ -181,7 +197,7 @@ class Queue(QueueAdmin):
         checked_each("reason", reason, len(deliveries))
         with self._telemetry.settling("reject", received):
             results = self._client.run(settle.reject(self.state, received, reason, timeout))
-        return [delivery for delivery, result in zip(deliveries, results, strict=True) if result in LOST]
+        return note_results(deliveries, results)
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
@@ -191,6 +207,11 @@ class Queue(QueueAdmin):
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 
-    def _settle(self, verb: str, received: Received, op: Op[list[settle.Settled]]) -> None:
-        with self._telemetry.settling(verb, [received]):
-            self._client.run(op)[0].check()
+    def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+        state = self.state
+        line, until = settles_of(state, verb), state.until(timeout)
+        if not enabled():
+            self._client.share(line, item, until).check()
+            return
+        with self._telemetry.settling(verb, [item.delivery]):
+            self._client.share(line, item, until).check()

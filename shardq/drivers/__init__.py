@@ -1,10 +1,10 @@
 """The drivers, which do all I/O of clients: they run operations with threads (`Driver`) or asyncio (`AsyncDriver`).
 
 `exchanges` decides which round trips a step takes and what the answers mean, for both drivers. `wire` turns steps
-into commands, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive and sleep. `target`
-parses a URL. `failures` turns redis-py's exceptions into `Refused` and `Unanswered`. Connections come from redis-py's
-pools. `pools` sets every setting that matters, because with the defaults redis-py repeats writes blindly, breaks long
-blocking calls and swallows cancellations.
+into commands, `resp` packs them, and `topology` knows which node owns a slot. `sync` and `aio` connect, send, receive
+and sleep; `links` and `shared` do so in the common case. `target` parses a URL. `failures` turns redis-py's exceptions
+into `Refused` and `Unanswered`. Connections come from redis-py's pools. `pools` sets every setting that matters,
+because with the defaults redis-py repeats writes blindly, breaks long blocking calls and swallows cancellations.
 """
 
 from __future__ import annotations

@@ -13,18 +13,25 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
+from shardq.drivers.async_sharing import AsyncSharing
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
-from shardq.drivers.failures import LOST, refusal, unconnected
+from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
+from shardq.drivers.resp import is_lean, pack_call
+from shardq.drivers.shared_link import LARGE
+from shardq.drivers.shared_links import SharedLinks
 from shardq.drivers.silence import NotifyingParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed
+from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
+from shardq.ops.coalescing import Line
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.timing import LoopTimer
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
@@ -41,6 +48,7 @@ class AsyncDriver:
         *,
         max_connections: int,
         block: float,
+        timer: LoopTimer,
         timeout: float = COMMAND_TIMEOUT,
         clock: Clock | None = None,
     ) -> None:
@@ -48,11 +56,16 @@ class AsyncDriver:
         self._timeout = min(timeout, COMMAND_TIMEOUT)
         special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": NotifyingParser}
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
+        self._shared: SharedLinks | None = None
+        if is_lean(target) and max_connections > 1:  # the other connections are for what no link may be shared by
+            self._shared = SharedLinks(self._pools, _connect, self._timeout)
+            max_connections -= 1
         self._max_connections = max_connections
         self._permits: dict[Address | None, AsyncPermits] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
-        self._pumping = Pumping(self)
+        self._pumping = Pumping(self, timer)
+        self._sharing = AsyncSharing(self, self._clock)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:
@@ -60,17 +73,35 @@ class AsyncDriver:
         with closing(op):
             return await drive(op, self._perform)
 
+    async def call(self, call: Call) -> Any:
+        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+
+        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        """
+        if self._shared is not None and not call.replicas:
+            return await self._call(self._shared, call)
+        return await self._perform(call)
+
+    async def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
+        return await self._sharing.run(line, item, until)
+
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
         await self._pumping.aclose()
         self._closed = True
+        if self._shared is not None:
+            self._shared.close()
         for pool in list(self._pools.values()):
             await pool.disconnect()
         for sentinel in self._pools.sentinels:
             await sentinel.aclose()
+        await self._sharing.aclose()
 
     async def _perform(self, step: Step) -> Any:
         match step:
+            case Call() if self._shared is not None and not step.replicas:
+                return await self._call(self._shared, step)
             case Call() if self._exchanges.topology is None:
                 return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
@@ -101,8 +132,63 @@ class AsyncDriver:
     def _is_closed(self) -> bool:
         return self._closed
 
+    async def _call(self, shared: SharedLinks, call: Call) -> Any:
+        """Make one try of *call* in its common case: one command, and one reply. Return the reply.
+
+        The general way begins anew where the server lacks the script or another node owns the slot: this one executed
+        nothing.
+        """
+        exchanges, key, request = self._exchanges, call.keys[0], pack_call(call)
+        address = exchanges.owner(key)
+        try:
+            link = await self._link(shared, address, request, call.until)
+            if link is None:
+                return await drive(exchanges.of(call), self._carry_out)
+            (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
+        except Unanswered as failure:
+            exchanges.lost(key, address, failure)
+            raise
+        if isinstance(reply, Redirected) or (isinstance(reply, Refused) and reply.code == "NOSCRIPT"):
+            return await drive(exchanges.of(call), self._carry_out)
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    async def _link(self, shared: SharedLinks, address: Address | None, request: bytes, until: float) -> Any:
+        """Return the shared link to *address*; None if *request* must go over a connection of its own."""
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE)
+        if len(request) > LARGE:
+            return None
+        link = shared.get(address)
+        if link is None:
+            link = await shared.open(address, self._exchanges.left(until))
+        return link if link.is_free() else None
+
     async def _carry_out(self, exchange: Exchange) -> list[Any]:
         """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
+        if self._shared is not None and all(command[0] != "WAIT" for command in exchange.commands):
+            answers = await self._carry_out_shared(self._shared, exchange)
+            if answers is not None:
+                return answers
+        return await self._carry_out_alone(exchange)
+
+    async def _carry_out_shared(self, shared: SharedLinks, exchange: Exchange) -> list[Any] | None:
+        """Carry out *exchange* on the shared link. Return None if that cannot be, and nothing was done."""
+        commands, answers = exchange.commands, []
+        while commands:
+            request = packed(commands)
+            link = await self._link(shared, exchange.address, request, exchange.until)
+            if link is None:
+                return None
+            if exchange.server is not None and link.peer != exchange.server:
+                raise Unanswered("another server is at this address now", sent=False)
+            answers = await link.ask(request, len(commands), self._exchanges.limit(exchange.until))
+            commands = exchange.follow_up(answers) if commands is exchange.commands else ()
+        return answers
+
+    async def _carry_out_alone(self, exchange: Exchange) -> list[Any]:
+        """Carry out *exchange* on a connection that nobody else uses meanwhile."""
         with await self._permit(exchange.address, exchange.until):
             answers = await self._answers(exchange, exchange.commands)
             follow_up = exchange.follow_up(answers)

@@ -19,13 +19,11 @@ from shardq.drivers.permits import MIN_TRY, AllBusy
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
-from shardq.ops.steps import Ask, Batch, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.keys import slot
 
 T = TypeVar("T")
 REDIRECTIONS: Final = 5
-RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
-"""After such a refusal, a call of a batch is sent again alone: with its source, or to another node."""
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class Exchanges:
             case Call():
                 return self._call(step, step.until)
             case Batch():
-                return self._batch(step.calls, step.until)
+                return self._batch(step)
             case Ask():
                 return self._ask(step)
 
@@ -135,8 +133,9 @@ class Exchanges:
         answers = yield from self._send_to_owner(ask.key or "", (ask.words,), ask.until)
         return answers[0]
 
-    def _batch(self, calls: tuple[Call, ...], until: float) -> Exchanging[list[Any]]:
+    def _batch(self, batch: Batch) -> Exchanging[list[Any]]:
         """Return the outcome of each call. Calls for one node go together, refused ones again (see `RESENT_ALONE`)."""
+        calls, until = batch.calls, batch.until
         outcomes: list[Any] = [None] * len(calls)
         limit = self.limit(until)
         for address, indexes in by_owner(self.topology, calls).items():
@@ -149,7 +148,7 @@ class Exchanges:
                 for at in indexes:
                     outcomes[at] = failure
                     self.lost(calls[at].keys[0], address, failure)
-        for at, ended in enumerate(outcomes):
+        for at, ended in enumerate(() if batch.once else outcomes):
             if isinstance(ended, Refused) and ended.code in RESENT_ALONE:
                 outcomes[at] = yield from self._outcome(calls[at], until)
         return outcomes

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import redis.exceptions as redis_errors
+from redis.connection import DefaultParser
 
 from shardq.ops.steps import Refused, Unanswered
 
@@ -30,6 +31,9 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.AuthenticationError, "NOAUTH"),
     (redis_errors.AuthenticationWrongNumberOfArgsError, "NOAUTH"),
 )
+parse_error = DefaultParser.parse_error
+"""Turns the text of an error reply into one of redis-py's exceptions."""
+
 _FIRST_WORD = re.compile(r"-?([A-Z][A-Z]+)\b ?(.*)", re.DOTALL)
 
 
@@ -57,14 +61,33 @@ def refusal(error: Exception) -> Refused | None:
     return None
 
 
+def answer_of(reply: Any) -> Any:
+    """Return *reply*, or if it is one of redis-py's exceptions, the refusal that it stands for.
+
+    It is raised if it stands for a lost connection.
+    """
+    if not isinstance(reply, redis_errors.RedisError):
+        return reply
+    refused = refusal(reply)
+    if refused is None:
+        raise reply
+    return refused
+
+
 def demoted(answers: list[Any]) -> bool:
     """Return whether one of *answers* says that the node is no longer a master, so that its connections are useless."""
-    return any(isinstance(each, Refused) and each.code in DEMOTED for each in answers)
+    refused = [each for each in answers if isinstance(each, Refused)]  # mostly none, so nothing more is to be done
+    return bool(refused) and any(each.code in DEMOTED for each in refused)
 
 
 def unconnected(error: Exception) -> Refused | Unanswered:
     """Return the failure for *error* while connecting: nothing was sent."""
-    return refusal(error) or Unanswered(_text(error), sent=False)
+    return refusal(error) or unsent(error)
+
+
+def unsent(error: Exception) -> Unanswered:
+    """Return the failure for *error* before anything was sent."""
+    return Unanswered(_text(error), sent=False)
 
 
 def unanswered(error: Exception) -> Refused | Unanswered:

@@ -57,6 +57,12 @@ class Pools(dict[tuple[Address | None, bool], Any]):
         )
 
 
+def leads_to_master(pool: Any, connection: Any) -> bool:
+    """Return whether *connection* of *pool* still leads to the master. Sentinels may have named another one since."""
+    master = getattr(pool, "master_address", None)  # only pools with sentinels have it
+    return master is None or master == (connection.host, connection.port)
+
+
 def settings(target: Target, *, block: float | None, timeout: float) -> dict[str, Any]:
     """Return the settings of a pool's connections: for blocking reads of *block* seconds, or if None for commands."""
     role = "read" if block is not None else "call"

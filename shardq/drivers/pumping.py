@@ -70,11 +70,12 @@ class PendingRead:
 
 
 class Pumping:
-    """Lets coroutines wait, and runs the pump of each queue in a task."""
+    """Lets coroutines wait, and runs the pump of each queue in a task. Deadlines are in the client's *timer*."""
 
-    def __init__(self, driver: Sender) -> None:
+    def __init__(self, driver: Sender, timer: LoopTimer) -> None:
         self._driver = driver
-        self._timer: LoopTimer | None = None
+        self._timer = timer
+        self._purgatory = Purgatory(timer)
         self._closed = False
         self._tasks: dict[asyncio.Task[Any], Waiting | None] = {}
 
@@ -83,9 +84,6 @@ class Pumping:
         state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
         if self._closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
-        if self._timer is None:
-            self._timer = LoopTimer(asyncio.get_running_loop(), clock=state.clock)
-            self._purgatory = Purgatory(self._timer)
         wake_up = asyncio.get_running_loop().create_future()
         waiter.wake = partial(_resolve, wake_up)
         waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
@@ -117,7 +115,7 @@ class Pumping:
                 begun = True
                 self._start(unblock(), None)
 
-        alarm = self._timer.call_at(step.wake_at, end_wait) if self._timer and step.wake_at < NEVER else None
+        alarm = self._timer.call_at(step.wake_at, end_wait) if step.wake_at < NEVER else None
         step.waiting.end_wait = end_wait
         try:
             pending = await self._driver.arm(step)
@@ -199,7 +197,7 @@ async def round_trip(
     try:
         # Not redis-py's socket_timeout: it would swallow cancellations on Python 3.11 (cpython #86296).
         async with asyncio.timeout(limit) as bound:
-            await connection.send_packed_command(packed(commands))
+            await connection.send_packed_command([packed(commands)])
             with postponed(bound, silence):
                 while len(answers) < len(commands):
                     answers.append(await _answer(connection))

@@ -14,16 +14,21 @@ from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
-from shardq.drivers.failures import LOST, demoted, refusal, unanswered, unconnected
+from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
 from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
+from shardq.drivers.links import Links
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
+from shardq.drivers.resp import is_lean, pack_call
+from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
+from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
+from shardq.ops.coalescing import Line
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
+I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
 S = TypeVar("S")
 Pool = redis.ConnectionPool
@@ -46,15 +51,35 @@ class Driver:
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, retry=Retry(NoBackoff(), 0))
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
+        self._lean = is_lean(target)
+        self._links: dict[Address | None, Links] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
+        self._sharing = Sharing(self, self._clock)
         self._closed = False
 
     def run(self, op: Op[T]) -> T:
         """Run *op* to its end, and return its result."""
         with closing(op):
             return drive(op, self.perform)
+
+    def call(self, call: Call) -> Any:
+        """Make one try of *call*, as if an operation had yielded it, and return its reply.
+
+        Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
+        """
+        if call.replicas or not self._lean:
+            return self.perform(call)
+        try:
+            return self._call(call)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+
+    def share(self, line: Line[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
+        return self._sharing.run(line, item, until)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""
@@ -63,7 +88,7 @@ class Driver:
     def forked(self) -> None:
         """Start with new connections in a forked child: the old ones belong to the parent."""
         self._pools.forget()
-        self._permits = {}
+        self._permits, self._links = {}, {}
         self._leading = Leading(self)
 
     def close(self) -> None:
@@ -84,6 +109,8 @@ class Driver:
 
     def _perform(self, step: Step) -> Any:
         match step:
+            case Call() if self._lean and not step.replicas:
+                return self._call(step)
             case Call() if self._exchanges.topology is None:
                 return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
@@ -115,7 +142,7 @@ class Driver:
         limit = step.block_ms / 1000 + BLOCK_MARGIN
         pending = PendingRead(pool, connection, len(commands), limit, self._is_closed, address)
         try:
-            connection.send_packed_command(packed(commands))
+            connection.send_packed_command([packed(commands)])
         except LOST as error:
             pending.drop()
             raise unanswered(error) from error
@@ -140,8 +167,65 @@ class Driver:
             follow_up = exchange.follow_up(answers)
             return self._answers(exchange, follow_up) if follow_up else answers
 
+    def _call(self, call: Call) -> Any:
+        """Make one try of *call* in its common case: one command, and one reply. Return the reply.
+
+        The general way begins anew where another node owns the slot: this one executed nothing.
+        """
+        exchanges, key = self._exchanges, call.keys[0]
+        address = exchanges.owner(key)
+        request = pack_call(call)
+        try:
+            with self._permit(address, call.until):
+                (reply,) = self._ask(address, request, 1, call.until)
+                if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
+                    request = packed(commands_of(call, by_source=True, timeout=self._timeout))
+                    (reply,) = self._ask(address, request, 1, call.until)
+        except Unanswered as failure:
+            exchanges.lost(key, address, failure)
+            raise
+        if isinstance(reply, Redirected):
+            return drive(exchanges.of(call), self._carry_out)
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
-        """Make one round trip on one connection, and return the answers. A connection that failed is closed.
+        """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
+        if self._lean:
+            return self._ask(exchange.address, packed(commands), len(commands), exchange.until, exchange.server)
+        return self._answers_from_pool(exchange, commands)
+
+    def _ask(self, address: Address | None, request: bytes, count: int, until: float, server: Any = None) -> list[Any]:
+        """Send *request* on a link to *address*, or if *server* is given only to that one. Return *count* answers.
+
+        No link of a closed client stays open: `close` closes those that there are, and a call that is making or using
+        one closes it here.
+        """
+        if self._closed:
+            raise ClosedError(CLOSED_MEANWHILE)
+        links = self._links.get(address)
+        if links is None:
+            links = self._links.setdefault(address, Links(self._pools[address, False], _connect, self._clock.monotonic))
+        link, clean = links.take(), False
+        try:
+            if server is not None and link.peer != server:
+                raise Unanswered("another server is at this address now", sent=False)
+            answers = link.ask(request, count, self._exchanges.limit(until))
+            clean = link.is_clean()
+        except LOST as error:
+            raise unanswered(error) from error
+        finally:
+            if clean and not self._closed:
+                links.give(link)
+            else:
+                links.drop(link)
+        if demoted(answers):
+            links.drop_idle()
+        return answers
+
+    def _answers_from_pool(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
+        """Make one round trip with redis-py, which checks and wraps more than is needed.
 
         No connection of a closed client stays open: `close` closes those in the pools, and a call that is using one
         closes it here.
@@ -154,7 +238,7 @@ class Driver:
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
                 raise Unanswered("another server is at this address now", sent=False)
-            connection.send_packed_command(packed(commands))
+            connection.send_packed_command([packed(commands)])
             if limit < self._timeout:
                 _await(connection, limit)
             answers = [answer(connection) for _ in commands]

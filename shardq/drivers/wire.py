@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from hiredis import pack_command
-
+from shardq.drivers.resp import pack
 from shardq.ops.retry import TRANSIENT
-from shardq.ops.steps import Armed, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
 
-Word: TypeAlias = str | bytes | int | float
-Command: TypeAlias = tuple[Word, ...]
+Command: TypeAlias = tuple[Argument, ...]
 
 CONNECT_TIMEOUT: Final = 2.0
 COMMAND_TIMEOUT: Final = 5.0
@@ -76,6 +74,6 @@ def number_of(answers: list[Any]) -> int | None:
     return answers[0] if answers and isinstance(answers[0], int) else None
 
 
-def packed(commands: tuple[Command, ...]) -> list[bytes]:
-    """Return the bytes to send. redis-py's own packing would take twice as long for each argument."""
-    return [b"".join(pack_command(command) for command in commands)]  # type: ignore[arg-type, unused-ignore] # stubs lie
+def packed(commands: tuple[Command, ...]) -> bytes:
+    """Return the bytes to send for *commands*."""
+    return pack(commands[0]) if len(commands) == 1 else b"".join([pack(command) for command in commands])

@@ -45,16 +45,25 @@ class Received(msgspec.Struct, frozen=True):
 class DeliveryView:
     """The attributes that `Delivery` and `AsyncDelivery` share."""
 
-    __slots__ = ("_clock", "_codecs", "lost", "received")
+    __slots__ = ("_clock", "_codecs", "_lost", "answered", "received")
 
-    lost: bool
-    """Whether the worker that runs the handler knows that the lease is lost. Then stop: the result is not wanted."""
+    answered: bool
+    """Whether Redis has answered that the delivery is settled, or lost. Then a read does not ack it once more."""
 
     def __init__(self, received: Received, codecs: Codecs, clock: Clock) -> None:
         self.received = received
         self._codecs = codecs
         self._clock = clock
-        self.lost = False
+        self._lost = self.answered = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the handler shall stop, because the result is not wanted any more."""
+        return self._lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._lost = lost
 
     @property
     def payload(self) -> Any:

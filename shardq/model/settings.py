@@ -55,10 +55,10 @@ class QueueConfig:
     writes) bound memory. At a bound a call is refused (or, for dead letters, the message is parked), but no message is
     dropped.
 
-    Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window` is how many
-    undelivered messages it may have in the shared streams while many shard keys are active; its other messages wait in
-    its own overflow. `max_in_flight` is how many of its messages may be in flight, and `max_backlog` how many may wait
-    or be delayed. With `parents`, "acct-7/user-9" counts under "acct-7".
+    Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window`, by default 1, is how
+    many undelivered messages it may have in the shared streams while many shard keys are active; its other messages
+    wait in its own overflow. `max_in_flight` is how many of its messages may be in flight, and `max_backlog` how many
+    may wait or be delayed. With `parents`, "acct-7/user-9" counts under "acct-7".
 
     `journal` is how many events the queue's journal keeps, 0 for no journal (docs/journal.md).
     """
@@ -72,7 +72,7 @@ class QueueConfig:
     dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
     max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
     max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
-    window: Annotated[int, _whole_setting(0, 1_000_000)] = 0
+    window: Annotated[int, _whole_setting(0, 1_000_000)] = 1
     max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
     max_backlog: Annotated[int, _whole_setting(0, 2**40)] = 0
     parents: Annotated[int, _whole_setting(0, 1)] = 0
@@ -99,9 +99,12 @@ class QueueConfig:
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
-        """Make the settings from what `settings` wrote. Missing fields get their defaults."""
+        """Make the settings from what `settings` wrote. Missing fields get their defaults.
+
+        But a queue without `window` has none: it was created before there was such a setting.
+        """
         values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
-        return cls(**{**values, "streams": streams})
+        return cls(**{"window": 0, **values, "streams": streams})
 
 
 _SETTINGS: Final[Mapping[str, Setting]] = {

@@ -99,6 +99,12 @@ def _warn_of_differences(state: QueueState) -> None:
             )  # fmt: skip
 
 
+def needs_upkeep(state: QueueState) -> bool:
+    """Return whether `upkeep` may have anything to do. It seldom has, and asking costs less than making a generator."""
+    view = state.view
+    return view.config.ttl is not None or view.wanted < view.streams
+
+
 def upkeep(state: QueueState, now: float) -> Op[None]:
     """Do rare upkeep beside a call: renew the expiry of all keys, and stop reading streams that a resize has drained.
 

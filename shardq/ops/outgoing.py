@@ -95,14 +95,24 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing
 
     Each message may go to one of *choices* streams; more choices make a script slower, so its chunk is smaller.
     """
-    max_messages = max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    most = max_messages(choices)
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
-        weight = len(message.body) + len(message.headers) + 64
-        if not parts or len(parts[-1]) >= max_messages or size + weight > CHUNK_BYTES:
+        more = weight(message)
+        if not parts or len(parts[-1]) >= most or size + more > CHUNK_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(message)
-        size += weight
+        size += more
     return parts
+
+
+def max_messages(choices: int) -> int:
+    """Return how many messages one call may have, each of which may go to one of *choices* streams."""
+    return max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+
+
+def weight(message: Outgoing) -> int:
+    """Return about how many bytes *message* takes in a call."""
+    return len(message.body) + len(message.headers) + 64

@@ -9,7 +9,8 @@ from typing import Any
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
-from shardq.ops.opening import open_queue, reopen, upkeep
+from shardq.ops.acks import Acks, ack_and_read, ack_earlier, to_count
+from shardq.ops.opening import needs_upkeep, open_queue, reopen, upkeep
 from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
@@ -29,14 +30,19 @@ def read(
     prefer: int | None = None,
     timeout: float | None = None,
     outstanding: Outstanding | None = None,
+    acks: Acks | None = None,
 ) -> Op[list[Received]]:
     """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
 
-    *outstanding* always says what a caller that cancels the read must give back.
+    *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first look,
+    the last ones in the same round trip. They do not wait for messages.
     """
     clock = state.clock
     until = clock.monotonic() + block
-    yield from open_queue(state, state.until(timeout))
+    if not state.epoch:
+        yield from open_queue(state, state.until(timeout))
+    if acks is not None and acks.earlier:
+        yield from ack_earlier(state, acks, max(until, state.until(timeout)))
     request = Request(
         count,
         state.config.visibility_timeout if visibility is None else visibility,
@@ -45,10 +51,14 @@ def read(
     outstanding = outstanding or Outstanding()
     while True:
         now = clock.monotonic()
-        yield from upkeep(state, now)
+        if needs_upkeep(state):
+            yield from upkeep(state, now)
         remaining = max(0.0, until - now)
         call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
-        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding)
+        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding, acks)
+        acks = None
+        if len(found.rows) == count:  # the common case
+            return found.rows
         read_at, now = now, clock.monotonic()
         if found.rows or now >= until:
             return (yield from _fill(state, request, found, call_until, outstanding))
@@ -88,39 +98,55 @@ def _fill(
 
 
 def _attempt(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
+    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None = None
 ) -> Op[ReadReply]:
-    """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once."""
-    part = replace(request, count=min(request.count, MAX_PER_CALL))
+    """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once.
+
+    *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
+    they may have made room for messages.
+    """
+    part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
     while True:
-        attempt, reply = yield from _answered_call(state, part, block, until, outstanding)
+        attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks)
+        acks = None
         outstanding.holder = ""
         found = read_reply(state, attempt, reply)
         # With rows in hand the queue is looked up by the next call: a failure here would lose them.
         if found.moved and not found.rows:
             yield from reopen(state, until)
-        if found.jumped:
+        if found.jumped or not (acked or found.rows):
             continue
         if found.rows or not found.more:
             return found
         if state.clock.monotonic() >= until:
-            return replace(found, wait_ms=0)  # other readers are always faster, or another program writes to the keys
+            return ReadReply(
+                [], wait_ms=0, more=True, moved=found.moved
+            )  # other readers are always faster, or another program writes to the keys
 
 
 def _answered_call(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding
-) -> Op[tuple[ReadCall, Any]]:
-    """Return a read call and its reply. If a reply is lost, its leases are given back before the next try.
+    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None
+) -> Op[tuple[ReadCall, Any, bool]]:
+    """Return a read call, its reply, and whether the *acks*, if any, were done before it.
 
-    Each try is a new call with a new holder and a new reading of the clock. So if giving back the leases of one try
-    happens late, it does not end the leases of the next try.
+    If a reply is lost, its leases are given back before the next try. Each try is a new call with a new holder and a
+    new reading of the clock. So if giving back the leases of one try happens late, it does not end the leases of the
+    next try.
     """
     tries = 0
     while True:
         attempt = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
         attempt.call.until = until
         try:
-            return attempt, (yield attempt.call)
+            if acks is None:
+                return attempt, (yield attempt.call), True
+            taken, acks = acks, None
+            reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding)
+            if not isinstance(reply, (Refused, Unanswered)):
+                return attempt, reply, acked
+            if to_count(reply) is None:
+                continue
+            raise reply
         except Refused as refused:
             if refused.code not in TRANSIENT:
                 refuse(refused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from shardq.model import Received
 from shardq.ops.retry import retry_until
@@ -24,8 +25,7 @@ GIVEN_BACK = 250
 """One call of recover.lua gives back at most so many messages by their lease tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCall:
+class ReadCall(msgspec.Struct, frozen=True):
     """A call of read.lua, made at local time `sent`. It reports `jump` (of the server's clock) to the server."""
 
     call: Call
@@ -37,8 +37,7 @@ class ReadCall:
     jump: Jump | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadReply:
+class ReadReply(msgspec.Struct, frozen=True):
     """What a read found: rows, and in how many ms there is a reason to read again (-1: no known reason).
 
     If there is `more`, another read may find more messages: the call had not declared the streams that it needed, or
@@ -143,7 +142,9 @@ def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = 
 
 
 def _hints(raw: bytes) -> tuple[str, ...]:
-    return tuple(number for number in raw.decode().split(",") if number and number != LEGACY_NUMBER)
+    if not raw:
+        return ()
+    return tuple([number for number in raw.decode().split(",") if number != LEGACY_NUMBER])
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
@@ -162,16 +163,17 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
 
 
 def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
-    config = state.config
+    view, count = state.view, request.count
+    config, streams = view.config, view.streams
     args: tuple[Argument, ...] = (
-        request.count,
+        count,
         holder,
         round(request.visibility * 1000),
         clock,
         config.max_deliveries,
         config.max_dead,
         math.ceil(block * 1000),
-        0 if state.streams <= ALL_DECLARED else max(state.width, min(request.count, state.streams)),
+        0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
         "" if request.prefer is None else str(request.prefer),
         config.legacy_group or "",
         state.client,

@@ -54,13 +54,20 @@ class Same:
         return self.call
 
 
-def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = math.inf) -> Op[Any]:
+def retry_until(
+    make: Maker,
+    until: float,
+    clock: Clock,
+    *,
+    remembered: float = math.inf,
+    failed: Refused | Unanswered | None = None,
+) -> Op[Any]:
     """Yield the call that *make* makes until it is answered. Return the reply.
 
     The call must be harmless to repeat, or notice itself that it was executed before; *remembered* says for how many
-    seconds after the first try it can. At *until* (seconds of the local monotonic clock) the tries end. Raises
-    BackendTimeout if nothing was executed, OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a
-    refusal that will not go away.
+    seconds after the first try it can. If the caller has made the first try already, *failed* is how it ended. At
+    *until* (seconds of the local monotonic clock) the tries end. Raises BackendTimeout if nothing was executed,
+    OutcomeUnknown if a try may have been, OutOfMemory, or BackendError for a refusal that will not go away.
     """
     tries, last = 0, "no answer"
     maybe_done: float | None = None  # when the first try was made that may have happened
@@ -69,6 +76,9 @@ def retry_until(make: Maker, until: float, clock: Clock, *, remembered: float = 
         if maybe_done is not None and tried_at > maybe_done + remembered:  # this machine may have been suspended
             give_up(tries, True, last)
         try:
+            if failed is not None:
+                failure, failed = failed, None
+                raise failure
             step = make(maybe_done is not None)
             step.until = until
             return (yield step)
@@ -129,6 +139,12 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
             f"Redis denies this user the call ({refused.code}); see docs/operations.md for the ACL"
         ) from refused
     raise BackendError(f"Redis refused the call: {refused}") from refused
+
+
+def is_of_one(error: BackendError) -> bool:
+    """Return whether a refusal of a call may be due to one of its messages, such as one stream of another type."""
+    refused = error.__cause__
+    return type(error) is BackendError and isinstance(refused, Refused) and refused.code not in _DENIED | UNKNOWN_USER
 
 
 def give_up(tries: int, maybe_done: bool, last: str) -> NoReturn:

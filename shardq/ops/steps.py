@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
@@ -14,6 +14,9 @@ from shardq.protocol.scripts import Script, load
 
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
+
+RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
+"""After such a refusal, a call of a batch is sent again alone: with its source, or to another node."""
 
 
 @dataclass(slots=True)
@@ -48,11 +51,13 @@ class Call:
 class Batch:
     """Run several calls in one round trip to each node. The reply is a list: for each call its reply or its failure.
 
-    The caller gives up at local time `until`.
+    The caller gives up at local time `until`. Calls for one node run in their order. If one is refused with a code of
+    `RESENT_ALONE`, the driver sends it again, when those behind it have run already. With `once` it does not.
     """
 
     calls: tuple[Call, ...]
     until: float = math.inf
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shardq.model import QueueConfig
 from shardq.protocol.replies import NOTHING_ASSIGNED, StoredAssignment
 from shardq.sharding import key_bytes, shard
+
+
+class Alone(NamedTuple):
+    """What the writes of one message of one shard key have in common: the call's keys, and arguments in the middle."""
+
+    keys: tuple[str, ...]
+    args: tuple[str | bytes | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +24,7 @@ class QueueView:
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
     `positions_cache` holds one dict, from a shard key to its positions as `write.lua` takes them; when it grows large,
-    an empty dict replaces it.
+    an empty dict replaces it. `alone_cache` holds another one, for writes of one message.
     """
 
     epoch: str = ""
@@ -25,6 +33,7 @@ class QueueView:
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
+    alone_cache: list[dict[str | bytes, Alone]] = field(default_factory=lambda: [{}], compare=False, repr=False)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """Return the streams assigned to *key*, or those that hashing deals to it."""

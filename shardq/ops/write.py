@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from shardq.errors import (
     BackendError,
@@ -14,13 +16,15 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
+from shardq.ops.coalescing import Line, Verb
 from shardq.ops.opening import open_queue, reopen, upkeep
-from shardq.ops.outgoing import Outgoing, chunks
-from shardq.ops.retry import Same, retry_replicated
+from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
+from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
-from shardq.ops.view import QueueView
+from shardq.ops.view import Alone, QueueView
 from shardq.protocol.replies import stored_ids
+from shardq.protocol.scripts import load
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
@@ -77,12 +81,85 @@ def _unsent(last: Result) -> ShardqError:
     return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
 
-def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Result]]:
-    """Store one chunk with one call, repeated until its outcome is known. Return an id or an error for each message."""
-    own = sequence = state.take_sequence()
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The call of the common case, and the producer sequence that it uses."""
+
+    call: Call
+    sequence: ProducerSequence
+
+
+class Writes(Verb[Outgoing, str]):
+    """The writes of one queue that share calls: each item is a message, each result its id."""
+
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
+
+    def bounds(self) -> tuple[int, int]:
+        """Return how many messages one call may have, and how much they may weigh."""
+        choices = self._state.choices
+        return max_messages(choices) if choices else 1, CHUNK_BYTES  # nothing is known before the queue is open
+
+    def weight(self, message: Outgoing) -> int:
+        """Return the message's weight in the bytes of a call."""
+        return weight(message)
+
+    def kind(self, message: Outgoing) -> None:
+        """All messages can share a call."""
+
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> Tried | None:
+        """Return the call that stores *messages*; None if the queue must be opened first."""
+        state = self._state
+        if not state.view.epoch:
+            return None
+        sequence = state.take_sequence()
+        call = _call(state, sequence, messages, until)
+        call.until = until
+        return Tried(call, sequence)
+
+    def results(self, tried: Tried, reply: Any) -> list[Result] | None:
+        """Return the ids in *reply*; None if it is anything but OK."""
+        if reply[0] != b"OK":
+            return None
+        self._state.free_sequence(tried.sequence)
+        return stored_ids(reply[1])  # type: ignore[return-value]
+
+    def drop(self, tried: Tried) -> None:
+        """Let another call use the sequence."""
+        self._state.free_sequence(tried.sequence)
+
+    def op(self, messages: Sequence[Outgoing], until: float, tried: Tried | None) -> Op[list[Result]]:
+        """Store *messages*, from the reply to *tried* on."""
+        if tried is None:
+            yield from open_queue(self._state, until)
+        return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
+
+
+def writes_of(state: QueueState) -> Line[Outgoing, str]:
+    """Return where the writers of this queue meet."""
+    line: Line[Outgoing, str] = state.lines.get("write") or state.lines.setdefault("write", Line(Writes(state)))
+    return line
+
+
+def _store(
+    state: QueueState,
+    chunk: Sequence[Outgoing],
+    until: float,
+    tried: Tried | None = None,
+    *,
+    shared: bool = False,
+) -> Op[list[Result]]:
+    """Store one chunk with one call, repeated until its outcome is known. Return an id or an error for each message.
+
+    The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
+    refused as a whole is tried again one by one, so that nobody suffers for another's message.
+    """
+    own = sequence = tried.sequence if tried else state.take_sequence()
+    made = tried.call if tried else None
     try:
         while True:
-            call, remembered = Same(_call(state, sequence, chunk, until)), REPEATED_FOR if sequence.name else 0.0
+            call = Same(made or _call(state, sequence, chunk, until))
+            made, remembered = None, REPEATED_FOR if sequence.name else 0.0
             reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
             match reply:
                 case [b"OK", stored]:
@@ -95,16 +172,35 @@ def _store(state: QueueState, chunk: list[Outgoing], until: float) -> Op[list[Re
                     return [OutcomeUnknown(text)] * len(chunk)
                 case [b"FULL", b"max_producers"]:
                     sequence = FORGOTTEN
-                case [b"FULL", _, numbers]:
-                    return (yield from _store_others(state, chunk, numbers, until))
-                case [b"FULL", bound]:
-                    return [QueueFull(_full_text(state, bound.decode()))] * len(chunk)
+                case [b"FULL", bound, *numbers]:
+                    return (yield from _full(state, chunk, until, bound.decode(), numbers, shared))
                 case _:
                     return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
     except BackendError as error:
+        if shared and is_of_one(error):
+            return (yield from _store_singly(state, chunk, until))
         return [error] * len(chunk)
     finally:
         state.free_sequence(own)
+
+
+def _full(
+    state: QueueState, chunk: Sequence[Outgoing], until: float, bound: str, numbers: list[bytes], shared: bool
+) -> Op[list[Result]]:
+    """Go on after a call that would have gone beyond *bound*: the messages *numbers* would, or all together."""
+    if numbers:
+        return (yield from _store_others(state, chunk, numbers[0], until))
+    if shared:
+        return (yield from _store_singly(state, chunk, until))
+    return [QueueFull(_full_text(state, bound))] * len(chunk)
+
+
+def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) -> Op[list[Result]]:
+    """Store messages one by one, after a call with all of them was refused."""
+    results: list[Result] = []
+    for message in chunk:
+        results += yield from _store(state, [message], until)
+    return results
 
 
 def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | None) -> list[Result]:
@@ -115,7 +211,7 @@ def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | N
     return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
 
 
-def _store_others(state: QueueState, chunk: list[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
+def _store_others(state: QueueState, chunk: Sequence[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
     """Refuse the messages of shard keys that have reached `max_backlog`, and store the others."""
     full = {int(number) - 1 for number in raw.decode().split(",")}
     bound, name = state.config.max_backlog, state.keys.name
@@ -134,8 +230,10 @@ def _full_text(state: QueueState, bound: str) -> str:
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
 
 
-def _call(state: QueueState, sequence: ProducerSequence, chunk: list[Outgoing], until: float) -> Call:
+def _call(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
     view = state.view  # read once, since another thread may replace it meanwhile
+    if len(chunk) == 1 and not (chunk[0].headers or chunk[0].options):
+        return _call_alone(state, view, sequence, chunk[0], until)
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
@@ -145,6 +243,26 @@ def _call(state: QueueState, sequence: ProducerSequence, chunk: list[Outgoing], 
         if not plain:
             args += (message.headers, message.options)
     return call_of(state, view, sequence.name, _number_of(state, sequence, until), numbers, len(chunk), args, keyed)
+
+
+def _call_alone(
+    state: QueueState, view: QueueView, sequence: ProducerSequence, message: Outgoing, until: float
+) -> Call:
+    """Make the call for one plain message. What depends on its shard key only is made once for each view."""
+    known = view.alone_cache[0].get(message.shard_key)
+    if known is None:
+        known = _alone(state, view, message.shard_key)
+    args = (view.epoch, sequence.name, _number_of(state, sequence, until), *known.args, message.tag, message.body)
+    return Call(load("write"), known.keys, args, state.durability.replicas)
+
+
+def _alone(state: QueueState, view: QueueView, key: str | bytes) -> Alone:
+    numbers, (own,) = positions_of(view, [key])
+    call = call_of(state, view, "", "", numbers, 1, [own, key, "", b""], 0)
+    if len(view.alone_cache[0]) > CACHED_SHARDS:
+        view.alone_cache[0] = {}
+    known = view.alone_cache[0][key] = Alone(call.keys, call.args[3:-2])  # type: ignore[arg-type] # none is a float
+    return known
 
 
 def _number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:

@@ -5,6 +5,10 @@ A verb is one file `lua/<name>.lua`. A line `--- @use leases, window` is replace
 function costs Redis as much as calling it. So a script gets only the functions that it uses, and a block that rarely
 runs makes its own.
 
+A verb that is called for single messages begins with its *straight part*: the common case, without any function. It
+stands between the lines `--- @straight` and `--- @general`. The general part, which follows, knows every case. So tests
+may leave the straight part out (`leave_out_straight`), and nothing but the time that a call takes may differ.
+
 A `Script` is a plain value. Drivers send its SHA-1, and its source if the server does not know the hash.
 """
 
@@ -13,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,6 +28,7 @@ _KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
 """A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
 _USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
 _PART = re.compile(r"^local (?:function )?(\w+).*(?:\n(?!local |--).*)*", re.MULTILINE)
+_STRAIGHT = re.compile(r"^--- @straight$.*?(?=^--- @general$)", re.MULTILINE | re.DOTALL)
 _SILENT = re.compile(r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")  # comments and strings
 _WORD = re.compile(r"(?<![\w:])(?<!(?<!\.)\.)[A-Za-z_]\w*")  # but not the name of a field
 
@@ -84,9 +90,14 @@ class Use:
     parts: tuple[Part, ...]
 
 
-def join(name: str, source: Traversable) -> str:
-    """Return the text of script *name* in folder *source*, with all used functions put in."""
+def join(name: str, source: Traversable, *, straight: bool = True) -> str:
+    """Return the text of script *name* in folder *source*, with all used functions put in.
+
+    Its straight part is left out unless *straight*.
+    """
     text, joined, at = _read(source, name), [], 0
+    if not straight:
+        text = _STRAIGHT.sub("", text)
     for use in uses_in(text, source):
         line_end = text.index("\n", use.start) if "\n" in text[use.start :] else len(text)
         lines = "\n".join(part.text for part in use.parts).splitlines()
@@ -169,10 +180,28 @@ def _read(source: Traversable, path: str) -> str:
     return source.joinpath(*f"{path}.lua".split("/")).read_text(encoding="utf-8")
 
 
+class _Form:
+    """Whether scripts are loaded with their straight parts: always, but for tests."""
+
+    straight = True
+
+
+@contextmanager
+def leave_out_straight() -> Iterator[None]:
+    """Use only the general parts of scripts in this process meanwhile. For tests, which hold the two parts together."""
+    _Form.straight = False
+    load.cache_clear()
+    try:
+        yield
+    finally:
+        _Form.straight = True
+        load.cache_clear()
+
+
 @cache
 def load(name: str) -> Script:
     """Return the script called *name*. FileNotFoundError if there is none."""
-    source = join(name, root())
+    source = join(name, root(), straight=_Form.straight)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     named = _KEY.findall(source)
     keys = tuple(key for more, key in named if not more)

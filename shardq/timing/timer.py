@@ -106,8 +106,10 @@ class Timer:
         return entry
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> Callback:
-        """Call `callback(*args)` when the clock's `monotonic` is `when`."""
-        return self.call_later(when - self._monotonic(), callback, *args)
+        """Call `callback(*args)` when the clock's `monotonic` is `when`, at once if that is past."""
+        entry = Callback(callback, args)
+        self.insert_at(entry, when)
+        return entry
 
     def insert(self, entry: Entry, delay: float) -> None:
         """Have `entry` fire in `delay` seconds. If it is pending, its former time is forgotten."""
@@ -118,6 +120,15 @@ class Timer:
             raise _refusal(delay) from None
         if entry.bucket is not None:
             entry.leave()
+        if self._wheel.insert(entry, due) or self._asleep:
+            self._wake_for(entry)
+
+    def insert_at(self, entry: Entry, when: float) -> None:
+        """Have `entry`, which does not wait, fire when the clock's `monotonic` is `when`. This reads no clock."""
+        try:
+            due = ceil((when - self._zero) * self._rate - _GRAIN)
+        except _BAD_DELAY:
+            raise _refusal(when) from None
         if self._wheel.insert(entry, due) or self._asleep:
             self._wake_for(entry)
 
@@ -232,16 +243,16 @@ class ThreadTimer(Timer):
                 thread.start()
                 self._thread, self._asleep = thread, False
 
-    def close(self) -> list[Entry]:
+    def close(self, *, wait: bool = True) -> list[Entry]:
         """Stop for good; return the entries that were pending, in order. They will not run.
 
-        Waits for the callback that runs at this moment, unless that callback itself calls `close`.
+        Waits for the callback that runs at this moment, unless that callback itself calls `close`, or *wait* is false.
         """
         with self._starting:
             self._closed = True
         left = super().close()
         self._alarm.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if wait and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         return left
 

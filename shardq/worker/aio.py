@@ -14,11 +14,11 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
-from shardq.worker.keeper import Keeper
+from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
-from shardq.worker.state import AWAY, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
     FATAL,
@@ -65,7 +65,7 @@ class AsyncWorker:
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
         self._keeper_events = _KeeperEvents(self)
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, self._keeper_events)
+        self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._keeper_events)
 
     async def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -170,6 +170,8 @@ class AsyncWorker:
     async def _run(self, job: Job) -> None:
         delivery = cast("AsyncDelivery", job.delivery)
         job.started = self._clock.monotonic()
+        limit = self._plan.time_limit
+        entry = self._jobs.client.timer.call_at(job.started + limit, self._overrun, job) if limit else None
         outcome = ACK
         try:
             if delivery.lost:  # its lease was lost before the task's first step
@@ -181,12 +183,17 @@ class AsyncWorker:
                 await self._handle(delivery)
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+        if entry is not None:
+            entry.cancel()
         job.handle = None
+        if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
+            self._lose(job)
         self._state.ended(job, outcome)
         self._schedule()
 
     async def _read(self, action: Read) -> None:
         found: Sequence[AsyncDelivery] = ()
+        acks = action.acks
         self._reading = asyncio.current_task()  # only now: a task that is cancelled before its first step runs nothing
         try:
             if self._state.life not in (RUNNING, AWAY):
@@ -195,6 +202,7 @@ class AsyncWorker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
+                ack=[cast("AsyncDelivery", job.delivery) for job in acks],
                 timeout=CALL_TIMEOUT,
             )
             if self._state.life == AWAY and self._state.redis_answers():
@@ -208,19 +216,25 @@ class AsyncWorker:
             self._fail(error)
         except BackendError as error:
             self._state.redis_fails()
+            self._state.acked(acks)
+            acks = ()
+            self._schedule()  # acks that got no answer are settled by themselves, meanwhile
             await _pause(self._reads.failed(error))
         except asyncio.CancelledError:
             self._stop()  # the read was cancelled by `_stop`, or by a program that cancels all tasks
         except Exception as error:  # noqa: BLE001 (raised by run)
             self._fail(error)
         self._reading = None
-        self._state.arrived(found)
+        self._state.acked(acks)
+        self._keeper.keep(self._state.arrived(found))
         self._schedule()
 
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
         """Give back the messages that came after the stop; their deliveries are not counted."""
         rows = [delivery.received for delivery in found]
         await self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
+        for delivery in found:
+            delivery._lease.settle()
 
     async def _settle(self, action: Settle) -> None:
         report = self._state.settled
@@ -270,6 +284,9 @@ class AsyncWorker:
         self._schedule()
 
     def _overrun(self, job: Job) -> None:
+        """The time limit of the handler of *job* is over. The client's timer calls this in the loop."""
+        if job.message != LEASED:
+            return
         plan, state = self._plan, self._state
         if state.decide(job, overran(job, plan.time_limit or 0.0, plan.backoff, state.max_deliveries)):
             self._cancel(job)
@@ -277,7 +294,7 @@ class AsyncWorker:
 
 
 class _KeeperEvents:
-    """What the keeper calls, in its thread. Each call is passed on to the event loop."""
+    """What the keeper calls, in its thread or the loop. Each call is passed on to the event loop."""
 
     def __init__(self, worker: AsyncWorker) -> None:
         self._worker = worker
@@ -286,9 +303,6 @@ class _KeeperEvents:
     def lost(self, job: Job) -> None:
         job.delivery.lost = True  # a handler that blocks the loop can see it
         self._worker._call(self._worker._lose, job)
-
-    def overdue(self, job: Job) -> None:
-        self._worker._call(self._worker._overrun, job)
 
     def is_responsive(self) -> bool:
         answered = self._answers == self._probes  # the loop has run since the probe before

@@ -23,10 +23,11 @@ from typing import Literal
 
 import msgspec
 
-from shardq.clock import Clock, SystemClock
+from shardq.clock import SystemClock
 from shardq.codec import Codecs
 from shardq.errors import ConfigError, ShardqError
 from shardq.model import DeliveryView, Received
+from shardq.timing import Entry
 from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
 
@@ -114,8 +115,10 @@ class Child:
 class Children:
     """The children of one worker. They are started when they are needed, used again, and replaced when they die."""
 
-    def __init__(self, handle: Callable[..., object], codecs: Codecs, clock: Clock) -> None:
-        self._handle, self._codecs, self._clock = handle, codecs, clock
+    def __init__(
+        self, handle: Callable[..., object], codecs: Codecs, start_limit: Callable[[Job], Entry | None]
+    ) -> None:
+        self._handle, self._codecs, self._start_limit = handle, codecs, start_limit
         self._lock = threading.Lock()
         self._idle: list[Child] = []
         self._all: set[Child] = set()
@@ -142,14 +145,17 @@ class Children:
         job.handle = child
         if job.delivery.lost:  # `kill` came before the job had a child
             child.kill()
+        limit: Entry | None = None
         try:
             child.wait_ready()
-            job.started = self._clock.monotonic()  # the time limit does not include the start of a process
+            limit = self._start_limit(job)  # it does not include the start of a process
             answer = child.handle(job.delivery.received)
         except BaseException:  # nobody knows what the child does now, so it is not used again
             self._forget(child)
             raise
         finally:
+            if limit is not None:
+                limit.cancel()
             with self._lock:
                 job.handle = child.job = None
         with self._lock:

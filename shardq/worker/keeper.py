@@ -1,42 +1,47 @@
-"""The thread that extends leases, watches time limits, and gives the worker's sign of life.
+"""The thread that extends leases, and gives the worker's sign of life.
 
-The thread has connections of its own. So neither a handler that blocks the event loop nor handlers that use up the
-client's connections can stop it. It looks at all jobs that the worker holds a few times per visibility timeout. These
-are at most `concurrency + read_ahead` jobs, so that costs less than a timer for each message.
+When each lease is due to be extended is in a timing wheel: that of the worker's client; or, beside an event loop, which
+a handler may block, that of the keeper's own client. Leases that are due within one batch window share an entry of the
+wheel, and are extended by one call. So what happens to one message costs O(1), however many the worker holds, and most
+handlers end before anything is due. The extensions are sent by a thread with connections of its own: neither a handler
+that blocks the event loop nor handlers that use up the client's connections can stop it, and a server that does not
+answer holds up neither the wheel nor anything else in it. That a lease is lost is told by the lease itself
+(`shardq.client.leases`).
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from math import ceil
+from typing import Protocol, cast
 
 from shardq.client import Client
 from shardq.client.base import BaseClient
+from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.ops import settle
-from shardq.ops.settle import extended
 from shardq.ops.state import QueueState
+from shardq.timing import Entry, ThreadTimer
 from shardq.worker.liveness import PULSE, show_alive
 from shardq.worker.plan import Plan
-from shardq.worker.state import BUSY, LEASED, Job
+from shardq.worker.state import LEASED, Job
 
 log = logging.getLogger("shardq")
-UNKNOWN = 0.01
-"""Seconds between two rounds until the queue's own visibility timeout is known."""
 EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
+EARLY = 0.001
+"""Seconds by which the wheel and the arithmetic of floats may be early."""
 
 
 class KeeperEvents(Protocol):
-    """What the keeper calls, in its thread, when something happened."""
+    """What the keeper calls, in its own or the timer's thread or loop, when something happened."""
 
     def lost(self, job: Job) -> None:
-        """The lease of *job* is over."""
-        ...
-
-    def overdue(self, job: Job) -> None:
-        """The handler of *job* has run for longer than the time limit."""
+        """The lease of *job* is over. May be called more than once."""
         ...
 
     def is_responsive(self) -> bool:
@@ -44,14 +49,34 @@ class KeeperEvents(Protocol):
         ...
 
 
-class Keeper:
-    """Extends the leases of *jobs* until `close`. The worker adds jobs to that set and removes them."""
+class Batch(Entry):
+    """Jobs whose leases are due to be extended within one batch window, which ends at local time `at`."""
 
-    def __init__(self, client: BaseClient, queue: QueueState, jobs: set[Job], plan: Plan, events: KeeperEvents) -> None:
-        self._worker_client, self._queue, self._jobs, self._plan, self._events = client, queue, jobs, plan, events
-        self._clock = queue.clock
+    __slots__ = ("_keeper", "at", "jobs")
+
+    def __init__(self, keeper: Keeper, at: float) -> None:
+        super().__init__()
+        self._keeper = keeper
+        self.at = at
+        self.jobs: set[Job] = set()
+
+    def fire(self) -> None:
+        """Hand the jobs to the keeper's thread."""
+        self._keeper._due(self)
+
+
+class Keeper:
+    """Extends the leases of the jobs that it was given, until `close`."""
+
+    def __init__(self, client: BaseClient, queue_state: QueueState, plan: Plan, events: KeeperEvents) -> None:
+        self._worker_client, self._queue, self._plan, self._events = client, queue_state, plan, events
+        self._clock = queue_state.clock
         self._client: Client | None = None
-        self._over = threading.Event()
+        self._timer = client.timer if isinstance(client.timer, ThreadTimer) else None
+        self._batches: dict[float, Batch] = {}
+        self._lock = threading.Lock()  # guards the batches
+        self._owed: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
+        self._closed = False
         self._shown = float("-inf")
         self._thread = threading.Thread(target=self._keep, name="shardq-lease-keeper", daemon=True)
 
@@ -61,74 +86,165 @@ class Keeper:
 
     def close(self) -> None:
         """End the thread, and wait for it at most as long as one extension may take."""
-        self._over.set()
+        with self._lock:
+            self._closed = True
+            for batch in self._batches.values():
+                batch.cancel()
+        self._owed.put(None)
         if self._thread.ident is not None:
             self._thread.join(EXTEND_TIMEOUT)
 
+    # --- from the worker and the leases -----------------------------------------------------------------------------
+
+    def keep(self, jobs: Iterable[Job]) -> None:
+        """Extend the leases of *jobs* from now on, as long as their messages are leased."""
+        kept = [job for job in jobs if job.message == LEASED]
+        for job in kept:
+            job.delivery._lease.holder = (self, job)  # type: ignore[attr-defined]  # no call for each job
+        self._add(kept)
+
+    def on_lease_lost(self, job: Job) -> None:
+        """The lease of *job* calls this, when it is lost. What the handler decided before is still tried."""
+        if job.message == LEASED and not self._closed:
+            self._events.lost(job)
+
+    def on_lease_shortened(self, job: Job) -> None:
+        """The handler of *job* made its lease shorter, so the next extension is due earlier."""
+        job.batch.discard(job)
+        self._add([job])
+
+    # --- the batches, which are in the wheel ------------------------------------------------------------------------
+
+    @property
+    def _visibility(self) -> float:
+        return self._plan.visibility_timeout or self._queue.config.visibility_timeout
+
+    def _window(self) -> float:
+        """Seconds within which extensions share a call: far shorter than a lease lasts."""
+        return min(PULSE, self._visibility / 6)
+
+    def _add(self, jobs: Iterable[Job]) -> None:
+        """Have the leases of *jobs* extended when a third of their time has passed, at the end of that window."""
+        early, window = self._visibility * 2 / 3, self._window()
+        latest: float | None = None
+        with self._lock:
+            for job in jobs:
+                deadline = job.delivery.received.deadline
+                if deadline != latest:  # those of one read have one deadline
+                    latest, together = deadline, self._together(ceil((deadline - early) / window) * window)
+                job.batch = together
+                together.add(job)
+
+    def _retry(self, jobs: Iterable[Job]) -> None:
+        """Have the leases of *jobs* extended at the end of a window, in half a window at least."""
+        window = self._window()
+        with self._lock:
+            together = self._together((round(self._clock.monotonic() / window) + 1) * window)
+            for job in jobs:
+                job.batch = together
+                together.add(job)
+
+    def _together(self, at: float) -> set[Job]:
+        """Return the jobs whose leases are extended at local time *at*. The caller has the lock."""
+        batch = self._batches.get(at)
+        if batch is None:
+            batch = Batch(self, at)
+            if not self._closed:
+                self._batches[at] = batch
+                with suppress(ClosedError):  # then the worker's next call raises it
+                    self._wheel().insert_at(batch, at)
+        return batch.jobs
+
+    def _wheel(self) -> ThreadTimer:
+        return self._timer or self._own_client().timer
+
+    def _due(self, batch: Batch) -> None:
+        with self._lock:  # nobody can add to it afterwards
+            self._batches.pop(batch.at, None)
+        self._owed.put(list(batch.jobs))
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
     def _keep(self) -> None:
         try:
-            while not self._over.is_set():
-                self._over.wait(self._guarded_round())
+            while not self._closed:
+                try:
+                    self._round()
+                except Exception:  # without this thread every lease would be lost
+                    log.exception("keeping the leases of queue %r failed", self._queue.keys.name)
         finally:
             if self._client:
                 self._client.close()
 
-    def _guarded_round(self) -> float:
+    def _round(self) -> None:
+        """Wait until something is owed or it is time for a sign of life, and do both."""
+        jobs: Sequence[Job] | None = ()
+        with suppress(queue.Empty):
+            jobs = self._owed.get(timeout=PULSE if self._plan.alive else None)
         try:
-            return self._round()
-        except Exception:  # without this thread every lease would be lost
-            log.exception("keeping the leases of queue %r failed and will be tried again", self._queue.keys.name)
-            return PULSE / 10
+            self._extend_due(jobs or ())
+        except Exception:
+            self._retry(jobs or ())
+            raise
+        finally:
+            self._show_alive()
 
-    def _round(self) -> float:
-        """Extend the leases that are due, and report what ended; seconds until the next round."""
-        visibility = self._plan.visibility_timeout or self._queue.config.visibility_timeout
+    def _show_alive(self) -> None:
         now = self._clock.monotonic()
-        jobs = [job for job in self._jobs.copy() if job.message == LEASED]
-        due = []
-        for job in jobs:
-            left = job.delivery.received.deadline - now
-            if left <= 0:
-                self._events.lost(job)
-            elif left < visibility * 2 / 3:
-                due.append(job)
-        pause = min(PULSE, visibility / 6, self._until_overdue(jobs, now))
-        if not self._queue.epoch:  # its settings are not known yet: its leases may be short
-            pause = min(pause, UNKNOWN)
-        if due:
-            self._extend(due, visibility)
-        if now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
+        if self._plan.alive and now - self._shown >= PULSE * 0.9 and self._events.is_responsive():
             self._shown = now
             show_alive(self._plan.alive)
-        return pause
 
-    def _until_overdue(self, jobs: list[Job], now: float) -> float:
-        limit = self._plan.time_limit
-        if limit is None:
-            return PULSE
-        soonest = limit
+    def _extend_due(self, jobs: Sequence[Job]) -> None:
+        """Extend the leases of *jobs*, unless they are over, or the handlers have extended them."""
+        visibility, now = self._visibility, self._clock.monotonic()
+        due: list[Job] = []
+        later: list[Job] = []
         for job in jobs:
-            if job.slot == BUSY and job.started:
-                if (left := job.started + limit - now) <= 0:
-                    self._events.overdue(job)
-                else:
-                    soonest = min(soonest, left)
-        return soonest
+            left = job.delivery.received.deadline - now
+            if job.message != LEASED:
+                continue
+            if left <= 0:
+                self._events.lost(job)
+            else:
+                (due if left <= visibility * 2 / 3 + EARLY else later).append(job)
+        self._add(later)
+        if due:
+            self._extend(due, visibility)
 
-    def _extend(self, jobs: list[Job], visibility: float) -> None:
-        timeout = min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
-        if self._client is None:
-            self._client = Client.beside(self._worker_client, timeout=timeout)
-        state = self._client.state_of(self._queue.keys.name, {})
+    def _extend(self, jobs: Sequence[Job], visibility: float) -> None:
+        client, timeout = self._own_client(), self._timeout(visibility)
+        state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
         held = [job.delivery.received for job in jobs]
         try:
-            results = self._client.run(settle.extend(state, held, visibility, timeout))
-        except (BackendError, ClosedError) as error:  # the next round tries again, as long as the lease lasts
+            results = client.run(settle.extend(state, held, visibility, timeout))
+        except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
+            self._retry(jobs)
             return
         for job, before, result in zip(jobs, held, results, strict=True):
             if result in settle.LOST:
+                _delivery(job)._lease.lose()
                 self._events.lost(job)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
-                job.delivery.received = extended(before, sent, visibility)
+                _delivery(job)._extended(sent, visibility)
+        self._add([job for job in jobs if job.message == LEASED])
+
+    def _own_client(self) -> Client:
+        """The keeper's client, which connects when it is first used. It is made when the queue's settings are known."""
+        if self._client is None:
+            self._client = Client.beside(self._worker_client, timeout=self._timeout(self._visibility))
+        return self._client
+
+    def _timeout(self, visibility: float) -> float:
+        return min(EXTEND_TIMEOUT, max(0.1, visibility / 6))
+
+
+def _delivery(job: Job) -> LeasedDelivery:
+    return cast("LeasedDelivery", job.delivery)
+
+
+def seen_lost(job: Job) -> bool:
+    """Return whether the lease of *job* is lost, and the handler may have seen it. Then nothing must be acked."""
+    return job.delivery._lease.state is ENDED  # type: ignore[attr-defined]  # whoever looks makes it so

@@ -12,10 +12,11 @@ A runner (`Worker` or `AsyncWorker`) reports events (`arrived`, `ended`, `lost`,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
+from shardq.ops.settle import CHUNK
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -60,15 +61,19 @@ SLOT: Final[Table] = {
 BATCH: Final = 500
 """How many messages are settled by one call, at most."""
 
+ALONG: Final = CHUNK
+"""How many acks a read takes along, at most: as many as go out in one round trip."""
+
 
 class Job:
     """One delivery that the worker holds.
 
     `handle` is for the runner: the handler's task or child process. `started` is when the handler started, in seconds
-    of the monotonic clock; 0 before.
+    of the monotonic clock; 0 before. `batch` is for the keeper: the jobs whose leases are extended together with this
+    one's. A job leaves it when its message is not leased any more.
     """
 
-    __slots__ = ("delivery", "handle", "message", "outcome", "slot", "started")
+    __slots__ = ("batch", "delivery", "handle", "message", "outcome", "slot", "started")
 
     def __init__(self, delivery: DeliveryView) -> None:
         self.delivery = delivery
@@ -77,16 +82,28 @@ class Job:
         self.outcome: Outcome | None = None
         self.handle: Any = None
         self.started = 0.0
+        self.batch: set[Job] = NO_BATCH
+
+
+NO_BATCH: Final[set[Job]] = set()
+"""The batch of the jobs that are in none; it stays empty."""
 
 
 class Read(NamedTuple):
-    """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`."""
+    """Action: read up to `credit` messages, and wait for them; then call `arrived` or `read_failed`.
+
+    The read acks `acks` on its way. When that is over, call `acked`, at the latest before the other event.
+    """
 
     credit: int
+    acks: Sequence[Job] = ()
 
 
 class Settle(NamedTuple):
-    """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time."""
+    """Action: settle these messages in Redis; then call `settled` or `unsettled`. There is one at a time.
+
+    A read may take acks along meanwhile.
+    """
 
     verb: Verb
     jobs: list[Job]
@@ -113,6 +130,8 @@ class WorkerState:
         self._startable = 0  # how many of the waiting jobs may still start
         self._outbox: dict[Verb, list[Job]] = {"ack": [], "nack": [], "reject": []}
         self._unsettled = 0
+        self._along = 0  # how many of these were taken along by the read that is under way
+        self._apart = False  # whether acks go out by themselves, because settling failed
         self._reading = self._settling = False
 
     # --- actions ----------------------------------------------------------------------------------------------------
@@ -123,11 +142,12 @@ class WorkerState:
             return self._start()
         if self.life == STOPPED:
             return None
-        if not self._settling and (action := self._settle()):
+        credit = 0 if self._reading else self.credit
+        if not self._settling and (action := self._settle(leave_acks=credit > 0)):
             return action
-        if not self._reading and (credit := self.credit) > 0:
+        if credit > 0:
             self._reading = True
-            return Read(credit)
+            return Read(credit, self._take_along())
         if self.life in (DRAINING, RETURNING) and self._holds_nothing():
             self._change("nothing held")
         return None
@@ -137,7 +157,7 @@ class WorkerState:
         """Whether `next` most likely has an action, so that it is worth waking one more thread."""
         return bool(
             (self._startable and self.busy < self.concurrency)
-            or (not self._settling and self._unsettled)
+            or (not self._settling and self._unsettled > self._along)
             or (not self._reading and self.credit > 0)
         )
 
@@ -163,22 +183,35 @@ class WorkerState:
         self.busy += 1
         return job
 
-    def _settle(self) -> Settle | None:
+    def _settle(self, *, leave_acks: bool) -> Settle | None:
+        """Settle what waits. With *leave_acks*, a few acks are left for the read that comes next."""
         for verb, box in self._outbox.items():
+            if verb == "ack" and leave_acks and not self._apart and len(box) <= ALONG:
+                continue
             while box:
-                part = [job for job in box[:BATCH] if job.message == DECIDED]
-                del box[:BATCH]
-                for job in part:
-                    job.message = MESSAGE[DECIDED]["send"]
-                if part:
+                if part := self._send(box, BATCH):
                     self._settling = True
                     return Settle(verb, part)
         return None
 
+    def _take_along(self) -> Sequence[Job]:
+        if self._apart or not (jobs := self._send(self._outbox["ack"], ALONG)):
+            return ()
+        self._along = len(jobs)
+        return jobs
+
+    def _send(self, box: list[Job], most: int) -> list[Job]:
+        """Take up to *most* messages out of *box*, without those whose leases were lost meanwhile."""
+        part = [job for job in box[:most] if job.message == DECIDED]
+        del box[:most]
+        for job in part:
+            job.message = MESSAGE[DECIDED]["send"]
+        return part
+
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrived(self, deliveries: Iterable[DeliveryView]) -> None:
-        """Event: a read returned. After `stop` its messages are given back at once."""
+    def arrived(self, deliveries: Iterable[DeliveryView]) -> list[Job]:
+        """Event: a read returned. After `stop` its messages are given back at once. Return their jobs."""
         self._reading = False
         jobs = [Job(delivery) for delivery in deliveries]
         self.held.update(jobs)
@@ -186,6 +219,7 @@ class WorkerState:
         self._startable += len(jobs)
         if self.life not in (RUNNING, AWAY):
             self._let_go(jobs)
+        return jobs
 
     def read_failed(self) -> None:
         """Event: a read failed."""
@@ -211,6 +245,7 @@ class WorkerState:
         """Event: the lease of *job* is over. It is never settled. True if the handler runs and must be interrupted."""
         had = job.message
         job.message = MESSAGE[had]["lose"]
+        job.batch.discard(job)
         if job.message == had:
             return False
         self._unsettled -= had == DECIDED
@@ -222,22 +257,40 @@ class WorkerState:
 
     def settled(self, jobs: Iterable[Job]) -> None:
         """Event: these messages are settled, or their leases had ended."""
+        self._settling = self._apart = False
+        self._finish(jobs)
+
+    def unsettled(self, jobs: Iterable[Job]) -> None:
+        """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
         self._settling = False
+        self._send_again(jobs)
+
+    def acked(self, jobs: Sequence[Job]) -> None:
+        """Event: a read that took these along has done what it could. Those that have no answer are sent again.
+
+        They and those after them go out by themselves until that works: reads must not fail because acks do.
+        """
+        self._along = 0
+        if again := [job for job in jobs if not job.delivery.answered]:
+            self._send_again(again)
+        self._finish([job for job in jobs if job.delivery.answered] if again else jobs)
+
+    def _finish(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             job.message = MESSAGE[job.message]["settled"]
             self._unsettled -= 1
             if job.slot == FREE:
                 self.held.discard(job)
 
-    def unsettled(self, jobs: Iterable[Job]) -> None:
-        """Event: these messages could not be settled. They are sent again, except those whose lease is over by now."""
+    def _send_again(self, jobs: Iterable[Job]) -> None:
+        self._apart = True
         late = [job for job in jobs if job.delivery.remaining <= 0]
         again = [job for job in jobs if job not in late] if late else list(jobs)
         for job in again:
             job.message = MESSAGE[job.message]["unsettled"]
         if again and again[0].outcome:
             self._outbox[again[0].outcome.verb][:0] = again
-        self.settled(late)
+        self._finish(late)
 
     def redis_fails(self) -> bool:
         """Event: a call failed. True if the worker's state changed."""
@@ -280,6 +333,7 @@ class WorkerState:
 
     def _decide(self, job: Job, outcome: Outcome) -> None:
         job.message = MESSAGE[job.message]["decide"]
+        job.batch.discard(job)
         job.outcome = outcome
         self._unsettled += 1
         self._outbox[outcome.verb].append(job)

@@ -20,12 +20,15 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
+from shardq.timing import Entry
+from shardq.worker.checks import checked
 from shardq.worker.children import Children
-from shardq.worker.keeper import Keeper
+from shardq.worker.jobs import settle
+from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
-from shardq.worker.state import AWAY, DRAINING, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
     FATAL,
@@ -68,8 +71,8 @@ class Worker:
         **settings: Unpack[PlanSettings],
     ) -> None:
         self._plan = Plan(**settings)
-        self._jobs = _checked(jobs, handle, run_in)
-        self._children = Children(handle, jobs.client.codecs, jobs.state.clock) if run_in == "processes" else None
+        self._jobs = checked(jobs, handle, run_in)
+        self._children = Children(handle, jobs.client.codecs, self._start_limit) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)
@@ -84,7 +87,8 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
-        self._keeper = Keeper(jobs.client, jobs.state, self._state.held, self._plan, _KeeperEvents(self))
+        self._events = _KeeperEvents(self)
+        self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._events)
 
     def run(self) -> None:
         """Work until `stop` is called or a signal comes; then finish what runs, give back the rest, and return.
@@ -241,14 +245,15 @@ class Worker:
             self._orders.put(error)
             self._stopped.wait()
             if isinstance(action, Read):
-                return self._state.read_failed
+                return lambda: self._read_over(action, failed=True)
             return lambda: self._state.settled(action.jobs)
 
     def _run(self, job: Job) -> Outcome:
         delivery = job.delivery
-        if self._plan.time_limit is not None and self._children is None:
-            job.started = self._clock.monotonic()
+        limit: Entry | None = None
         try:
+            if self._plan.time_limit is not None and self._children is None:
+                limit = self._start_limit(job)
             if self._traced:
                 with cast("Delivery", delivery).processing():
                     result = self._call(job, delivery)
@@ -258,7 +263,29 @@ class Worker:
                 raise ConfigError("the handler returned an awaitable: use AsyncWorker for async handlers")
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             return judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
+        finally:
+            if limit is not None:
+                limit.cancel()
+            if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
+                self._events.lost(job)
         return ACK
+
+    def _start_limit(self, job: Job) -> Entry | None:
+        """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
+        job.started = self._clock.monotonic()
+        limit = self._plan.time_limit
+        return self._jobs.client.timer.call_at(job.started + limit, self._overdue, job) if limit else None
+
+    def _overdue(self, job: Job) -> None:
+        """The time limit of the handler of *job* is over. Runs in the timer's thread."""
+        if job.message != LEASED:
+            return
+        outcome = overran(job, self._plan.time_limit or 0.0, self._plan.backoff, self._state.max_deliveries)
+        with self._lock:
+            running = self._state.decide(job, outcome)
+        if running:
+            self._interrupt(job)
+        self._nudge()
 
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:
@@ -274,6 +301,7 @@ class Worker:
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
                 visibility_timeout=self._plan.visibility_timeout,
+                ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
         except FATAL:
@@ -281,6 +309,8 @@ class Worker:
         except BackendError as error:
             with self._lock:
                 state.redis_fails()
+                state.acked(action.acks)
+            self._nudge()  # acks that got no answer are settled by themselves, meanwhile
             self._stopped.wait(self._reads.failed(error))
             return state.read_failed
         finally:
@@ -293,7 +323,14 @@ class Worker:
         state.max_deliveries = self._jobs.state.config.max_deliveries
         if found and self._stopped.is_set() and self._unread(found):
             found = []
-        return lambda: state.arrived(found)
+        return lambda: self._read_over(action, found)
+
+    def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
+        self._state.acked(action.acks)
+        if failed:
+            self._state.read_failed()
+        else:
+            self._keeper.keep(self._state.arrived(found))
 
     def _unread(self, found: Sequence[Delivery]) -> bool:
         """Give back what came after the stop, without counting the delivery. If that fails (False) it is nacked."""
@@ -302,12 +339,14 @@ class Worker:
             self._jobs.client.run(unread(self._jobs.state, rows, CALL_TIMEOUT))
         except BackendError:
             return False
+        for delivery in found:
+            delivery._lease.settle()
         return True
 
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            log_late(self._send(action), action.verb)
+            log_late(settle(self._jobs, action), action.verb)
         except FATAL:
             raise
         except DurabilityUnknown as error:  # the messages are settled
@@ -317,18 +356,6 @@ class Worker:
             return lambda: state.unsettled(jobs)
         self._settles.succeeded()
         return lambda: state.settled(jobs)
-
-    def _send(self, action: Settle) -> Sequence[DeliveryView]:
-        """Settle the deliveries in Redis; those whose leases had ended."""
-        deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
-        outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
-        if action.verb == "ack":
-            return self._jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
-        texts = [outcome.text for outcome in outcomes]
-        if action.verb == "reject":
-            return self._jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
-        delays = [outcome.delay for outcome in outcomes]
-        return self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
 
     def _interrupt(self, job: Job) -> None:
         """Let the handler see that its lease is lost; a child process is killed."""
@@ -342,7 +369,7 @@ class Worker:
 
 
 class _KeeperEvents:
-    """What the keeper calls, in its thread."""
+    """What the keeper calls, in its thread or the timer's."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -359,30 +386,9 @@ class _KeeperEvents:
             worker._interrupt(job)
         worker._nudge()
 
-    def overdue(self, job: Job) -> None:
-        worker = self._worker
-        outcome = overran(job, worker._plan.time_limit or 0.0, worker._plan.backoff, worker._state.max_deliveries)
-        with worker._lock:
-            running = worker._state.decide(job, outcome)
-        if running:
-            worker._interrupt(job)
-        worker._nudge()
-
     def is_responsive(self) -> bool:
         with self._worker._lock:
             return not self._worker._state.stuck
-
-
-def _checked(jobs: Queue, handle: object, run_in: str) -> Queue:
-    if not isinstance(jobs, Queue):
-        raise ConfigError(f"a Worker takes a Queue; for {type(jobs).__name__} use AsyncWorker")
-    if not callable(handle):
-        raise ConfigError(f"the handler must be a function that takes a delivery, not {type(handle).__name__}")
-    if inspect.iscoroutinefunction(handle) or inspect.iscoroutinefunction(getattr(handle, "__call__", None)):  # noqa: B004
-        raise ConfigError("an async handler needs an AsyncWorker, with a queue of an AsyncClient")
-    if run_in not in ("threads", "processes"):
-        raise ConfigError(f'run_in must be "threads" or "processes", not {run_in!r}')
-    return jobs
 
 
 def _raised(failure: BaseException | None) -> None:

@@ -18,12 +18,9 @@ TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20",
 
 
 OF_THEIR_OWN = {
-    "pipelines",
-    "routing",
-    "spark",
-    "timing",
-    "worker",
-}  # tests/routing, tests/spark, tests/timing, test_worker.py
+    *("single", "concurrent", "before"),  # test_calls.py
+    *("pipelines", "routing", "spark", "timing", "worker"),  # tests/routing, tests/spark, tests/timing, test_worker.py
+}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +108,7 @@ def test_targets_know_both_sides() -> None:
     assert str(Target("a", 3, 3)).startswith("reached")
     assert str(Target("a", 2.9, 3)).startswith("MISSED")
     assert str(Target("a", 3.1, 3, most=True)).startswith("MISSED")
+    assert str(Target("a", 3, 3, note="seen twice")).endswith("3.00 x (seen twice)")
 
 
 def test_percentiles_are_values_that_were_seen() -> None:

@@ -118,7 +118,7 @@ def test_the_model_hands_out_what_the_real_queue_does(
 ) -> None:
     """Every quiet message waits exactly as long on the server as in the model, one writer and reader."""
     load = Workload(flooders, dequeues=400, tail=200, backlog=40, rate=0.2)
-    settings = {"streams": streams, "streams_per_shard": per_shard}
+    settings = {"streams": streams, "streams_per_shard": per_shard, "window": 0}
     with Client.from_url(server.url) as client:
         real = simulate(Real(client, "fair", settings, salt="1/"), load)
     assert len(real) > 50

@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
+from shardq.protocol import scripts
 from tests.clients import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
 
 KINDS = {kind.product: kind for kind in available()}
 CLIENT_KINDS = ("sync", "async")
+GENERAL = "general"
+WITH_GENERAL = {
+    f"test_{name}"
+    for name in ("blocking", "dedup", "delay", "due", "names", "publish", "read", "rules", "settle", "walk", "write")
+}
+"""Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
+path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
+"""
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
 
@@ -27,6 +36,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world" not in metafunc.fixturenames:
         return
     default = next(iter(KINDS), None)
+    module = metafunc.module.__name__.rpartition(".")[2]
+    kinds = CLIENT_KINDS if default and module in WITH_GENERAL else ()
+    general = [f"{client_kind}-{default}-{GENERAL}" for client_kind in kinds]
     servers = [
         f"{client_kind}-{product}"
         for product in KINDS
@@ -38,9 +50,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "clustered" in metafunc.fixturenames:
         worlds: list[Any] = clusters
     elif "anywhere" in metafunc.fixturenames:
-        worlds = [*servers[:2], *fake]
+        worlds = [*servers[:2], *general, *fake]
     else:
-        worlds = [*servers, *clusters, *fake]
+        worlds = [*servers, *general, *clusters, *fake]
     metafunc.parametrize("world", worlds, indirect=True)
 
 
@@ -106,11 +118,20 @@ def looked_at() -> Iterator[Callable[[str], Any]]:
 
 
 @pytest.fixture
-def world(request: pytest.FixtureRequest, looked_at: Callable[[str], Any], record_property: Record) -> Iterator[World]:
+def world(
+    request: pytest.FixtureRequest,
+    looked_at: Callable[[str], Any],
+    record_property: Record,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[World]:
     """One kind of client on one empty server."""
     client_kind, _, where = request.param.partition("-")
+    where, _, form = where.partition("-")
+    monkeypatch.setenv("SHARDQ_LEAN", "off" if form == GENERAL else "on")
     loop = request.getfixturevalue("loop") if client_kind == "async" else None
     with contextlib.ExitStack() as stack:
+        if form == GENERAL:
+            stack.enter_context(scripts.leave_out_straight())
         if request.param == "fake":
             world: World = FakeWorld()
         elif where == "cluster":
@@ -147,3 +168,9 @@ def open_queue(client: Client, queue_name: str) -> OpenQueue:
 def queue(open_queue: OpenQueue) -> Queue:
     """A queue of four streams, all of them everybody's shard."""
     return open_queue(streams=4, streams_per_shard=4)
+
+
+@pytest.fixture
+def plain_queue(open_queue: OpenQueue) -> Queue:
+    """The same without a window: what is written goes straight into the streams."""
+    return open_queue(streams=4, streams_per_shard=4, window=0)

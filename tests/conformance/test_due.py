@@ -176,7 +176,7 @@ def read_all(queue: Queue, size: int) -> list[Delivery]:
 def test_first_deliveries_come_in_order_beside_others_that_were_lost_before(
     client: Client, open_queue: OpenQueue
 ) -> None:
-    queue = open_queue(streams=1, streams_per_shard=1)
+    queue = open_queue(streams=1, streams_per_shard=1, window=0)
     ids = queue.write_many([(number, "t") for number in range(15)])
     lost(queue, client, queue.read_many(12, visibility_timeout=600))
     assert [queue.read().message_id for _ in range(15)] == ids
@@ -221,7 +221,7 @@ def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(
     anywhere: None, world: World, open_queue: OpenQueue
 ) -> None:
     """A call takes back a part of it and delivers nothing. Another one follows before the reader has an answer."""
-    queue, doomed = open_queue(streams=4), 4 * MAX_TAKEN_BACK[0]
+    queue, doomed = open_queue(streams=4, window=0), 4 * MAX_TAKEN_BACK[0]
     queue.write_many([(number, "flood") for number in range(doomed)])
     queue.nack_many(queue.read_many(doomed))
     queue.nack_many(queue.read_many(doomed), delay=50)

@@ -65,7 +65,12 @@ def test_replayed_the_journal_is_the_queue(open_queue: OpenQueue, world: World, 
         assert replay.problems(world.raw, world.census(ops.queue)) == [], ops.log[-8:]
 
 
-def test_each_kind_of_event_has_its_name_and_its_columns(queue: Queue, world: World) -> None:
+@pytest.mark.parametrize(("window", "known"), [(0, None), (1, "a")])
+def test_each_kind_of_event_has_its_name_and_its_columns(
+    open_queue: OpenQueue, world: World, window: int, known: str | None
+) -> None:
+    """The lease of a message that counts in the window names its shard key."""
+    queue = open_queue(streams=4, streams_per_shard=4, max_deliveries=3, journal=100_000, window=window)
     first, second = queue.write("1", shard_key="a"), queue.write("2", shard_key=b"b\n,\xff", delay=60)
     one = queue.read()
     one.nack(delay=30)
@@ -89,7 +94,7 @@ def test_each_kind_of_event_has_its_name_and_its_columns(queue: Queue, world: Wo
     assert sorted(rows[4:6]) == delivered
     assert rows[:4] + rows[6:] == [
         ("written", first, "a", 0), ("written", second, b"b\n,\xff", 0), ("delivered", first, "a", 1),
-        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, None, 2),
+        ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, known, 2),
         ("delivered", first, "a", 3), ("rejected", first, "a", 3), ("redriven", first, "a", 3),
         ("delivered", first, "a", 4), ("cancelling", first, "a", 3), ("cancelled", first, None, 0),
         ("written", third, "c", 0), ("cancelled", third, "c", 0), ("written", fourth, "d", 0),
@@ -119,7 +124,7 @@ def test_deliveries_say_when_a_delayed_message_was_due(queue: Queue, world: Worl
 
 
 def test_what_dies_is_parked_while_the_dead_letters_are_full(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=2, streams_per_shard=2, max_deliveries=2, max_dead=1, journal=1000)
+    queue = open_queue(streams=2, streams_per_shard=2, max_deliveries=2, max_dead=1, journal=1000, window=0)
     queue.write_many([("1", "a"), ("2", "a")])
     for each in queue.read_many(2):
         each.reject("poison")

@@ -47,9 +47,14 @@ def plain(world: World, queue_name: str) -> Plain:
 @pytest.fixture
 def queue(open_queue: OpenQueue, plain: Plain) -> Queue:
     """A queue that adopts it."""
+    return adopting(open_queue, plain)
+
+
+def adopting(open_queue: OpenQueue, plain: Plain, **settings: int) -> Queue:
+    """A queue that adopts the stream."""
     return open_queue(
         streams=4, streams_per_shard=4, max_deliveries=2, legacy_stream=plain.key, legacy_group=GROUP,
-        visibility_timeout=30,
+        visibility_timeout=30, **settings,
     )  # fmt: skip
 
 
@@ -77,7 +82,8 @@ def test_it_is_drained_in_order_until_it_is_empty(queue: Queue, plain: Plain, wo
     assert (queue.len(), world.census(queue).problems()) == (20, [])
 
 
-def test_it_has_its_turn_among_the_streams(queue: Queue, plain: Plain) -> None:
+def test_it_has_its_turn_among_the_streams(open_queue: OpenQueue, plain: Plain) -> None:
+    queue = adopting(open_queue, plain, window=0)
     plain.write("old", "old", "old")
     queue.write_many([("new", "t")] * 12)
     order = ["old" if each.stream is None else "new" for each in (queue.read() for _ in range(15))]

@@ -14,8 +14,8 @@ from tests.conformance.world import World, drained
 
 @pytest.fixture
 def queue(open_queue: OpenQueue) -> Queue:
-    """Four streams, one to a shard, so that a key chooses its stream."""
-    queue = open_queue(streams=4, streams_per_shard=1)
+    """Four streams, one to a shard, so that a key chooses its stream; without a window, so that a stream is filled."""
+    queue = open_queue(streams=4, streams_per_shard=1, window=0)
     assert queue.read_many(1) == []
     return queue
 

@@ -24,9 +24,9 @@ def test_a_read_creates_the_queue(queue: Queue, world: World) -> None:
     assert {queue.state.keys.stream(number) for number in range(4)} <= world.stored()
 
 
-def test_reads_take_turns_over_the_streams(queue: Queue) -> None:
-    queue.write_many([(number, "t") for number in range(12)])
-    order = [queue.read().stream for _ in range(12)]
+def test_reads_take_turns_over_the_streams(plain_queue: Queue) -> None:
+    plain_queue.write_many([(number, "t") for number in range(12)])
+    order = [plain_queue.read().stream for _ in range(12)]
     assert order[:4] == order[4:8] == order[8:]
     assert sorted(order[:4], key=lambda stream: stream or 0) == [0, 1, 2, 3]
 

@@ -59,7 +59,7 @@ def test_a_stream_that_holds_something_is_read_until_it_is_empty(
 
 
 def test_reads_finish_the_shrinking(open_queue: OpenQueue) -> None:
-    queue = open_queue(streams=6)
+    queue = open_queue(streams=6, window=0)
     queue.write_many([(number, f"t{number}") for number in range(60)])
     assert queue.resize(2) == (6, 2)
     new = queue.write_many([(number, f"t{number}") for number in range(60)])

@@ -37,7 +37,7 @@ def test_any_shard_key_survives(queue: Queue, key: str | bytes) -> None:
 
 
 def test_writes_go_to_the_shard_of_their_key_only(open_queue: OpenQueue) -> None:
-    queue = open_queue(streams=16, streams_per_shard=2)
+    queue = open_queue(streams=16, streams_per_shard=2, window=0)
     for key in ("a", "b", "c"):
         for _ in range(4):
             queue.write(key, shard_key=key)
@@ -60,11 +60,19 @@ def test_a_shard_may_be_all_streams(open_queue: OpenQueue, streams: int) -> None
     assert {each.payload: each.stream for each in queue.read_many(9)} == places
 
 
-def test_each_write_takes_the_shortest_stream_of_its_shard(queue: Queue) -> None:
+def test_each_write_takes_the_shortest_stream_of_its_shard(plain_queue: Queue) -> None:
     for _ in range(4):
-        queue.write(1, shard_key="t")
+        plain_queue.write(1, shard_key="t")
+        assert max(plain_queue.stats().streams) == 1
+    plain_queue.write_many([(1, "t")] * 6)
+    assert sorted(plain_queue.stats().streams) == [2, 2, 3, 3]
+
+
+def test_so_do_those_of_many_shard_keys(queue: Queue) -> None:
+    for number in range(4):
+        queue.write(1, shard_key=f"t{number}")
         assert max(queue.stats().streams) == 1
-    queue.write_many([(1, "t")] * 6)
+    queue.write_many([(1, f"t{number}") for number in range(4, 10)])
     assert sorted(queue.stats().streams) == [2, 2, 3, 3]
 
 
@@ -141,9 +149,13 @@ def test_a_batch_of_more_than_one_chunk_says_which_were_written(open_queue: Open
     assert sorted(each.payload for each in queue.read_many(1000)) == written
 
 
-def test_a_message_is_in_one_stream_with_plain_fields(queue: Queue, world: World) -> None:
+@pytest.mark.parametrize(("window", "mark"), [(0, b"k"), (1, b"K")])
+def test_a_message_is_in_one_stream_with_plain_fields(
+    open_queue: OpenQueue, world: World, window: int, mark: bytes
+) -> None:
+    queue = open_queue(window=window)
     message_id = queue.write(b"body", shard_key="t", headers={"a": "1"})
     entry, _, place = message_id.rpartition("-")
     [(stored, fields)] = world.raw.xrange(queue.state.keys.stream(int(place)))
     assert stored.decode() == entry
-    assert fields == {b"k": b"t", b"b": b"body", b"h": b"\x81\xa1a\xa11"}
+    assert fields == {mark: b"t", b"b": b"body", b"h": b"\x81\xa1a\xa11"}

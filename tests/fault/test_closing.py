@@ -80,7 +80,8 @@ def test_close_beside_threads_that_write_leaves_no_connection(server: Server, le
     with ThreadPoolExecutor(CLIENTS) as pool:
         for _ in range(5):
             client = Client.from_url(server.url)
-            writers = [pool.submit(write, client.queue(queue_name)) for _ in range(CLIENTS)]
+            # Writers of one queue share calls, and so a connection: each of these has a queue of its own.
+            writers = [pool.submit(write, client.queue(f"{queue_name}.{n}")) for n in range(CLIENTS)]
             eventually(lambda: len(left()) > 1, what="they write")
             client.close()
             assert {writer.result(60) for writer in writers} <= {"ClosedError", "OutcomeUnknown", "BackendTimeout"}

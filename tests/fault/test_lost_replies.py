@@ -140,6 +140,21 @@ def test_a_lost_read_costs_no_lease_time_and_counts_no_delivery(queue: Queue, ot
     assert queue.ack_many(deliveries) == []
 
 
+@pytest.mark.parametrize("verb", ["ack", "read"])
+def test_an_ack_and_a_read_in_one_round_trip_each_happen_once_whichever_reply_is_lost(
+    queue: Queue, other: Queue, lose: Cutter, verb: str
+) -> None:
+    before = other.stats().acked
+    first = taken(queue)
+    message_id = other.write("next", shard_key="tenant")
+    cut = lose(verb)
+    delivery = queue.read(ack=first, block=SOON)
+    assert struck(cut)
+    assert (delivery.message_id, delivery.count) == (message_id, 1)
+    assert (first.answered, first.lost) == (True, False)
+    assert (other.stats().acked - before, numbers(other)) == (1, (0, 1, 0, 0))
+
+
 def test_what_a_lost_read_was_granted_leaves_nothing_behind(
     queue: Queue, other: Queue, server: Server, lose: Cutter
 ) -> None:

@@ -62,6 +62,20 @@ class Bench:
         }
 
 
+class PlainBench(Bench):
+    """A queue in the common case, which the straight parts of scripts are for; without *messages* nothing waits."""
+
+    def __init__(self, server: Server, client: Client, name: str, window: int, messages: int) -> None:
+        self.queue = client.queue(name, streams=STREAMS, streams_per_shard=2, window=window)
+        self.keys = QueueKeys(name)
+        self.plain = server.client()
+        self.queue.write_many([("held", "another")] * 3)
+        self.held = self.queue.read_many(3)
+        for number in range(messages):
+            self.queue.write("waits", shard_key=f"tenant-{number}")
+        self.plain.hset(self.keys.meta, "waiting", 9 * 10**14)
+
+
 def _server_ms(plain: redis.Redis) -> int:
     seconds, micros = plain.time()
     return seconds * 1000 + micros // 1000
@@ -76,6 +90,7 @@ CALLS: dict[str, Callable[[Bench], Any]] = {
     ),
     "read": lambda bench: bench.queue.read(),
     "read many": lambda bench: bench.queue.read_many(50),
+    "poll": lambda bench: bench.queue.read_many(1),
     "ack": lambda bench: bench.held[0].ack(),
     "ack many": lambda bench: bench.queue.ack_many(bench.held),
     "nack": lambda bench: bench.held[0].nack(error="why"),
@@ -142,6 +157,17 @@ FAIR = (
 @pytest.mark.parametrize("call", FAIR)
 def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, call: str) -> None:
     check_each_key(fair_bench, call)
+
+
+@pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.parametrize(("call", "messages"), [("write", 5), ("read", 5), ("ack", 5), ("poll", 0), ("write", 0)])
+def test_a_call_in_the_common_case_changes_nothing_then_either(
+    server: Server, queue_name: str, call: str, messages: int, window: int
+) -> None:
+    with Client.from_url(server.url, timeout=20) as client:
+        bench = PlainBench(server, client, queue_name, window, messages)
+        check_each_key(bench, call)
+        bench.plain.close()
 
 
 @pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])

@@ -113,7 +113,7 @@ class Walk:
             self._line = node.line or self._line
             handler = getattr(self, f"_visit_{type(node).__name__}", None)
             if isinstance(node, lua.LocalAssign):
-                self._visit_local(node, top and self._head)
+                self._visit_local(node, top and self._head, top)
             elif handler:
                 handler(node)
             else:
@@ -139,27 +139,30 @@ class Walk:
         with self._inside():
             self._visit(node.body)
 
-    def _visit_local(self, node: Node, head: bool) -> None:
+    def _visit_local(self, node: Node, head: bool, top: bool) -> None:
         values = list(node.values)
         for place, (target, value) in enumerate(zip(node.targets, values, strict=False)):
             if head and (index := _constant_index(value, "KEYS")):
                 self.uses.append(Use("KEYS", self._line, index, target.id))
                 values[place] = None
             elif target.id == CONTEXT and isinstance(value, lua.Table):
-                values[place] = self._context(value, head)
+                values[place] = self._context(value, top)
         self._visit(values)
         for place, target in enumerate(node.targets):
             local = self._declare(target)
             if place < len(node.values):
                 local.values.append((node.values[place], self._scope))
 
-    def _context(self, table: Node, head: bool) -> list[Node]:
-        """Note the fields that the context table begins with; their values, without the KEYS that it binds."""
+    def _context(self, table: Node, top: bool) -> list[Node]:
+        """Note the fields that the context table begins with; their values, without the KEYS that it binds.
+
+        A verb with a straight part makes the table behind it: not at the head of the file, but at its top level.
+        """
         values = []
         for each in table.fields:
             name = getattr(each.key, "id", "")
             self.context_sets.append((each.line or self._line, name))
-            if head and (index := _constant_index(each.value, "KEYS")):
+            if top and (index := _constant_index(each.value, "KEYS")):
                 self.uses.append(Use("KEYS", each.line or self._line, index, name))
             else:
                 values.append(each.value)

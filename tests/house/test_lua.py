@@ -114,6 +114,14 @@ def test_each_rule_for_headers_can_fail(header: str, problem: str) -> None:
     assert any(problem in each for each in found), found
 
 
+def test_the_context_table_may_bind_keys_behind_a_straight_part() -> None:
+    table = "local q = {meta = KEYS[1], count = count}\nreturn redis.call('HINCRBY', q.meta, 'n', q.count)"
+    head = "local count = ARGV[1]\n"
+    assert check(f"if count == '1' then return count end\n{table}", top=head) == []
+    inside = check(f"if count == '1' then {table} end", top=head)
+    assert any("KEYS[1] in the body" in each for each in inside), inside
+
+
 def test_a_range_in_the_header_allows_a_computed_index() -> None:
     header = HEADER + "-- KEYS[2..] streams: s\n-- ARGV[2..] pairs: p\n"
     assert check("for i = 2, #KEYS do redis.call('SET', KEYS[i], ARGV[i]) end return {meta, count}", header) == []

@@ -39,7 +39,7 @@ def recorded(called: Called) -> Iterator[None]:
 
 
 def follow_a_message(client: Client) -> None:
-    """What the walk tells: a write, the work of a worker, a read that waits, and a lease that ends."""
+    """What the walk tells: a write, the work of a worker, a read that waits, a lease that ends, an ack with a read."""
     jobs = client.queue("walk", visibility_timeout=1.0)
     jobs.write("hello", shard_key="tenant-42")
     extended = threading.Event()
@@ -66,7 +66,7 @@ def follow_a_message(client: Client) -> None:
     first = jobs.read(block=60, visibility_timeout=0.05)
     again = jobs.read(block=60, visibility_timeout=60)
     assert (first.message_id, again.count, again.last_error) == (again.message_id, 2, "lease ended")
-    again.ack()
+    assert jobs.read_many(1, ack=again) == []
 
 
 def test_each_function_of_the_walk_is_called() -> None:

@@ -26,6 +26,9 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "ack", "for i = 1, count do all_live = all_live and is_live(q, scores[i]) end", "",
         {"acked twice", "late ack accepted"},
     ),
+    "ack of one message looks at the index, not at the deadline": (
+        "ack", "if score and score % SPAN > now and", "if score and", {"late ack accepted"},
+    ),
     "ack looks at the index, not at the deadline": (
         "modules/leases",
         "return ends > q.now or jump and ends < jump.to and ends + jump.by > q.now",
@@ -58,6 +61,11 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
     "shrinking does not look whether the stream is empty": (
         "shrink", "if not is_empty(q, top, key) then break end", "", {"lost"},
     ),
+    "write of one message keeps a stream at 20 entries": (
+        "write", "redis.call('XADD', KEYS[first_stream + to], prefix .. n,",
+        "redis.call('XADD', KEYS[first_stream + to], 'MAXLEN', 20, prefix .. n,",
+        {"lost"},
+    ),
     "write keeps a stream at 20 entries": (
         "write", "redis.call('XADD', keys[first_stream + to], id,",
         "redis.call('XADD', keys[first_stream + to], 'MAXLEN', 20, id,",
@@ -77,7 +85,7 @@ def rehearse(url: str, name: str, folder: Path, seed: int, patience: float) -> d
     logs = folder / f"logs {patience}"
     logs.mkdir()
     with Client.from_url(url, timeout=20) as client:
-        queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000)
+        queue = client.queue(name, streams=6, streams_per_shard=2, max_deliveries=1000, window=0)
         stop = threading.Event()
         habits = [(produce, "p0"), (produce, "p1"), (consume, "c0"), (consume, "c1"), (consume, "c2")]
         threads = [

@@ -86,6 +86,22 @@ def test_a_missing_module_is_an_error_that_names_it(folder: Path) -> None:
         use(folder, "--- @use nowhere\n")
 
 
+def test_the_straight_part_may_be_left_out(folder: Path) -> None:
+    verb = "read()\n--- @straight\nif common() then return end\n\n--- @general\n--- @use leases\nreturn end_one()\n"
+    put(folder, verb=verb, modules__leases=LEASES, modules__time=TIME)
+    general = f"--- @general\n{END_ONE}return end_one()\n"
+    assert scripts.join("verb", folder) == f"read()\n--- @straight\nif common() then return end\n\n{general}"
+    assert scripts.join("verb", folder, straight=False) == f"read()\n{general}"
+
+
+def test_scripts_are_loaded_without_their_straight_parts_while_that_is_asked_for() -> None:
+    straight = {name for name in scripts.names() if "--- @straight\n" in scripts.load(name).source}
+    with scripts.leave_out_straight():
+        assert not any("--- @straight\n" in scripts.load(name).source for name in scripts.names())
+    assert straight == {name for name in scripts.names() if "--- @straight\n" in scripts.load(name).source}
+    assert straight == {"write", "read", "ack"}
+
+
 def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
     for name in scripts.names():
         script = scripts.load(name)

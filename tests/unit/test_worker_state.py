@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -13,12 +13,14 @@ import pytest
 
 from shardq.worker.outcome import ACK, GIVE_BACK, Outcome
 from shardq.worker.state import (
+    ALONG,
     AWAY,
     BATCH,
     BUSY,
     DRAINING,
     FREE,
     GONE,
+    LEASED,
     LIFE,
     MESSAGE,
     RETURNING,
@@ -44,6 +46,7 @@ class FakeDelivery:
 
     count: int = 1
     remaining: float = 10.0
+    answered: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
 
 
@@ -69,7 +72,7 @@ class Simulation:
         self.state = WorkerState(self.concurrency, ahead)
         self.state.max_deliveries = 4
         self.running: list[Job] = []
-        self.reading: int | None = None
+        self.reading: Read | None = None
         self.settling: Settle | None = None
         self.lost: set[Job] = set()
         self.arrived: list[Job] = []
@@ -92,23 +95,49 @@ class Simulation:
                 assert self.reading is None
                 assert not self.stopping
                 assert 0 < action.credit <= self.window - len(self.running)
-                self.reading = action.credit
+                assert len(action.acks) <= ALONG
+                self.check_sent("ack", action.acks)
+                self.reading = action
             else:
-                self.send(action)
+                assert self.settling is None
+                assert 0 < len(action.jobs) <= BATCH
+                self.check_sent(action.verb, action.jobs)
+                self.settling = action
 
-    def send(self, action: Settle) -> None:
-        assert self.settling is None
-        assert 0 < len(action.jobs) <= BATCH
-        for job in action.jobs:
+    def check_sent(self, verb: str, jobs: Sequence[Job]) -> None:
+        for job in jobs:
             assert job not in self.lost, "settled after its lease was lost"
             assert job.outcome is not None
-            assert job.outcome.verb == action.verb
+            assert job.outcome.verb == verb
             assert self.settled[job] == 0, "settled twice"
-        self.settling = action
+            assert not any(job in under_way for under_way in self.under_way()), "sent twice at a time"
+
+    def under_way(self) -> list[Sequence[Job]]:
+        """What is sent and has no answer yet."""
+        return [self.settling.jobs if self.settling else (), self.reading.acks if self.reading else ()]
+
+    def acks_return(self, answered: float) -> None:
+        """The read that took acks along is over: each of these has its answer with this probability."""
+        assert self.reading
+        for job in self.reading.acks:
+            fake = _fake(job)
+            fake.answered = self.rng.random() < answered
+            if fake.answered:
+                self.settled[job] += 1
+            else:
+                self.fail(job)
+        self.state.acked(self.reading.acks)
+
+    def fail(self, job: Job) -> None:
+        """This could not be settled; maybe its lease is over by now."""
+        _fake(job).remaining = self.rng.choice([10.0, 10.0, 0.0])
+        if _fake(job).remaining <= 0:
+            self.lost.add(job)
 
     def read_returns(self) -> None:
         if self.reading is not None:
-            found = deliveries(self.rng.randint(0, self.reading), count=self.rng.randint(1, 4))
+            found = deliveries(self.rng.randint(0, self.reading.credit), count=self.rng.randint(1, 4))
+            self.acks_return(answered=1.0)
             before = set(self.state.held)
             self.reading = None
             self.state.arrived(found)
@@ -116,8 +145,9 @@ class Simulation:
 
     def read_fails(self) -> None:
         if self.reading is not None:
-            self.reading = None
             self.state.redis_fails()
+            self.acks_return(answered=self.rng.choice([0.0, 0.5, 1.0]))
+            self.reading = None
             self.state.read_failed()
 
     def handler_ends(self) -> None:
@@ -134,16 +164,14 @@ class Simulation:
     def settle_fails(self) -> None:
         if self.settling:
             for job in self.settling.jobs:
-                _fake(job).remaining = self.rng.choice([10.0, 10.0, 0.0])
-            late = [job for job in self.settling.jobs if job.delivery.remaining <= 0]
-            self.lost.update(late)
+                self.fail(job)
             self.state.unsettled(self.settling.jobs)
             self.settling = None
 
     def lease_is_lost(self) -> None:
         if self.state.held:
             job = self.rng.choice(sorted(self.state.held, key=_number))
-            was_sent = self.settling is not None and job in self.settling.jobs
+            was_sent = any(job in under_way for under_way in self.under_way())
             if self.state.lost(job):
                 assert job in self.running
                 self.told[job] += 1
@@ -238,8 +266,9 @@ def test_settling_gathers_while_a_call_is_under_way() -> None:
     assert isinstance(first, Job)
     assert isinstance(second, Job)
     assert isinstance(third, Job)
-    state.ended(first, ACK)
-    assert state.next() == Settle("ack", [first])
+    assert state.next() is None
+    state.ended(first, OUTCOMES[2])
+    assert state.next() == Settle("reject", [first])
     assert state.next() == Read(1)
     state.ended(second, ACK)
     state.ended(third, OUTCOMES[1])
@@ -248,6 +277,93 @@ def test_settling_gathers_while_a_call_is_under_way() -> None:
     assert state.next() == Settle("ack", [second])
     state.settled([second])
     assert state.next() == Settle("nack", [third])
+
+
+def handled(state: WorkerState, count: int) -> list[Job]:
+    """Jobs that came with a read and are acked, but not sent."""
+    assert isinstance(state.next(), Read)
+    state.arrived(deliveries(count))
+    jobs = [job for _ in range(count) if isinstance(job := state.next(), Job)]
+    for job in jobs:
+        state.ended(job, ACK)
+    assert len(jobs) == count
+    return jobs
+
+
+def answer(jobs: Iterable[Job]) -> None:
+    for job in jobs:
+        _fake(job).answered = True
+
+
+def test_a_read_takes_along_what_waits_to_be_acked() -> None:
+    state = WorkerState(3)
+    jobs = handled(state, 2)
+    assert state.next() == Read(3, jobs)
+    assert state.next() is None
+    assert not state.more  # nobody need be woken while the read waits
+    answer(jobs)
+    state.acked(jobs)
+    state.arrived(deliveries(1))
+    assert {job for job in state.held if job.message != LEASED} == set()
+    assert isinstance(state.next(), Job)
+
+
+def test_what_ends_while_the_read_waits_is_settled_by_itself_at_once() -> None:
+    state = WorkerState(2)
+    state.next()
+    state.arrived(deliveries(1))
+    job = state.next()
+    assert isinstance(job, Job)
+    assert state.next() == Read(1)
+    state.ended(job, ACK)
+    assert state.more
+    assert state.next() == Settle("ack", [job])
+
+
+def test_nacks_go_out_by_themselves_beside_a_read_with_acks() -> None:
+    state = WorkerState(3)
+    state.next()
+    state.arrived(deliveries(2))
+    done, failed = state.next(), state.next()
+    assert isinstance(done, Job)
+    assert isinstance(failed, Job)
+    state.decide(done, ACK)
+    state.decide(failed, OUTCOMES[1])
+    assert [state.next(), state.next()] == [Settle("nack", [failed]), Read(1, [done])]
+
+
+def test_acks_of_a_read_that_failed_go_out_by_themselves_until_that_works() -> None:
+    state = WorkerState(2)
+    answered, open_one = jobs = handled(state, 2)
+    assert state.next() == Read(2, jobs)
+    answer([answered])
+    state.acked(jobs)
+    state.read_failed()
+    assert state.held == {open_one}
+    assert [state.next(), state.next()] == [Settle("ack", [open_one]), Read(2)]
+    state.unsettled([open_one])
+    state.read_failed()
+    assert [state.next(), state.next()] == [Settle("ack", [open_one]), Read(2)]
+    state.settled([open_one])
+    state.read_failed()
+    more = handled(state, 1)
+    assert state.next() == Read(2, more)
+
+
+def test_more_acks_than_a_round_trip_takes_are_settled_beside_the_read() -> None:
+    state = WorkerState(ALONG + 1)
+    jobs = handled(state, ALONG + 1)
+    assert [state.next(), state.next()] == [Settle("ack", jobs), Read(ALONG + 1)]
+
+
+def test_after_stop_nothing_is_taken_along() -> None:
+    state = WorkerState(2)
+    jobs = handled(state, 1)
+    state.stop()
+    assert state.next() == Settle("ack", jobs)
+    state.settled(jobs)
+    assert state.next() is None
+    assert state.life == STOPPED
 
 
 def test_a_lost_lease_frees_its_slot_only_when_the_handler_ends() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from shardq import Client, Queue
 from shardq.clock import SystemClock
+from shardq.timing import timer
 from shardq.worker import keeper, threads
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
@@ -18,6 +19,8 @@ from tests.worker.running import Handle, RunningWorker
 
 Begin = Callable[..., RunningWorker]
 PassTime = Callable[[float], None]
+SPAN = 2**42
+"""A lease's score is its end in ms, and so many times its bucket: lua/modules/schedule.lua."""
 LEASE = 30.0  # seconds: far longer than a busy machine stands still
 
 
@@ -40,6 +43,7 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blocked read of a thread ends at its next slice, and leases are looked at often: not a second for each test."""
     monkeypatch.setattr(threads, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
+    monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
 
 
 @pytest.fixture(params=CLIENT_KINDS)
@@ -82,10 +86,10 @@ def pass_time(clock: Forward, jobs: Queue, default_server: Server) -> PassTime:
     """Lets seconds pass for the leases of `jobs`: their ends move closer in Redis, and the workers' clock goes on."""
 
     def pass_time(seconds: float) -> None:
-        leases = jobs.state.keys.leases
-        for token in default_server.run("ZRANGE", leases, 0, -1):
-            if token:
-                default_server.run("ZADD", leases, "XX", "INCR", round(-seconds * 1000), token)
+        for index in (jobs.state.keys.leases, jobs.state.keys.due):
+            for member in default_server.run("ZRANGE", index, 0, -1):
+                if member:
+                    default_server.run("ZADD", index, "XX", "INCR", round(-seconds * 1000), member)
         clock.by += seconds
 
     return pass_time
@@ -97,7 +101,7 @@ def outlast(pass_time: PassTime, jobs: Queue, default_server: Server) -> Callabl
 
     def extended() -> bool:
         rows = default_server.run("ZRANGE", jobs.state.keys.leases, 0, -1, "WITHSCORES")
-        ends = [float(end) for token, end in zip(rows[::2], rows[1::2], strict=True) if token]
+        ends = [float(end) % SPAN for token, end in zip(rows[::2], rows[1::2], strict=True) if token]
         return min(ends) > (int(default_server.run("TIME")[0]) + LEASE * 2 / 3) * 1000
 
     def outlast() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from shardq import Client, Queue
 from shardq.backoff import Exponential
 from shardq.model import DeliveryView
 from shardq.worker import aio, threads, trouble
+from shardq.worker import jobs as settling
 from tests.clients import ClientKind
 from tests.servers import Replicated, Server, ServerKind
 from tests.waiting import eventually
@@ -24,6 +26,7 @@ QUICK = {"timeout": 0.5, "wait_slice": 0.1}
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settling, "CALL_TIMEOUT", 0.3)
     for module in (aio, threads):
         monkeypatch.setattr(module, "CALL_TIMEOUT", 0.3)
         monkeypatch.setattr(module, "BLOCK", 0.3)
@@ -168,10 +171,19 @@ def test_a_failover_and_a_flushed_script_cache(
     assert numbers.seen == [0, 1, 2]
 
 
-def test_acks_wait_for_redis(durable: Server, caplog: pytest.LogCaptureFixture) -> None:
-    """What was done while Redis was away is acked when it is back, not done again."""
+@pytest.mark.parametrize("concurrency", [1, 64])
+def test_acks_wait_for_redis(
+    client_kind: ClientKind, concurrency: int, durable: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was done while Redis was away is acked when it is back, not done again.
+
+    Whose only handler is done tries to take the ack along with a read first.
+    """
     inside, go = threading.Event(), threading.Event()
     numbers = Numbers()
+
+    async def handle_async(delivery: DeliveryView) -> None:
+        await asyncio.to_thread(handle, delivery)
 
     def handle(delivery: DeliveryView) -> None:
         inside.set()
@@ -181,7 +193,8 @@ def test_acks_wait_for_redis(durable: Server, caplog: pytest.LogCaptureFixture) 
     with Client.from_url(durable.url) as client:
         jobs = client.queue("jobs", streams=4, visibility_timeout=30.0)
         jobs.write(0, shard_key="t")
-        with RunningWorker("sync", durable.url, "jobs", handle, client=QUICK) as begun:
+        chosen = handle if client_kind == "sync" else handle_async
+        with RunningWorker(client_kind, durable.url, "jobs", chosen, client=QUICK, concurrency=concurrency) as begun:
             assert inside.wait(30)
             durable.kill9()
             go.set()

@@ -12,8 +12,8 @@ from shardq.cli.text import bytes_fields, printable, shown_key
 from shardq.sharding import key_bytes
 
 ABOUT = """While many shard keys have messages waiting, one of weight 3 gets three times the share of one of weight 1.
-Every shard key has weight 1 unless it is changed here. Weights need the admission window (shardq configure QUEUE
-window=1). A weight is a whole number from 1 to 100."""
+Every shard key has weight 1 unless it is changed here. Weights need the admission window, which new queues
+have (shardq configure QUEUE window=1 switches it on). A weight is a whole number from 1 to 100."""
 
 EXAMPLES = """  shardq weights jobs
   shardq weights jobs acct-7=3 acct-8=1 --yes"""

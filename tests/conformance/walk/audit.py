@@ -53,7 +53,7 @@ def _sentinels(found: Ledger) -> Iterator[str]:
         if members.get(b"") != scores[name]:
             yield f"sentinel: that of {name} is {members.get(b'')}"
     for name, fields in found.hashes.items():
-        if name != "meta" and b"" not in fields:
+        if b"" not in fields:
             yield f"sentinel: that of {name} is gone"
     if b"" not in found.cancelled:
         yield "sentinel: that of cancelled is gone"

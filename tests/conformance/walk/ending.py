@@ -83,7 +83,7 @@ class Walker(Writing, Reading, Settling, Operating):
 
 def leftovers(found: Ledger) -> list[str]:
     """What an idle queue holds beside constants: sentinels, settings, counters, cursors, the last writer's sequence."""
-    wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS]
+    wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS - {""}]
     for name, members in found.sorted.items():
         some = {member for member in members if member}
         wrong += [f"{name} {some}"] if some and not (name == "producers" and len(some) == 1) else []

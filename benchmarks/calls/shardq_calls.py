@@ -1,0 +1,197 @@
+"""shardq's own calls, of this checkout or of an older one: what an older one cannot do is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import signature
+from typing import Any
+
+from benchmarks.calls.action import Action, Crowd, Given, one_by_one
+from shardq import AsyncClient, Client, Delivery, Queue
+
+SCRIPTS = ("evalsha",)
+LEASE = 600.0
+THREADS, TASKS = (64,), (64, 1000)
+
+
+def actions(given: Given) -> dict[str, Action]:
+    calls = Calls(given)
+    return {**calls.single(), **calls.batches(), **calls.threads(), **Tasks(calls).actions()}
+
+
+class Calls:
+    """One queue, filled and emptied around what is measured."""
+
+    def __init__(self, given: Given) -> None:
+        self.given, self.traffic = given, given.traffic()
+        window: dict[str, Any] = {} if given.window is None else {"window": given.window}
+        self.settings = {
+            "streams": given.streams, "streams_per_shard": given.per_shard, "visibility_timeout": LEASE, **window
+        }  # fmt: skip
+        self.queue = Client.from_url(given.url).queue(given.name, **self.settings)
+
+    def fill(self, messages: int = 0) -> None:
+        traffic, batch = self.given.traffic(messages) if messages else self.traffic, self.given.batch
+        for at in range(0, len(traffic), batch):
+            self.queue.write_many(traffic[at : at + batch])
+
+    def filled(self) -> list[Delivery]:
+        self.fill()
+        return []
+
+    def taken(self, messages: int = 0) -> list[Delivery]:
+        """So many messages, read."""
+        self.fill(messages)
+        found: list[Delivery] = []
+        while some := self.queue.read_many(self.given.batch):
+            found += some
+        assert len(found) == (messages or len(self.traffic))
+        return found
+
+    def drain(self, _: object = None) -> None:
+        while found := self.queue.read_many(self.given.batch):
+            self.queue.ack_many(found)
+
+    def write(self, item: tuple[bytes, str]) -> None:
+        self.queue.write(item[0], shard_key=item[1])
+
+    def single(self) -> dict[str, Action]:
+        """One call after the other."""
+        count, queue, turns = len(self.traffic), self.queue, range(len(self.traffic))
+
+        def write(_: object) -> list[float]:
+            return one_by_one(self.write, self.traffic)
+
+        def read(found: list[Delivery]) -> list[float]:
+            return one_by_one(lambda _: found.append(queue.read()), turns)
+
+        def ack(found: list[Delivery]) -> list[float]:
+            return one_by_one(lambda each: each.ack(), found)
+
+        def consume(_: object) -> list[float]:
+            return one_by_one(lambda _: queue.read().ack(), turns)
+
+        made = {
+            "write": Action(count, write, SCRIPTS, finish=self.drain),
+            "read": Action(count, read, SCRIPTS, self.filled, queue.ack_many),
+            "ack": Action(count, ack, SCRIPTS, self.taken),
+            "consume": Action(count, consume, SCRIPTS, self.filled),
+        }
+        if "ack" in signature(Queue.read).parameters:
+            made["consume, ack with the next read"] = Action(count, self._with_next, SCRIPTS, self.filled)
+        return made
+
+    def _with_next(self, _: object) -> list[float]:
+        """Each read brings the ack of the delivery before it; the last is acked alone, and is measured, too."""
+        read: Any = self.queue.read
+        previous = self.queue.read()
+
+        def turn(_: int) -> None:
+            nonlocal previous
+            previous = read(ack=previous)
+
+        found = one_by_one(turn, range(1, len(self.traffic)))
+        return found + one_by_one(lambda each: each.ack(), [previous])
+
+    def batches(self) -> dict[str, Action]:
+        """As many messages with each call as a batch has."""
+        count, batch, queue = len(self.traffic), self.given.batch, self.queue
+        parts = range(0, count, batch)
+
+        def write(_: object) -> list[float]:
+            return one_by_one(lambda at: queue.write_many(self.traffic[at : at + batch]), parts)
+
+        def read(found: list[Delivery]) -> list[float]:
+            took = []
+            while len(found) < count:
+                took += one_by_one(lambda _: found.extend(queue.read_many(batch)), parts[:1])
+            return took
+
+        def ack(found: list[Delivery]) -> list[float]:
+            return one_by_one(lambda at: queue.ack_many(found[at : at + batch]), parts)
+
+        return {
+            "write_many": Action(count, write, SCRIPTS, finish=self.drain),
+            "read_many": Action(count, read, SCRIPTS, self.filled, queue.ack_many),
+            "ack_many": Action(count, ack, SCRIPTS, self.taken),
+        }
+
+    def threads(self) -> dict[str, Action]:
+        """One client, and threads that each make one call after the other."""
+        made = {}
+        for threads in THREADS:
+            count = max(len(self.traffic), threads * self.given.each)
+
+            def writers(threads: int = threads, count: int = count) -> Crowd:
+                return Crowd(threads, self.write, self.given.traffic(count))
+
+            def settlers(threads: int = threads, count: int = count) -> Crowd:
+                return Crowd(threads, lambda each: each.ack(), self.taken(count))
+
+            made[f"write, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, writers, self.drain)
+            made[f"ack, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, settlers)
+        return made
+
+
+class Tasks:
+    """The same with tasks of asyncio on one client, which is made when it is first needed."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls, self._runner = calls, asyncio.Runner()
+        self._queue: Any = None
+
+    def actions(self) -> dict[str, Action]:
+        made = {}
+        for tasks in TASKS:
+            count = max(len(self._calls.traffic), tasks * self._calls.given.each)
+
+            def write(items: Sequence[Any], tasks: int = tasks) -> list[float]:
+                return self._run(tasks, lambda item: self._queue.write(item[0], shard_key=item[1]), items)
+
+            def ack(items: Sequence[Any], tasks: int = tasks) -> list[float]:
+                return self._run(tasks, lambda each: each.ack(), items)
+
+            def traffic(count: int = count) -> Sequence[Any]:
+                self._open()
+                return self._calls.given.traffic(count)
+
+            def taken(count: int = count) -> Sequence[Any]:
+                self._open()
+                self._calls.fill(count)
+                return self._runner.run(self._taken(count))
+
+            made[f"write, {tasks:,} tasks"] = Action(count, write, SCRIPTS, traffic, self._calls.drain)
+            made[f"ack, {tasks:,} tasks"] = Action(count, ack, SCRIPTS, taken)
+        return made
+
+    def _open(self) -> None:
+        if self._queue is None:
+            calls = self._calls
+            self._queue = AsyncClient.from_url(calls.given.url).queue(calls.given.name, **calls.settings)
+
+    async def _taken(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        while some := await self._queue.read_many(self._calls.given.batch):
+            found += some
+        assert len(found) == count
+        return found
+
+    def _run(self, tasks: int, call: Callable[[Any], Awaitable[object]], items: Sequence[Any]) -> list[float]:
+        return self._runner.run(_shared(tasks, call, items))
+
+
+async def _shared(tasks: int, call: Callable[[Any], Awaitable[object]], items: Sequence[Any]) -> list[float]:
+    """So many tasks share the calls; the seconds of each call."""
+    found: list[float] = []
+    clock = time.perf_counter
+
+    async def work(share: Sequence[Any]) -> None:
+        for item in share:
+            begun = clock()
+            await call(item)
+            found.append(clock() - begun)
+
+    await asyncio.gather(*(work(items[at::tasks]) for at in range(tasks)))
+    return found

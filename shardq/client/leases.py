@@ -1,0 +1,244 @@
+"""The leases that a client holds: the end of each is in the wheel of the client's timer.
+
+A delivery refers to its `Lease`, which is an entry of the wheel and does not refer to the delivery. So a delivery that
+its user forgets is freed at once, with its payload, and what is left in the wheel goes away at the deadline. To hold a
+lease and to settle it takes O(1), about half a microsecond together; nothing ever looks at all leases.
+
+**Who decides that a lease is lost?** The clock: `Lease.lost` compares the deadline with the time. So it is right at
+once when a machine that was suspended goes on, or when the timer's thread or loop is held up. The wheel tells of it: at
+the deadline it takes the entry out, and then the callbacks are called. An extension that makes the lease longer only
+notes the new deadline; when the entry comes up at the old one, it is inserted again. Redis may say so earlier, as the
+answer to an extension or an ack. Then the lease is lost, too.
+
+**Lost is lost.** Whoever was told that a lease is lost may have dropped the work. If the lease lived again, since an
+extension was answered late, somebody else could ack work that was not done. So the first look that finds it over, or
+the wheel, decides for good. Only its holder's own ack, nack or reject can still succeed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from shardq.clock import Clock
+from shardq.errors import ClosedError
+from shardq.model import DeliveryView, Received
+from shardq.ops.settle import LOST, Settled, extended
+from shardq.timing import Entry, Timer
+from shardq.timing.aside import run_logged
+
+Call = Callable[[Callable[[], object]], object]
+_new = object.__new__  # as in `Timer.call_later`: a lease is made for each delivery
+
+
+HELD: Final = "held"
+ENDED: Final = "ended"
+SETTLED: Final = "settled"
+"""What was decided about a lease. One that is HELD may be over by now. (`worker/state.py`: why these are no Enum.)"""
+
+
+class Holder(Protocol):
+    """What a worker lets the leases of its jobs call. It is on the thread or loop of the timer, and must be short."""
+
+    def on_lease_lost(self, job: Any) -> None:
+        """The lease of *job* is lost. May be called more than once."""
+
+    def on_lease_shortened(self, job: Any) -> None:
+        """The lease of *job* was made shorter."""
+
+
+class Lease(Entry):
+    """One lease, and its end in the wheel. Any thread may use it."""
+
+    __slots__ = ("_leases", "callbacks", "deadline", "holder", "state")
+
+    _leases: Leases
+    callbacks: list[Callable[[], object]] | None
+    deadline: float
+    holder: tuple[Holder, Any] | None  # a worker's keeper, and the job
+    state: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether the deadline came by the local clock, or Redis said that the lease is lost, before it was settled."""
+        state = self.state
+        return state is ENDED or (state is HELD and self._leases.clock.monotonic() >= self.deadline and self._end())
+
+    def _end(self) -> bool:
+        """Decide whether the lease is over, since it seems to be."""
+        with self._leases.lock:
+            if self.state is HELD and self._leases.clock.monotonic() >= self.deadline:
+                self.state = ENDED
+        return self.state is ENDED
+
+    def settle(self) -> None:
+        """Note that the delivery is settled: nobody is told that its lease is lost any more."""
+        self.state = SETTLED
+        self.holder = None
+        bucket = self.bucket
+        if bucket is not None and (bucket.pop(self, False) or self.leave()):  # mostly the call of `leave` is saved
+            self.bucket = None
+
+    def lose(self) -> None:
+        """Note that Redis said that the lease is lost, and tell of it."""
+        with self._leases.lock:
+            if self.state is SETTLED:
+                return
+            self.state = ENDED
+        self.leave()
+        self.tell()
+
+    def move(self, deadline: float) -> None:
+        """Note the deadline that an extension gave the lease; in vain if it was lost by then."""
+        with self._leases.lock:
+            if self.state is not HELD:
+                return
+            before, self.deadline = self.deadline, deadline
+            if deadline < before:
+                self.leave()
+                self._leases.insert(self)
+        if deadline < before and (holder := self.holder) is not None:
+            holder[0].on_lease_shortened(holder[1])
+
+    def fire(self) -> None:
+        """Tell that the lease is over; unless it was extended since this entry was inserted."""
+        if self.lost:
+            self.tell()
+            return
+        with self._leases.lock:
+            if self.state is HELD and not self.pending:  # else it was made shorter meanwhile, which inserted it
+                self._leases.insert(self)
+
+    def when_lost(self, callback: Callable[[], object]) -> None:
+        """Call *callback* once, from `tell`, when the lease is lost; at once if it is lost already."""
+        with self._leases.lock:
+            if self.callbacks is None:
+                self.callbacks = []
+            self.callbacks.append(callback)
+        if self.lost:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell the holder, and call each callback that was not called yet."""
+        holder, self.holder = self.holder, None
+        if holder is not None:
+            holder[0].on_lease_lost(holder[1])
+        callbacks = self.callbacks or []
+        with contextlib.suppress(IndexError):
+            while True:
+                self._leases.call(callbacks.pop(0))  # the pop is atomic: each is called once
+
+
+class Leases:
+    """The leases of one client. *call* runs a user's function soon, where it disturbs nobody.
+
+    It refers to the timer weakly, because the timer's wheel refers to the leases, and they to this.
+    """
+
+    def __init__(self, timer: Timer, clock: Clock, call: Call) -> None:
+        self._timer = weakref.ref(timer)
+        self.clock = clock
+        self.call = call
+        self.forked()
+
+    def forked(self) -> None:
+        """Start anew in a forked child: another thread of the parent may have had the lock."""
+        self.lock = threading.RLock()  # a finalizer may ask whether a lease is lost
+
+    def hold(self, deadline: float) -> Lease:
+        """Return a new lease, which is in the wheel until *deadline*."""
+        lease = _new(Lease)
+        lease._leases = self
+        lease.deadline = deadline
+        lease.state = HELD
+        lease.bucket = lease.callbacks = lease.holder = None
+        timer = self._timer()
+        if timer is not None:
+            try:
+                timer.insert_at(lease, deadline)
+            except ClosedError:  # the client was closed meanwhile
+                lease.bucket = None
+        return lease
+
+    def insert(self, lease: Lease) -> None:
+        """Put *lease* into the wheel. Once the client is closed it tells of nothing, and only the clock decides."""
+        timer = self._timer()
+        if timer is not None:
+            try:
+                timer.insert_at(lease, lease.deadline)
+            except ClosedError:
+                return
+
+
+class LeasedDelivery(DeliveryView):
+    """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and who is told when it is lost."""
+
+    __slots__ = ("_lease", "_queue")
+
+    def __init__(self, received: Received, queue: Any) -> None:
+        self.received = received  # not by the base class: this is done for each delivery
+        self._codecs = queue._codecs
+        self._clock = queue.state.clock
+        self._lost = self.answered = False
+        self._queue = queue
+        self._lease: Lease = queue._client.leases.hold(received.deadline)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is lost. Then stop: the message is not yours any more, and another consumer may have it.
+
+        It is lost when `deadline` has come, by the local clock and without asking Redis, and when Redis said so to an
+        extend, ack, nack or reject. A worker also says so to a handler that shall stop. A successful extend moves the
+        deadline, but a delivery that was found lost stays lost. One that you settled is not lost.
+        """
+        return self._lost or self._lease.lost
+
+    @lost.setter
+    def lost(self, lost: bool) -> None:
+        self._lost = lost
+        if lost:
+            self._lease.tell()
+
+    def on_lost(self, callback: Callable[[Self], object]) -> None:
+        """Call *callback* with this delivery once, when it turns lost; at once if it is. Never after it was settled.
+
+        It is called at the deadline; after the machine was suspended, within a second. With `AsyncClient` it is a plain
+        function, which the event loop calls. With `Client` a thread calls all callbacks of the client, one after the
+        other. An error of a callback is logged.
+        """
+        self._lease.when_lost(partial(_call, callback, self))
+
+    def _note(self, *, lost: bool) -> None:
+        """Note that Redis answered: the delivery is settled, or its lease was *lost*."""
+        self.answered = True
+        if lost:
+            self._lease.lose()
+        else:
+            self._lease.settle()
+
+    def _extended(self, sent: float, duration: float) -> None:
+        """Note that an extension of *duration* seconds succeeded, which was sent at local time *sent*."""
+        self.received = extended(self.received, sent, duration)
+        self._lease.move(self.received.deadline)
+
+
+D = TypeVar("D", bound=LeasedDelivery)
+
+
+def _call(callback: Callable[[D], object], delivery: D) -> None:
+    if delivery._lease.state is not SETTLED or delivery._lost:  # it may have been settled meanwhile
+        run_logged(partial(callback, delivery))
+
+
+def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]:
+    """Note how settling *deliveries* ended, and return those whose leases were lost."""
+    late = []
+    for delivery, result in zip(deliveries, results, strict=True):
+        delivery._note(lost=result in LOST)
+        if result in LOST:
+            late.append(delivery)
+    return late

@@ -1,0 +1,164 @@
+"""How tasks share calls: the first one makes its call at once, and those who come meanwhile ride in the next calls.
+
+A shared call runs in a task of its own, so a caller that is cancelled ends only its own wait. Such a task starts in the
+next turn of the event loop, so all callers of one turn ride together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from shardq.clock import Clock
+from shardq.drivers.permits import MIN_TRY
+from shardq.drivers.sharing import FAILURES, MOST
+from shardq.errors import ClosedError
+from shardq.ops.coalescing import Entry, Line, SharedCall, own
+from shardq.ops.steps import Call, Op, Sleep, Step
+
+I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
+R = TypeVar("R")
+LONGEST: Final = 86_400.0
+"""An alarm rings after so many seconds at most; event loops cannot wait much longer."""
+
+CLOSE_TIMEOUT: Final = 5.0
+
+
+class Sender(Protocol):
+    """The part of the driver that is used here."""
+
+    async def call(self, call: Call) -> Any:
+        """Make one try of a call, and return its reply."""
+
+
+class AsyncSharing:
+    """Lets the tasks of a client share calls."""
+
+    def __init__(self, driver: Sender, clock: Clock) -> None:
+        self._driver = driver
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarms: dict[Line[Any, Any], tuple[float, asyncio.TimerHandle]] = {}
+
+    async def run(self, line: Line[I, R], item: I, until: float) -> R:
+        """Make a call for *item* on *line*, alone or with others. Return its result, or raise its error."""
+        if line.enter():
+            try:
+                return await self._alone(line, item, until)
+            finally:
+                if line.done(MOST):
+                    self._start(line)
+        return await self._together(line, item, until)
+
+    async def aclose(self) -> None:
+        """Wait a while for the calls under way, which end since the connections were closed."""
+        for _, alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT)
+
+    async def _alone(self, line: Line[I, R], item: I, until: float) -> R:
+        verb = line.verb
+        tried = verb.attempt((item,), until)
+        if tried is None:
+            return await self._finish(verb.op((item,), until, None))
+        try:
+            reply = await self._driver.call(tried.call)
+        except FAILURES as failure:
+            return await self._finish(verb.op((item,), until, tried), tried.call, failure)
+        except BaseException:
+            verb.drop(tried)
+            raise
+        results = verb.results(tried, reply)
+        if results is None:
+            return await self._finish(verb.op((item,), until, tried), tried.call, reply)
+        return own(results[0])
+
+    async def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
+        """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""
+        try:
+            step = next(op)
+            outcome = await self._outcome(step) if step is not tried else outcome
+            while True:
+                step = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)
+                outcome = await self._outcome(step)
+        except StopIteration as done:
+            (result,) = done.value
+            return own(result)  # type: ignore[no-any-return]
+        finally:
+            op.close()
+
+    async def _together(self, line: Line[I, R], item: I, until: float) -> R:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        entry: Entry[I, R] = Entry(item, until, partial(_resolve, future))
+        if line.add(entry, MOST):
+            self._start(line)
+        if line not in self._alarms or until < self._alarms[line][0]:
+            self._watch(line, until)
+        try:
+            await future
+        except asyncio.CancelledError:
+            line.give_up(entry)
+            raise
+        return own(entry.result)
+
+    def _start(self, line: Line[Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(line))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, line: Line[Any, Any]) -> None:
+        """Make one shared call after the other, until nobody waits."""
+        try:
+            while (shared := line.take()) is not None:
+                await self._make(shared)
+        finally:
+            if line.done(MOST):
+                self._start(line)
+
+    async def _make(self, shared: SharedCall[Any, Any]) -> None:
+        try:
+            while (step := shared.step()) is not None:
+                shared.answer(await self._outcome(step))
+        except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
+            shared.fail(error)
+        except BaseException:
+            shared.fail(ClosedError("the event loop was stopped while this call was under way"))
+            raise
+        finally:
+            shared.wake()
+
+    async def _outcome(self, step: Step) -> Any:
+        if isinstance(step, Sleep):
+            return await asyncio.sleep(step.seconds)
+        if not isinstance(step, Call):
+            raise TypeError("the operations of shared calls only call and sleep")
+        try:
+            return await self._driver.call(step)
+        except FAILURES as failure:
+            return failure
+
+    def _watch(self, line: Line[Any, Any], until: float) -> None:
+        """End waits at their time. One alarm for each line: it rings rarely, since callers rarely wait for so long."""
+        if line in self._alarms:
+            self._alarms.pop(line)[1].cancel()
+        pause = min(max(0.001, until - self._clock.monotonic()), LONGEST)
+        handle = asyncio.get_running_loop().call_later(pause, self._ring, line)
+        self._alarms[line] = until, handle
+
+    def _ring(self, line: Line[Any, Any]) -> None:
+        self._alarms.pop(line, None)
+        for entry in line.expire(self._clock.monotonic(), MIN_TRY):
+            entry.wake()
+        earliest = line.earliest()
+        if earliest is not None:
+            self._watch(line, max(earliest, self._clock.monotonic() + 0.01))
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

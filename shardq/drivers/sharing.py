@@ -1,0 +1,168 @@
+"""How threads share calls: the first one makes its call at once, and those who come meanwhile wait for the next call.
+
+One of the waiting threads leads, on behalf of all: a thread that has its result goes its way, and no other thread is
+needed. One call at a time is best, since the calls of several threads would only compete for the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Any, Final, Protocol, TypeVar
+
+from shardq.clock import Clock
+from shardq.drivers.permits import MAX_WAIT, MIN_TRY
+from shardq.ops.coalescing import Entry, Line, Phase, SharedCall, own
+from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+
+I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
+R = TypeVar("R")
+PATIENCE: Final = 0.1
+"""After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
+
+MOST: Final = 4
+"""So many calls of one line are under way at most."""
+
+FAILURES: Final = (Refused, Unanswered, Underreplicated)
+
+
+class Sender(Protocol):
+    """The part of the driver that is used here."""
+
+    def call(self, call: Call) -> Any:
+        """Make one try of a call, and return its reply."""
+
+    def perform(self, step: Step) -> Any:
+        """Do what *step* says, and return its reply."""
+
+
+class Sharing:
+    """Lets the threads of a client share calls."""
+
+    def __init__(self, driver: Sender, clock: Clock) -> None:
+        self._driver = driver
+        self._clock = clock
+
+    def run(self, line: Line[I, R], item: I, until: float) -> R:
+        """Make a call for *item* on *line*, alone or with others. Return its result, or raise its error."""
+        if line.enter():
+            try:
+                return self._alone(line, item, until)
+            finally:
+                line.leave()
+        return self._together(line, item, until)
+
+    def _alone(self, line: Line[I, R], item: I, until: float) -> R:
+        verb = line.verb
+        tried = verb.attempt((item,), until)
+        if tried is None:
+            return self._finish(verb.op((item,), until, None))
+        try:
+            reply = self._driver.call(tried.call)
+        except FAILURES as failure:
+            return self._finish(verb.op((item,), until, tried), tried.call, failure)
+        except BaseException:
+            verb.drop(tried)
+            raise
+        results = verb.results(tried, reply)
+        if results is None:
+            return self._finish(verb.op((item,), until, tried), tried.call, reply)
+        return own(results[0])
+
+    def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
+        """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""
+        try:
+            step = next(op)
+            outcome = self._outcome(step) if step is not tried else outcome
+            while True:
+                step = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)
+                outcome = self._outcome(step)
+        except StopIteration as done:
+            (result,) = done.value
+            return own(result)  # type: ignore[no-any-return]
+        finally:
+            op.close()
+
+    def _together(self, line: Line[I, R], item: I, until: float) -> R:
+        ticket = Lock()
+        ticket.acquire()
+        entry: Entry[I, R] = Entry(item, until, partial(_release, ticket))
+        if line.join(entry, 1):
+            self._lead(line, entry)
+        try:
+            while entry.phase is not Phase.ENDED:
+                self._wait(line, entry, ticket)
+                if entry.phase is Phase.LEADING:
+                    self._lead(line, entry)
+        except BaseException:  # such as KeyboardInterrupt: only this caller leaves
+            if not line.give_up(entry) and entry.phase is Phase.LEADING:
+                self._pass_on(line, entry)
+            raise
+        return own(entry.result)
+
+    def _wait(self, line: Line[I, R], entry: Entry[I, R], ticket: Any) -> None:
+        """Wait until *entry* has ended or must lead; or lead beside a call that takes long; or give up."""
+        waiting = entry.phase is Phase.WAITING
+        left = max(0.0, entry.until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
+        if ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT)):
+            return
+        if self._clock.monotonic() >= entry.until + (0.0 if entry.phase is Phase.WAITING else MIN_TRY):
+            line.give_up(entry)
+        elif waiting:
+            line.step_forward(entry, MOST)
+
+    def _lead(self, line: Line[I, R], leader: Entry[I, R]) -> None:
+        """Make the call that *leader* has taken over, or the next one, for all who wait."""
+        shared = line.lead(leader)
+        try:
+            while (step := shared.step()) is not None:
+                shared.answer(self._outcome(self._bounded(step, leader)))
+                if not shared.ended and self._clock.monotonic() >= leader.until:
+                    line.give_up(leader)
+                    self._hand_over(line, shared)
+                    return
+        except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
+            shared.fail(error)
+        except BaseException:  # such as KeyboardInterrupt
+            shared.answer(Unanswered("the call was interrupted", sent=True))
+            line.give_up(leader)
+            self._hand_over(line, shared)
+            raise
+        line.leave()
+        shared.wake(leader)
+
+    def _hand_over(self, line: Line[I, R], shared: SharedCall[I, R]) -> None:
+        heir = shared.heir()
+        if heir is not None:
+            heir.wake()
+            return
+        shared.step()  # nobody is left: this closes it
+        line.leave()
+        shared.wake()
+
+    def _pass_on(self, line: Line[I, R], leader: Entry[I, R]) -> None:
+        """Let another caller lead in place of *leader*, who was just appointed."""
+        shared = line.lead(leader)
+        line.give_up(leader)
+        self._hand_over(line, shared)
+
+    def _bounded(self, step: Step, leader: Entry[Any, Any]) -> Step:
+        """Return *step*, so that it does not take longer than its leader has time."""
+        if isinstance(step, Call):
+            step.until = min(step.until, leader.until)
+        elif isinstance(step, Sleep):
+            return Sleep(max(0.0, min(step.seconds, leader.until - self._clock.monotonic())))
+        return step
+
+    def _outcome(self, step: Step) -> Any:
+        try:
+            return self._driver.perform(step)
+        except FAILURES as failure:
+            return failure
+
+
+def _release(ticket: Any) -> None:
+    with suppress(RuntimeError):  # it was released before, and its caller has not looked yet
+        ticket.release()

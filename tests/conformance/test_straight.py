@@ -1,0 +1,218 @@
+"""The straight part of a script does what its general part does: equal replies, equal keys, whatever came before."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, ShardqError
+from shardq.ops.steps import Refused
+from shardq.testing import ManualClock
+from tests.conformance.twofold import VERBS, twofold_client
+from tests.conftest import ON_ONE_SERVER, Mutate
+from tests.servers import Server
+
+STEPS = 250
+RUNS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // STEPS or 1
+KEYS: tuple[str | bytes, ...] = ("a", "a", "a", "b", "b", "c", "d/1", "d/2", b"\x00\xff", "f f", "g:1", "2")
+
+
+class Steps:
+    """Random steps of a queue, most of them the common ones. With *rules*, the queue has them and they change."""
+
+    def __init__(self, url: str, rng: random.Random, name: str, *, rules: bool) -> None:
+        self.rng, self.clock = rng, ManualClock()
+        self.client, self.driver = twofold_client(url, self.clock)
+        one_of = rng.choice
+        others: dict[str, Any] = {
+            "max_in_flight": one_of((0, 4)), "parents": one_of((0, 1)), "max_backlog": one_of((0, 6)),
+            "journal": one_of((0, 0, 1000)), "max_len": one_of((0, 25)), "max_deliveries": 3,
+            "visibility_timeout": one_of((30.0, 3.0)),
+        }  # fmt: skip
+        self.queue = self.client.queue(
+            name, streams=one_of((1, 3, 8, 8, 20)), streams_per_shard=one_of((1, 2, 6)), window=one_of((0, 1, 1, 3)),
+            **(others if rules else {}),
+        )  # fmt: skip
+        self.queue.read_many(1)  # creates it
+        self.held: list[Delivery] = []
+        self.ids: list[str] = []
+        self.log: list[str] = [f"{self.queue.settings()}"]
+        self.acts: dict[Callable[[], object], float] = {
+            self.write: 40, self.read: 40, self.ack: 34, self.write_many: 2, self.read_many: 2, self.ack_many: 2,
+            self.write_special: 1, self.read_special: 2, self.nack: 1, self.reject: 0.5, self.extend: 1, self.cancel: 1,
+            self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.5, self.purge: 0.2,
+        }  # fmt: skip
+        if rules:
+            self.acts |= {self.configure: 2, self.weigh: 1, self.resize: 1}
+
+    def run(self, steps: int) -> None:
+        """Take so many steps, and compare all keys after each."""
+        for _ in range(steps):
+            (act,) = self.rng.choices(list(self.acts), list(self.acts.values()))
+            self.log.append(act.__name__)
+            self.clock.advance(self.rng.choice((0, 0.0004, 0.001, 0.02)))
+            try:
+                act()
+            except ClosedError:
+                raise
+            except (ShardqError, Refused) as error:  # a damaged account may be refused: then by both forms
+                self.log[-1] += f": {type(error).__name__}"
+            if differing := self.driver.differing():
+                raise AssertionError("\n".join([*self.log, differing]))
+
+    def message(self) -> tuple[bytes, str | bytes]:
+        return self.rng.choice((b"", b"x", b"y" * 90)), self.rng.choice(KEYS)
+
+    def write(self) -> None:
+        payload, shard_key = self.message()
+        self.ids.append(self.queue.write(payload, shard_key=shard_key))
+
+    def write_special(self) -> None:
+        payload, shard_key = self.message()
+        special: dict[str, Any] = self.rng.choice(
+            ({"delay": 5.0}, {"delay": 0.05}, {"deadline": 4.0}, {"dedup_key": "once"}, {"headers": {"a": "b"}})
+        )
+        self.ids.append(self.queue.write(payload, shard_key=shard_key, **special))
+
+    def write_many(self) -> None:
+        try:
+            self.ids += self.queue.write_many([Message(*self.message()) for _ in range(self.rng.randint(1, 12))])
+        except PartlyWritten as error:
+            self.ids += [each for each in error.results if isinstance(each, str)]
+            raise
+
+    def read(self) -> None:
+        self.held.append(self.queue.read())
+
+    def read_special(self) -> None:
+        special: dict[str, Any] = self.rng.choice(
+            ({"block": 0.3}, {"visibility_timeout": 2.0}, {"visibility_timeout": 60.0}, {"prefer_stream": 0})
+        )
+        self.held.append(self.queue.read(**special))
+
+    def read_many(self) -> None:
+        self.held += self.queue.read_many(self.rng.choice((1, 2, 7, 40)))
+
+    def finish(self) -> None:
+        """Work on all that there is, so that what comes next is the common case again."""
+        while batch := self.queue.read_many(50):
+            self.held += batch
+        self.queue.ack_many(self.held)
+        self.held = self.queue.read_many(1)  # what a cap held back
+
+    def pick(self) -> Delivery:
+        if not self.held:
+            raise LeaseLost("none is held")
+        delivery = self.rng.choice(self.held)
+        if self.rng.random() < 0.9:  # else it is settled once more
+            self.held.remove(delivery)
+        return delivery
+
+    def ack(self) -> None:
+        self.pick().ack()
+
+    def ack_many(self) -> None:
+        self.queue.ack_many([self.pick() for _ in range(self.rng.randint(1, 8))])
+
+    def nack(self) -> None:
+        self.pick().nack(delay=self.rng.choice((0, 0, 3)), error=self.rng.choice(("", "it failed")))
+
+    def reject(self) -> None:
+        self.pick().reject("no")
+
+    def extend(self) -> None:
+        self.pick().extend(self.rng.choice((0.05, 8.0, 90.0)))
+
+    def cancel(self) -> None:
+        if self.ids:
+            self.queue.cancel(self.rng.choice(self.ids))
+
+    def repeat(self) -> None:
+        """A call that arrives a second time, at once or late."""
+        verb = self.rng.choice(VERBS)
+        if verb in self.driver.last and verb != "read":  # nobody sends a read twice
+            self.driver._evaluated(self.driver.last[verb])
+
+    def elapse(self) -> None:
+        self.clock.advance(self.rng.choice((0.1, 0.1, 3.5, 3.5, 31.0, 200.0)))
+
+    def configure(self) -> None:
+        self.queue.configure(**self.rng.choice(
+            ({"window": 0}, {"window": 1}, {"window": 2}, {"max_in_flight": 3}, {"max_in_flight": 0}, {"max_len": 30},
+             {"max_len": 0}, {"journal": 100}, {"journal": 0}, {"max_backlog": 5}, {"max_backlog": 0})
+        ))  # fmt: skip
+
+    def weigh(self) -> None:
+        self.queue.set_weights({self.rng.choice(KEYS): self.rng.choice((1, 1, 3))})
+
+    def resize(self) -> None:
+        self.queue.resize(self.rng.choice((1, 3, 8, 16)))
+
+    def purge(self) -> None:
+        self.queue.purge()
+
+    def damage(self) -> None:
+        """Another program writes into a stream, deletes from it, or spoils an account."""
+        keys, at = self.queue.state.keys, self.rng.randrange(self.queue.state.streams)
+        stream = keys.stream(at)
+        account: Any = self.driver.databases[0].hget(keys.accounts, "t:a")
+        entries: Any = self.driver.databases[0].xrange(stream)
+        match self.rng.randrange(3):
+            case 0 if entries:
+                self.driver.both("XDEL", stream, self.rng.choice(entries)[0])
+            case 1:
+                seconds, number = int(self.clock.wall() * 1000), self.rng.randrange(10**6)
+                newest: Any = self.driver.databases[0].xinfo_stream(stream)
+                if newest["last-generated-id"] < f"{seconds}-{number}".encode():
+                    self.driver.both("XADD", stream, f"{seconds}-{number}", "foreign", "entry")
+            case _ if account and not account.startswith(b"0 0"):
+                self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "2 0 +1", "3 1", "12 0")))
+
+
+@pytest.mark.long
+@ON_ONE_SERVER
+@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("rules", [False, True])
+def test_a_straight_part_does_what_the_general_part_does(
+    server: Server, queue_name: str, seed: int, part: int, rules: bool
+) -> None:
+    """Only the ids of notifications and dead letters may differ, which are by the server's own clock."""
+    taken = dict.fromkeys(VERBS, 0)
+    for number in range(RUNS):
+        server.run("FLUSHALL")
+        steps = Steps(server.url, random.Random(f"{seed}.{number}"), queue_name, rules=rules)
+        with steps.client:
+            steps.run(STEPS)
+            for verb in VERBS:
+                taken[verb] += steps.driver.straight(verb)
+    print(taken)
+    assert rules or sum(taken.values()) > RUNS * STEPS / 10, taken  # or this test would be about nothing
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize(
+    ("verb", "right", "wrong"),
+    [
+        ("write", "redis.call('HSET', lens, place, fewest + 1)", "redis.call('HSET', lens, place, fewest)"),
+        ("write", "math.max(places, math", "math.max(places + 9, math"),
+        ("write", "'1 0', 'sum', active + 1", "'1 0', 'sum', active"),
+        ("read", "'h' .. turn, id)", "'h' .. turn, cursor or '0-0')"),
+        ("read", "% 2045 + 1", "% 2045"),
+        ("read", "if left == 0 then", "if left < 0 then"),
+        ("ack", "(acked or 0) + 1", "(acked or 0)"),
+    ],
+)
+def test_a_wrong_straight_part_is_found(
+    server: Server, queue_name: str, rng: random.Random, mutate: Mutate, verb: str, right: str, wrong: str
+) -> None:
+    mutate(verb, right, wrong)
+    with pytest.raises(AssertionError):  # noqa: PT012
+        for _ in range(40):
+            server.run("FLUSHALL")
+            steps = Steps(server.url, rng, queue_name, rules=False)
+            with steps.client:
+                steps.run(STEPS)

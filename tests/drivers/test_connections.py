@@ -1,0 +1,89 @@
+"""Which connections calls use, and that a connection that ends is no concern of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shardq import AsyncClient, DurabilityUnknown
+from shardq.drivers.resp import is_lean
+from shardq.drivers.shared_link import LARGE
+from shardq.drivers.target import Target
+from shardq.protocol.scripts import load, names
+from tests.clients import CLIENT_KINDS, opened
+from tests.servers import Server
+
+SMALL = 200
+
+
+def connections(server: Server) -> set[str]:
+    """The connections for calls that clients of shardq have."""
+    with server.client() as client:
+        return {each["id"] for each in client.client_list() if "shardq-call" in each["name"]}
+
+
+@pytest.fixture
+def lean(server: Server) -> bool:
+    """Whether this test's clients take the lean path."""
+    return is_lean(Target.parse(server.url))
+
+
+async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, queue_name: str, lean: bool) -> None:
+    others = connections(server)
+    async with AsyncClient.from_url(server.url, timeout=60) as client:
+        queue = client.queue(queue_name, streams=4)
+
+        async def work(number: int) -> int:
+            await queue.write(number, shard_key="t")
+            delivery = await queue.read(block=60)
+            await delivery.ack()
+            return int(delivery.payload)
+
+        with server.client() as plain:
+            for name in names():  # some are so long that they go by themselves
+                plain.script_load(load(name).source)
+        done = await asyncio.gather(*map(work, range(SMALL)))
+        assert sorted(done) == [*range(SMALL)]
+        assert (len(connections(server) - others) == 1) is lean
+
+
+async def test_a_large_request_and_one_that_waits_for_replicas_go_by_themselves(
+    server: Server, queue_name: str, lean: bool
+) -> None:
+    if not lean:
+        pytest.skip("all requests do")
+    others = connections(server)
+    async with AsyncClient.from_url(server.url, timeout=60) as client:
+        queue = client.queue(queue_name, streams=4)
+        await queue.write("small", shard_key="t")
+        assert len(connections(server) - others) == 1
+        await queue.write(b"x" * 2 * LARGE, shard_key="t")
+        assert len(connections(server) - others) == 2
+    others = connections(server)
+    async with AsyncClient.from_url(server.url, timeout=60, durability="replica(1)") as client:
+        queue = client.queue(queue_name, streams=4)
+        with pytest.raises(DurabilityUnknown):
+            await queue.write("small", shard_key="t")
+        assert len(connections(server) - others) == 2
+
+
+@pytest.mark.parametrize("client_kind", CLIENT_KINDS)
+def test_a_connection_that_the_server_closed_is_replaced(server: Server, queue_name: str, client_kind: Any) -> None:
+    with opened(client_kind, server.url, timeout=60) as client:
+        queue = client.queue(queue_name, streams=4)
+        for number in range(20):
+            assert queue.write(number, shard_key="t")
+            server.run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert sorted(each.payload for each in queue.read_many(100)) == [*range(20)]
+
+
+@pytest.mark.parametrize("client_kind", CLIENT_KINDS)
+def test_a_server_that_forgot_the_scripts_gets_them_again(server: Server, queue_name: str, client_kind: Any) -> None:
+    with opened(client_kind, server.url, timeout=60) as client:
+        queue = client.queue(queue_name, streams=4)
+        for number in range(3):
+            assert queue.write(number, shard_key="t")
+            server.run("SCRIPT", "FLUSH")
+        assert queue.len() == 3

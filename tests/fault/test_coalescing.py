@@ -1,0 +1,338 @@
+"""Callers that share calls: each keeps its own deadline, result and error, whatever happens to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from shardq import (
+    AsyncClient,
+    BackendError,
+    BackendTimeout,
+    Client,
+    ClosedError,
+    DurabilityUnknown,
+    OutcomeUnknown,
+    Queue,
+    QueueFull,
+    ShardqError,
+)
+from shardq.drivers.sharing import MOST
+from tests.fault.conftest import Open
+from tests.fault.test_forks import bounded
+from tests.fault.test_processes import child
+from tests.proxy import Proxy
+from tests.servers import Server
+from tests.waiting import eventually
+
+THREADS = 16
+CONNECTING = 6.0
+"""Making a connection to a server that hangs can add 5 s to a caller's time."""
+
+
+@pytest.fixture
+def queue(proxy: Proxy, open_client: Open, queue_name: str) -> Queue:
+    """A queue behind the proxy, which its client knows already."""
+    queue = open_client(proxy.url).queue(queue_name, streams=2, streams_per_shard=1)
+    queue.write("-", shard_key="-")
+    queue.read().ack()
+    return queue
+
+
+def ended(call: Callable[[], Any]) -> Any:
+    """What *call* returns, or the error that it raises."""
+    try:
+        return call()
+    except ShardqError as error:
+        return error
+
+
+def waiting(queue: Queue, verb: str = "write") -> int:
+    """How many callers of *verb* are here: in a call, or waiting for one."""
+    line = queue.state.lines[verb]
+    return int(line.calls) + len(line._waiting) + sum(len(shared.entries) - 1 for shared in list(line.shared))
+
+
+def meet(
+    queue: Queue, pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]], verb: str = "write"
+) -> list[Future[Any]]:
+    """Start *calls*, one after the other has come: the first one goes out, and the others wait for the next call."""
+    futures = []
+    for count, call in enumerate(calls, 1):
+        futures.append(pool.submit(ended, call))
+        eventually(lambda count=count: waiting(queue, verb) >= count, what="the caller has come")  # type: ignore[misc]
+    return futures
+
+
+def written(queue: Queue, text: Any, key: str = "tenant", **settings: Any) -> Callable[[], Any]:
+    return lambda: queue.write(text, shard_key=key, **settings)
+
+
+def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: Queue) -> None:
+    sent = proxy.copies(b"EVALSHA")
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, n) for n in range(THREADS)])
+        proxy.heal()
+        ids = [future.result(60) for future in futures]
+    assert len(set(ids)) == THREADS
+    assert len(sent) <= MOST + 1
+    found = queue.read_many(THREADS)
+    assert {each.message_id: each.payload for each in found} == dict(zip(ids, range(THREADS), strict=True))
+    waited = [each.payload for each in found if each.payload >= MOST]
+    assert waited == sorted(waited)
+
+
+def test_each_caller_ends_at_its_own_time(proxy: Proxy, queue: Queue) -> None:
+    timeouts = [1.5, 0.3, 0.6, 3.0, 0.9]
+    spent: dict[float, float] = {}
+
+    def timed(timeout: float) -> Any:
+        began = time.monotonic()
+        try:
+            return queue.write("late", shard_key="tenant", timeout=timeout)
+        finally:
+            spent[timeout] = time.monotonic() - began
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [lambda timeout=timeout: timed(timeout) for timeout in timeouts])  # type: ignore[misc]
+        errors = [future.result(60) for future in futures]
+        proxy.heal()
+    assert {type(error) for error in errors} <= {BackendTimeout, OutcomeUnknown}
+    assert len({id(error) for error in errors}) == len(errors)
+    for timeout in timeouts:
+        assert timeout * 0.9 < spent[timeout] < timeout + CONNECTING
+
+
+def test_the_call_of_a_caller_whose_time_is_up_goes_on_for_the_others(proxy: Proxy, queue: Queue) -> None:
+    """It is the same call with the same number, so what its first try stored is not stored again."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, 0, timeout=30)])
+        futures += meet_more(queue, pool, [written(queue, 1, timeout=4), written(queue, 2, timeout=60)])
+        cut = proxy.cut_after_request(b"EVALSHA", skip=1)
+        open_but_for(proxy)
+        assert cut.struck.wait(60)
+        results = [future.result(60) for future in futures]
+    assert all(isinstance(result, str) for result in results)
+    assert sorted(each.payload for each in queue.read_many(10)) == [0, 1, 2]
+
+
+def open_but_for(proxy: Proxy) -> None:
+    """Let the link pass again, with its cuts."""
+    proxy._prompt.set()
+    proxy._open.set()
+
+
+def meet_more(queue: Queue, pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
+    futures = []
+    before = waiting(queue)
+    for count, call in enumerate(calls, before + 1):
+        futures.append(pool.submit(ended, call))
+        eventually(lambda count=count: waiting(queue) >= count)  # type: ignore[misc]
+    return futures
+
+
+def test_a_bad_message_harms_no_other(proxy: Proxy, server: Server, queue: Queue) -> None:
+    """A stream of another type refuses only the messages that may go nowhere else."""
+    keys: dict[int, str] = {}
+    for number in range(100):
+        keys.setdefault(queue.state.shard(f"t{number}")[0], f"t{number}")
+    key = queue.state.keys.stream(0)
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        calls = [written(queue, n, keys[n % 2]) for n in range(THREADS)]
+        server.run("DEL", key)
+        server.run("SET", key, "not a stream")
+        futures = meet(queue, pool, calls)
+        proxy.heal()
+        results = [future.result(60) for future in futures]
+    server.run("DEL", key)
+    assert {type(result) for result in results[0::2]} == {BackendError}
+    assert all(isinstance(result, str) for result in results[1::2])
+
+
+def test_a_full_queue_takes_what_it_has_room_for(proxy: Proxy, open_client: Open, queue_name: str) -> None:
+    queue = open_client(proxy.url).queue(f"{queue_name}.full", streams=2, max_len=7)
+    queue.write("-", shard_key="-")
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, n) for n in range(THREADS)])
+        proxy.heal()
+        results = [future.result(60) for future in futures]
+    assert sum(isinstance(result, str) for result in results) == 6
+    assert sum(isinstance(result, QueueFull) for result in results) == THREADS - 6
+
+
+def test_too_few_replicas_are_told_to_each(server: Server, open_client: Open, queue_name: str) -> None:
+    queue = open_client(server.url, durability="replica(1)", timeout=0.5).queue(queue_name, streams=2)
+    with ThreadPoolExecutor(THREADS) as pool:
+        futures = [pool.submit(ended, written(queue, n, timeout=20)) for n in range(4)]
+        errors = [future.result(60) for future in futures]
+    assert {type(error) for error in errors} == {DurabilityUnknown}
+    assert len({error.result for error in errors}) == 4
+
+
+def test_a_delivery_that_two_callers_ack_is_acked_once(proxy: Proxy, queue: Queue) -> None:
+    for n in range(6):
+        queue.write(n, shard_key="tenant")
+    deliveries = queue.read_many(6)
+    queue.nack_many([])
+    with ThreadPoolExecutor(THREADS) as pool:
+        deliveries[0].ack()
+        proxy.blackhole()
+        calls = [each.ack for each in (*deliveries[1:], *deliveries[1:])]
+        futures = meet(queue, pool, calls, "ack")
+        proxy.heal()
+        results = [future.result(60) for future in futures]
+    for pair in zip(results[:5], results[5:], strict=True):
+        assert sorted(type(result).__name__ for result in pair) == ["LeaseLost", "NoneType"]
+    assert queue.stats().in_flight == 0
+
+
+def test_terms_of_nacks_are_each_callers_own(proxy: Proxy, queue: Queue) -> None:
+    for n in range(8):
+        queue.write(n, shard_key="tenant")
+    deliveries = queue.read_many(8)
+    deliveries[0].nack(error="0")
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        calls = [lambda each=each: each.nack(error=str(each.payload)) for each in deliveries[1:]]
+        futures = meet(queue, pool, calls, "nack")
+        proxy.heal()
+        assert [future.result(60) for future in futures] == [None] * 7
+    again = queue.read_many(8)
+    assert [each.last_error for each in again] == [str(each.payload) for each in again]
+
+
+def test_close_ends_all_who_wait(proxy: Proxy, queue: Queue) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, n) for n in range(THREADS)])
+        began = time.monotonic()
+        queue.client.close()
+        errors = [future.result(60) for future in futures]
+        assert time.monotonic() - began < 10
+        proxy.heal()
+    assert {type(error) for error in errors} <= {ClosedError, OutcomeUnknown}
+    assert ClosedError in {type(error) for error in errors}
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_has_none_of_its_parents_callers(proxy: Proxy, queue_name: str) -> None:
+    with Client.from_url(proxy.url, timeout=60) as client, ThreadPoolExecutor(THREADS) as pool:
+        queue = client.queue(queue_name, streams=2)
+        queue.write("-", shard_key="-")
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, n) for n in range(6)])
+        assert child(bounded(lambda: waiting_in_child(queue))) == "0"
+        proxy.heal()
+        assert all(isinstance(future.result(60), str) for future in futures)
+        assert child(bounded(lambda: queue.write("the child's", shard_key="tenant"))).count("-") == 2
+    with Client.from_url(proxy.url) as client:
+        assert len(client.queue(queue_name).read_many(20)) == 8
+
+
+def waiting_in_child(queue: Queue) -> str:
+    return str(sum(waiting(queue, verb) for verb in queue.state.lines))
+
+
+def test_cancelling_a_caller_cancels_only_its_own_wait(proxy: Proxy, queue_name: str) -> None:
+    async def main() -> None:
+        async with AsyncClient.from_url(proxy.url, timeout=60) as client:
+            queue = client.queue(queue_name, streams=2)
+            await queue.write("-", shard_key="-")
+            await (await queue.read()).ack()
+            proxy.blackhole()
+            tasks = [asyncio.ensure_future(queue.write(n, shard_key="tenant")) for n in range(20)]
+            await asyncio.sleep(0.05)
+            later = [asyncio.ensure_future(queue.write(n, shard_key="tenant")) for n in range(20, 40)]
+            await asyncio.sleep(0)
+            for task in (*tasks[1::2], *later[::2]):
+                task.cancel()
+            await asyncio.sleep(0)
+            assert all(task.done() == (at % 2 == 1) for at, task in enumerate(tasks))
+            proxy.heal()
+            results = await asyncio.gather(*tasks, *later, return_exceptions=True)
+            ids = {result for result in results if isinstance(result, str)}
+            assert len(ids) == 20
+            assert ids <= {each.message_id for each in await queue.read_many(100)}
+
+    asyncio.run(main())
+
+
+class Breaker:
+    """A link that breaks all the time, as long as the block runs."""
+
+    def __init__(self, proxy: Proxy, seed: int) -> None:
+        self._proxy, self._chance, self._over = proxy, random.Random(seed), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._proxy.heal()
+
+    def _run(self) -> None:
+        while not self._over.wait(self._chance.uniform(0.002, 0.03)):
+            if self._chance.random() < 0.3:
+                self._proxy.drop()
+            elif not self._proxy._cuts:  # not so many that nothing comes through
+                cut = self._chance.choice([self._proxy.cut_after_request, self._proxy.cut_before_request])
+                cut(b"EVALSHA", skip=self._chance.randrange(6))
+
+
+def everything(queue: Queue) -> list[Any]:
+    found: list[Any] = []
+    while more := queue.read_many(100):
+        found += more
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_write_is_stored_once_while_links_break_and_time_runs_out(
+    proxy: Proxy, server: Server, queue: Queue, seed: int
+) -> None:
+    told: dict[int, Any] = {}
+    chance = random.Random(seed)
+    timeouts = [chance.choice([0.0, 0.05, 0.3, 20.0]) for _ in range(THREADS * 25)]
+
+    def write_some(at: int) -> None:
+        for number in range(at, THREADS * 25, THREADS):
+            told[number] = ended(written(queue, number, f"t{number % 7}", timeout=timeouts[number]))
+
+    with ThreadPoolExecutor(THREADS) as pool, Breaker(proxy, seed):
+        list(pool.map(write_some, range(THREADS)))
+    with Client.from_url(server.url) as client:
+        stored = Counter(each.payload for each in everything(client.queue(queue.name)))
+    assert not stored or max(stored.values()) == 1
+    for number, result in told.items():
+        if isinstance(result, str):
+            assert stored[number] == 1, f"{number} was lost"
+        elif not isinstance(result, OutcomeUnknown):
+            assert isinstance(result, BackendTimeout)
+            assert not stored[number], f"{number} was stored, but {result}"
+    assert sum(isinstance(result, str) for result in told.values()) > THREADS * 5
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_ack_counts_while_links_break(proxy: Proxy, queue: Queue, seed: int) -> None:
+    queue.write_many([(number, f"t{number % 7}") for number in range(300)])
+    deliveries = everything(queue)
+    with ThreadPoolExecutor(THREADS) as pool, Breaker(proxy, seed):
+        results = list(pool.map(lambda each: ended(lambda: each.ack(timeout=60)), deliveries))
+    assert results == [None] * 300
+    stats = queue.stats()
+    assert (stats.backlog, stats.in_flight) == (0, 0)

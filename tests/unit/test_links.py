@@ -1,0 +1,190 @@
+"""A link of a thread, against a server that a test plays: pieces, packets, silence, garbage, and the end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from shardq.drivers.links import TRUSTED, Link, Links
+from shardq.ops.steps import Refused
+from shardq.testing import ManualClock
+
+SILENCE = 20.0
+LARGE = 8_000_000
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Link, socket.socket]]:
+    """A link, and the server's end of it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(SILENCE)
+        yield Link(SimpleNamespace(_sock=ours)), theirs
+
+
+def test_answers_come_in_one_packet_or_byte_by_byte(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    server.sendall(b":1\r\n$2\r\nab\r\n")
+    assert link.ask(b"two", 2, SILENCE) == [1, b"ab"]
+    assert server.recv(99) == b"two"
+
+    def trickle() -> None:
+        for byte in b"*2\r\n$2\r\nab\r\n:7\r\n":
+            server.sendall(bytes([byte]))
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    assert link.ask(b"one", 1, SILENCE) == [[b"ab", 7]]
+    thread.join()
+    assert link.is_clean()
+    assert link.is_sound()
+
+
+def test_a_refusal_is_an_answer_and_those_after_it_are_read(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    server.sendall(b"-READONLY You can't write\r\n-ERR no such thing\r\n-LOADING wait\r\n:3\r\n")
+    readonly, error, loading, three = link.ask(b"?", 4, SILENCE)
+    assert [each.code for each in (readonly, error, loading)] == ["READONLY", "ERR", "LOADING"]
+    assert isinstance(readonly, Refused)
+    assert three == 3
+
+
+def test_a_server_that_closes_or_talks_nonsense_is_a_lost_one(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    server.sendall(b"?what\r\n")
+    with pytest.raises(redis.InvalidResponse):
+        link.ask(b"?", 1, SILENCE)
+    server.sendall(b"$5\r\nab")
+    server.close()
+    assert not link.is_sound()
+    with pytest.raises((redis.ConnectionError, redis.InvalidResponse, OSError)):
+        link.ask(b"?", 1, SILENCE)
+
+
+def test_silence_ends_with_the_callers_time_but_not_while_the_answer_comes(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    started = time.monotonic()
+    with pytest.raises(redis.TimeoutError, match=r"no answer for 0\.05 s"):
+        link.ask(b"?", 1, 0.05)
+    assert time.monotonic() - started < SILENCE / 2
+    server.sendall(b"$4\r\n")
+    late = threading.Timer(0.2, server.sendall, [b"late\r\n"])
+    late.start()
+    assert link.ask(b"?", 1, 0.05) == [b"late"]
+    late.join()
+
+
+def test_what_is_larger_than_all_buffers_goes_through(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+
+    def serve() -> int:
+        got = 0
+        while got < LARGE:
+            got += len(server.recv(10_000))
+        server.sendall(b"$%d\r\n%b\r\n" % (LARGE, b"r" * LARGE))
+        return got
+
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(serve)
+        (answer,) = link.ask(b"q" * LARGE, 1, SILENCE)
+        assert len(answer) == served.result(SILENCE) == LARGE
+
+
+def test_a_server_that_does_not_take_a_request_is_silent(ends: tuple[Link, socket.socket]) -> None:
+    link, _ = ends
+    with pytest.raises(redis.TimeoutError):
+        link.ask(b"q" * LARGE, 1, 0.05)
+
+
+def test_what_comes_unasked_makes_a_link_unfit(ends: tuple[Link, socket.socket]) -> None:
+    link, server = ends
+    server.sendall(b":1\r\n:2\r\n")
+    assert link.ask(b"?", 1, SILENCE) == [1]
+    assert not link.is_clean()
+
+
+class Pool:
+    """Makes connections, of which the test has the other ends."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, socket.socket]] = []
+        self.released: list[Any] = []
+
+    def get_connection(self) -> Any:
+        """A connection as redis-py hands it out."""
+        ours, theirs = socket.socketpair()
+        ours.settimeout(SILENCE)
+        connection = SimpleNamespace(_sock=ours, disconnect=ours.close, host="h", port=1)
+        self.made.append((connection, theirs))
+        return connection
+
+    def release(self, connection: Any) -> None:
+        """Take one back."""
+        self.released.append(connection)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """An empty pool."""
+    pool = Pool()
+    yield pool
+    for connection, server in pool.made:
+        connection.disconnect()
+        server.close()
+
+
+def links_of(pool: Pool, clock: ManualClock) -> Links:
+    """The links of *pool*."""
+    return Links(pool, Pool.get_connection, clock.monotonic)
+
+
+def test_the_link_that_was_used_last_is_used_next(pool: Pool) -> None:
+    links = links_of(pool, ManualClock())
+    first, second = links.take(), links.take()
+    links.give(first)
+    links.give(second)
+    assert [links.take(), links.take()] == [second, first]
+    assert len(pool.made) == 2
+
+
+def test_after_a_while_a_link_is_looked_at_before_it_is_used(pool: Pool) -> None:
+    clock = ManualClock()
+    links = links_of(pool, clock)
+    link = links.take()
+    links.give(link)
+    clock.advance(2 * TRUSTED)
+    assert links.take() is link
+    links.give(link)
+    pool.made[0][1].close()  # the server is gone
+    clock.advance(2 * TRUSTED)
+    other = links.take()
+    assert other is not link
+    assert pool.released == [link.connection]
+
+
+def test_links_to_a_node_that_is_no_master_any_more_are_dropped(pool: Pool) -> None:
+    links = links_of(pool, ManualClock())
+    link = links.take()
+    links.give(link)
+    links.drop_idle()
+    assert pool.released == [link.connection]
+    assert links.take() is not link
+
+
+def test_a_link_to_a_former_master_is_not_used_when_the_sentinels_name_another(pool: Pool) -> None:
+    pool.master_address = ("h", 1)  # type: ignore[attr-defined] # as pools with sentinels have it
+    links = links_of(pool, ManualClock())
+    link = links.take()
+    links.give(link)
+    assert links.take() is link
+    links.give(link)
+    pool.master_address = ("other", 2)  # type: ignore[attr-defined]
+    assert links.take() is not link

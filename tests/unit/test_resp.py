@@ -1,0 +1,90 @@
+"""Commands as bytes: exactly what redis-py would send, whatever the words are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from redis.connection import PythonRespSerializer
+
+from shardq.drivers import resp
+from shardq.drivers.resp import MORE, is_lean, new_parser, pack, pack_call, pack_plainly
+from shardq.drivers.target import Target
+from shardq.drivers.wire import commands_of
+from shardq.ops.steps import Call
+from shardq.protocol.scripts import load
+
+SCRIPTS = [load("write"), load("len")]
+words = some.text() | some.binary() | some.integers(-(2**63), 2**64)
+
+
+def as_bytes(word: Any) -> bytes:
+    """How redis-py encodes a word."""
+    return word if isinstance(word, bytes) else str(word).encode()
+
+
+def by_redis_py(*command: Any) -> bytes:
+    """What redis-py's own packer, in Python, makes of *command*. (It takes the first word apart at blanks.)"""
+    raw = PythonRespSerializer(2**62, as_bytes).pack("PING", *command)
+    return b"*%d\r\n" % len(command) + b"".join(raw).split(b"$4\r\nPING\r\n", 1)[1]
+
+
+@given(some.lists(words, min_size=1))
+def test_a_command_is_packed_as_redis_py_does(command: list[Any]) -> None:
+    assert pack(tuple(command)) == pack_plainly(tuple(command)) == by_redis_py(*command)
+
+
+@given(some.sampled_from(SCRIPTS), some.lists(some.text(), min_size=1), some.lists(words))
+def test_a_call_is_packed_as_its_command_is(script: Any, keys: list[str], args: list[Any]) -> None:
+    call = Call(script, tuple(keys), tuple(args))
+    (command,) = commands_of(call, by_source=False, timeout=5)
+    assert pack_call(call) == by_redis_py(*command)
+    assert pack_call(call) == by_redis_py(*command)  # now its beginning is known
+
+
+def test_only_so_many_beginnings_are_kept() -> None:
+    for number in range(3 * resp.CACHED_PREFIXES):
+        pack_call(Call(SCRIPTS[0], (f"key-{number}",)))
+    assert len(resp._PREFIXES) <= resp.CACHED_PREFIXES
+
+
+def as_reply(value: Any) -> bytes:
+    """A reply as the server writes it."""
+    if isinstance(value, bytes):
+        return b"$%d\r\n%b\r\n" % (len(value), value)
+    return b"$-1\r\n" if value is None else b":%d\r\n" % value
+
+
+@given(some.lists(some.binary() | some.none() | some.integers(-(2**63), 2**63 - 1)), some.integers(1, 7))
+def test_replies_are_read_in_whatever_pieces_they_come(values: list[Any], size: int) -> None:
+    stream = b"".join(map(as_reply, values))
+    parser, found = new_parser(), []
+    for at in range(0, len(stream), size):
+        parser.feed(stream[at : at + size])
+        found += list(iter(parser.gets, MORE))
+    assert found == values
+
+
+@pytest.mark.parametrize(
+    ("url", "setting", "lean"),
+    [
+        ("redis://localhost", None, True),
+        ("redis://localhost", "on", True),
+        ("redis://localhost", "off", False),
+        ("redis://localhost?health_check_interval=30", None, False),
+    ],
+)
+def test_when_the_driver_sends_and_receives_by_itself(
+    monkeypatch: pytest.MonkeyPatch, url: str, setting: str | None, lean: bool
+) -> None:
+    monkeypatch.delenv("SHARDQ_LEAN", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("SHARDQ_LEAN", setting)
+    assert is_lean(Target.parse(url)) is lean
+
+
+def test_without_hiredis_redis_py_sends_and_receives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resp, "hiredis", None)
+    assert not is_lean(Target.parse("redis://localhost"))

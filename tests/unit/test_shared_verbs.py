@@ -1,0 +1,121 @@
+"""What the verbs say about calls that several callers share: the common case, and what follows from a refusal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.errors import BackendError, QueueFull
+from shardq.model import Received
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.settle import Settled
+from shardq.ops.settling import Settle, settles_of
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Refused, Step, Unanswered
+from shardq.ops.write import _call, call_of, positions_of, writes_of
+from shardq.testing import ManualClock
+from tests.unit.driving import drive, state_of
+
+UNTIL = 1e9
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def state(clock: ManualClock) -> QueueState:
+    return state_of(clock)
+
+
+def received(number: int) -> Received:
+    token = f"{number % 3}:1700000000000-{number}:1:holder"
+    return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)
+
+
+@pytest.mark.parametrize("config", [{}, {"streams": 64, "streams_per_shard": 6}, {"streams": 2000, "max_len": 7}])
+def test_a_message_alone_makes_the_same_call_in_less_time(clock: ManualClock, config: dict[str, int]) -> None:
+    state = state_of(clock, **config)
+    for key in ("a", "b", b"\xff", "a"):
+        sequence = state.take_sequence()
+        call = _call(state, sequence, [Outgoing(key, "b", b"body")], UNTIL)
+        numbers, (own,) = positions_of(state.view, [key])
+        args: list[Any] = [own, key, "b", b"body"]
+        assert call == call_of(state, state.view, sequence.name, call.args[2], numbers, 1, args, 0)
+
+
+def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
+    state: QueueState, clock: ManualClock
+) -> None:
+    messages = [Outgoing("t", "b", bytes([n])) for n in range(3)]
+    verb = writes_of(state).verb
+    tried = verb.attempt(messages, UNTIL)
+    sizes = []
+
+    def answer(step: Step) -> Any:
+        assert isinstance(step, Call)
+        sizes.append(step.args[7])
+        if step is tried.call:
+            return [b"FULL", b"max_len"]
+        return [b"FULL", b"max_len"] if len(sizes) == 3 else [b"OK", b"1700000000000|%d|0" % len(sizes)]
+
+    results = drive(verb.op(messages, UNTIL, tried), answer, clock).result
+    assert results is not None
+    assert sizes == [3, 1, 1, 1]
+    assert [type(result) for result in results] == [str, QueueFull, str]
+
+
+@pytest.mark.parametrize(("code", "calls"), [("WRONGTYPE", 4), ("OOM", 1), ("NOPERM", 1), ("NOAUTH", 1)])
+def test_a_refusal_that_may_be_of_one_message_is_not_everybodys(
+    state: QueueState, clock: ManualClock, code: str, calls: int
+) -> None:
+    for line, items in (
+        (writes_of(state), [Outgoing("t", "b", bytes([n])) for n in range(3)]),
+        (settles_of(state, "ack"), [Settle(received(n)) for n in range(3)]),
+    ):
+        verb: Any = line.verb
+        made = 0
+
+        def answer(step: Step) -> Any:
+            nonlocal made
+            made += 1
+            return Refused(code, "")
+
+        try:
+            results = drive(verb.op(items, UNTIL, verb.attempt(items, UNTIL)), answer, clock).result or []
+        except BackendError as error:
+            results = [error] * 3
+        assert made == calls
+        assert [isinstance(result, BackendError) for result in results] == [True] * 3
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once(
+    state: QueueState, clock: ManualClock, verb: str
+) -> None:
+    items = [Settle(received(n), 1.0, "why") for n in (4, 2, 0, 4, 1)]
+    letters = {items[0].delivery.token: "o", items[1].delivery.token: "l", items[2].delivery.token: "c"}
+    expected = [Settled.OK, Settled.LOST, Settled.CANCELLED, Settled.LOST, Settled.OK]
+    line = settles_of(state, verb)
+
+    def reply(call: Call) -> list[Any]:
+        tokens = [arg for arg in call.args if isinstance(arg, str) and arg.endswith(":holder")]
+        assert len(tokens) == 4
+        return [1, "".join(letters.get(token, "o") for token in tokens).encode()]
+
+    tried = line.verb.attempt(items, UNTIL)
+    assert line.verb.results(tried, reply(tried.call)) == expected
+    lost: list[Any] = [Unanswered("", sent=True)]
+    driven = drive(line.verb.op(items, UNTIL, tried), lambda step: lost.pop() if lost else reply(step), clock)  # type: ignore[arg-type]
+    assert driven.result == expected
+    if verb != "extend":
+        assert [call.args[0] for call in driven.steps if isinstance(call, Call)] == [0, 1]
+
+
+def test_leases_that_are_extended_together_end_together(state: QueueState) -> None:
+    verb = settles_of(state, "extend").verb
+    assert verb.kind(Settle(received(1), 5.0)) != verb.kind(Settle(received(2), 6.0))
+    verb = settles_of(state, "nack").verb
+    assert verb.kind(Settle(received(1), 5.0)) == verb.kind(Settle(received(2), 6.0))
