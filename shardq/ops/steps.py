@@ -46,6 +46,10 @@ class Call:
         known = load(script)
         return cls(known, keys.of(script, known.keys) + rest, args, replicas)
 
+    def with_args(self, args: tuple[Argument, ...]) -> Call:
+        """Make the call of the same script with the same keys, and other arguments."""
+        return type(self)(self.script, self.keys, args, self.replicas)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

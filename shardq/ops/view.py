@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from shardq.model import QueueConfig
 from shardq.protocol.replies import NOTHING_ASSIGNED, StoredAssignment
 from shardq.sharding import key_bytes, shard
-
-
-class Alone(NamedTuple):
-    """What the writes of one message of one shard key have in common: the call's keys, and arguments in the middle."""
-
-    keys: tuple[str, ...]
-    args: tuple[str | bytes | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +26,7 @@ class QueueView:
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
-    alone_cache: list[dict[str | bytes, Alone]] = field(default_factory=lambda: [{}], compare=False, repr=False)
+    alone_cache: list[dict[str | bytes, Any]] = field(default_factory=lambda: [{}], compare=False, repr=False)
 
     def shard(self, key: str | bytes) -> tuple[int, ...]:
         """Return the streams assigned to *key*, or those that hashing deals to it."""

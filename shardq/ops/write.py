@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardq.errors import (
     BackendError,
@@ -22,9 +22,8 @@ from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, wei
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
-from shardq.ops.view import Alone, QueueView
+from shardq.ops.view import QueueView
 from shardq.protocol.replies import stored_ids
-from shardq.protocol.scripts import load
 from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
@@ -245,15 +244,22 @@ def _call(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoin
     return call_of(state, view, sequence.name, _number_of(state, sequence, until), numbers, len(chunk), args, keyed)
 
 
+class Alone(NamedTuple):
+    """What the writes of one message of one shard key have in common: a call with its keys, and middle arguments."""
+
+    call: Call
+    args: tuple[Argument, ...]
+
+
 def _call_alone(
     state: QueueState, view: QueueView, sequence: ProducerSequence, message: Outgoing, until: float
 ) -> Call:
     """Make the call for one plain message. What depends on its shard key only is made once for each view."""
-    known = view.alone_cache[0].get(message.shard_key)
+    known: Alone | None = view.alone_cache[0].get(message.shard_key)
     if known is None:
         known = _alone(state, view, message.shard_key)
     args = (view.epoch, sequence.name, _number_of(state, sequence, until), *known.args, message.tag, message.body)
-    return Call(load("write"), known.keys, args, state.durability.replicas)
+    return known.call.with_args(args)
 
 
 def _alone(state: QueueState, view: QueueView, key: str | bytes) -> Alone:
@@ -261,7 +267,7 @@ def _alone(state: QueueState, view: QueueView, key: str | bytes) -> Alone:
     call = call_of(state, view, "", "", numbers, 1, [own, key, "", b""], 0)
     if len(view.alone_cache[0]) > CACHED_SHARDS:
         view.alone_cache[0] = {}
-    known = view.alone_cache[0][key] = Alone(call.keys, call.args[3:-2])  # type: ignore[arg-type] # none is a float
+    known = view.alone_cache[0][key] = Alone(call, call.args[3:-2])
     return known
 
 

@@ -98,7 +98,7 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
     """Return the messages in a reply of `read`, in the order in which they must be handled."""
     now_ms, (new, again) = int(reply[1]), reply[5:7]
-    found = []
+    found, is_mixed = [], bool(again)
     for head, last_error, flat, since in again:
         place, entry, count, *shard = head.decode().split(":")
         error, streams = last_error.decode(errors="replace"), shard[0] if shard else ""
@@ -107,15 +107,17 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
         )
     for at in range(0, len(new), 2):
         place, _, streams = new[at].decode().partition(":")
+        is_mixed = is_mixed or place == "d"
         for entry, flat in new[at + 1]:
             found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
-    return _in_order(found) if again and new else found
+    return _in_order(found) if is_mixed and new and len(found) > 1 else found
 
 
 def _in_order(rows: list[Received]) -> list[Received]:
     """Return *rows* so that each stream's messages, and the first deliveries of each counted shard key, are in order.
 
-    A message from a stream may be older than one that came from the overflow in the same reply. A row that comes too
+    A message from a stream may be older than one that came out of the overflow in the same reply, and what came out of
+    the overflow is told by its streams. A row that comes too
     early moves behind the rows that must come before it, and the rest keeps its order (a topological sort).
     """
     sequences: dict[str | bytes | int, list[tuple[int, int]]] = {}

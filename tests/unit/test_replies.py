@@ -81,6 +81,13 @@ def again_of(mark: bytes, head: bytes) -> Received:
     return found
 
 
+def test_what_came_out_of_overflows_keeps_its_order_though_it_is_told_by_its_streams() -> None:
+    fields = [b"K", b"t", b"b", b""]
+    new = [b"d:1", [[b"5-8", fields]], b"d:2", [[b"5-7", fields]], b"4", [[b"5-6", fields]]]
+    found = deliveries([b"OK", NOW, b"1", -1, b"", new, []], "h", 1.0)
+    assert [row.message_id for row in found] == ["5-6-4", "5-7-d", "5-8-d"]
+
+
 def test_streams_and_the_first_deliveries_of_each_shard_key_that_counts_keep_their_order() -> None:
     """A stream's message may be older than one from the overflow; what comes too early waits for those before it."""
     one, other = [b"K", b"one", b"b", b"x"], [b"K", b"other", b"b", b"x"]
