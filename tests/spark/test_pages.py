@@ -9,7 +9,7 @@ from tests.servers import Server
 
 def test_a_page_of_large_entries_is_short(server: Server) -> None:
     with Client.from_url(server.url) as client:
-        queue = client.queue("large", streams=1)
+        queue = client.queue("large", streams=1, window=0)  # so that all of it lies in the stream
         for _ in range(2):
             queue.write_many([(bytes(400_000), "t") for _ in range(100)], timeout=60)
         found = [*pages(client, queue.state, queue.state.keys.stream(0), "-", "+", 1000)]

@@ -79,6 +79,7 @@ def test_columns_say_what_is_known_of_a_message(spark: Any, url: str, queue: Que
 
 
 def test_options_and_the_schema_prune(spark: Any, url: str, queue: Queue) -> None:
+    queue.configure(window=0)  # so that the backlog lies in the streams
     wanted = filled(queue)
     assert read(spark, queue, url, "message_id string", state="in_flight").columns == ["message_id"]
     for state in ("backlog", "in_flight", "delayed"):
