@@ -164,36 +164,28 @@ end
 if q.is_fair then
   --- @use fairness
   begin_fair_read(q)
+  q.may_pass, q.give_back = may_pass, give_back_fairly
 end
 
--- Ended leases and due messages come back into the queue. A jump of the clock changes which leases have ended.
-if has_ended or has_due or q.has_due_buckets then
-  --- @use keys, time, due, redelivery
-  local items = {}
+-- Ended leases and due messages come back: into the queue, or once the streams give nothing more to this call, if it wants many.
+-- A jump of the clock changes which leases have ended.
+local has_anything_due, steps = has_ended or has_due or q.has_due_buckets, {take = take_new_of}
+if has_anything_due then
+  --- @use keys, time, due
   check_read_types(q, nil)
   redis.call('ZCARD', q.due)
-  local any_cancelled = redis.call('SCARD', q.cancelled) > 1
+  q.has_ended, q.has_due, q.any_cancelled = has_ended, has_due, redis.call('SCARD', q.cancelled) > 1
   if (has_ended or q.has_due_buckets) and view ~= '' then
     local clock = read_view(view)
-    q.jump = update_jump(q, clock, jump or '')
-    items = reap_leases(q, end_of_leases(q, clock), any_cancelled)
+    q.jump, q.ended_until = update_jump(q, clock, jump or ''), end_of_leases(q, clock)
   end
-  if has_due or q.has_due_buckets then promote_messages(q, items) end
   q.count = math.min(q.count, q.most_due)
-  if q.is_fair then
-    --- @use window
-    give_back_messages(q, items)
-  else
-    arrange_messages(items)
-    enqueue_messages(q, items)
-  end
-  q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
+  steps.deliver_due = put_back_first(q) and deliver_due
 end
 
 -- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,
 -- a message that leaves makes room for another one.
-local steps = {take = take_new_of}
-if prefer ~= '' or q.has_redeliveries or q.is_fair or not q.is_legacy_done then
+if prefer ~= '' or has_anything_due or q.has_redeliveries or q.is_fair or not q.is_legacy_done then
   --- @use offset, redelivery, deliveries
   q.taken, q.taken_from, q.removed, q.queues, q.entries = {}, {}, {}, {}, {}
   steps.take, steps.read_ahead, steps.deliver = take_any_of, read_queues_of, deliver_taken
@@ -217,14 +209,14 @@ repeat
   take_round(q, numbers, steps.take, steps.stays)
   if steps.deliver then steps.deliver(q) end
   has_more = #numbers > 0
-  if steps.end_round and q.status == 'OK' then
-    local has_nothing = q.found == 0 and not has_more
-    has_more = steps.end_round(q) or has_more
-    if has_nothing and not has_more then
-      --- @use walks
-      has_more = search_overflow(q)
-      q.has_redeliveries = has_more
-    end
+  if steps.end_round and q.status == 'OK' then has_more = steps.end_round(q) or has_more end
+  local is_over = q.found == q.count or not has_more
+  if is_over and steps.deliver_due and q.status ~= 'MISS' then
+    has_more, steps.deliver_due = steps.deliver_due(q), nil
+  elseif is_over and q.is_fair and q.found == 0 and q.status == 'OK' then
+    --- @use walks
+    has_more = search_overflow(q)
+    q.has_redeliveries = has_more
   end
 until q.status ~= 'OK' or q.found == q.count or not has_more
 

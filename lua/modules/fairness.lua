@@ -129,6 +129,23 @@ local function end_round(q)
   return has_admitted or has_delivered
 end
 
+-- Says whether a message that came due may be delivered at once: nothing else of its account is held back, and the cap leaves
+-- room beside those that passed before, which `reserved` counts by account.
+local function may_pass(q, item, reserved)
+  if not item.shard_key then return true end
+  local account = find_account(q, item.shard_key)
+  local before = reserved[account] or 0
+  if account.held > 0 or room_under_cap(q, account) <= before then return false end
+  reserved[account] = before + 1
+  return true
+end
+
+-- Gives back what came due and was not delivered at once.
+local function give_back_fairly(q, items)
+  count_left(q)
+  give_back_messages(q, items)
+end
+
 -- Ends a read of a fair queue: goes on with a walk that is asked for, writes down the accounts, and when the buckets of its
 -- leases are due.
 local function end_fair_read(q)

@@ -111,8 +111,22 @@ local function take_round(q, numbers, take, stays)
   end
 end
 
+-- Lists the ready streams and then others, as many as the caller declares. What comes due may lie in any of them, and is
+-- delivered at once only out of one that is declared.
+local function list_likely(q)
+  local numbers, seen = list_ready(q, math.max(q.width, 4)), {}
+  for _, number in ipairs(numbers) do seen[number] = true end
+  for number = 0, q.stream_count - 1 do
+    if #numbers >= q.width then break end
+    local text = tostring(number)
+    if not seen[text] then numbers[#numbers + 1] = text end
+  end
+  return numbers
+end
+
 -- Names the streams that come next, so that the caller declares them for its next read. A read of one message has seen them.
 local function name_hints(q)
+  if q.has_more_due then return table.concat(list_likely(q), ',') end
   local is_wanted = q.found > 0 and q.width > 0
   if q.status ~= 'OK' or is_wanted and (q.count > 1 or not q.served) then
     return table.concat(list_ready(q, math.max(q.width, 4)), ',')

@@ -22,7 +22,7 @@ local function take_ahead(q, account, number)
 end
 
 -- Delivers what is due to an account in its turn, as much as this call has room for.
-local function deliver_due(q, account)
+local function deliver_turn(q, account)
   local most = math.min(account.due, account.held, q.count - q.found, room_under_cap(q, account))
   if most > 0 then
     local items = {}
@@ -42,7 +42,7 @@ local function stays_for_turns(q, number)
   local turns, ahead, stays = q.turns, {}, false
   q.turns = {}
   for _, account in ipairs(turns) do
-    deliver_due(q, account)
+    deliver_turn(q, account)
     if account.due > 0 and account.stream == number and find_room(q, account) > 0 then
       local item = take_ahead(q, account, number)
       ahead[#ahead + 1] = item

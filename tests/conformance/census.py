@@ -102,7 +102,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     )
     seen.returned = {handle: int(score) // 2**40 for handle, score in _members(found.returned).items()}
     seen.delayed = {handle: score % SPAN for handle, score in _members(found.delayed).items()}
-    seen.overlooked = _overlooked(found)
+    seen.overlooked = _overlooked(found, seen.now)
     seen.attempts = {handle.decode() for handle in found.attempts if handle}
     seen.owners = {handle.decode() for handle in found.owners if handle}
     seen.moved = {handle.decode() for handle in found.moved if handle}
@@ -182,13 +182,16 @@ def _now(raw: Any, keys: QueueKeys) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _overlooked(found: _Found) -> list[str]:
-    """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon."""
+def _overlooked(found: _Found, now: int) -> list[str]:
+    """What is in a bucket of a timed index of which `due` does not say that anything comes due so soon.
+
+    Buckets that are due may stand in `due` as they have their turns.
+    """
     heads, overlooked = _members(found.due), []
     for kind, rows in (("l", found.leases), ("d", found.delayed)):
         for member, score in _members(rows).items():
             bucket, at = divmod(score, SPAN)
-            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > at:
+            if bucket and heads.get(f"{kind}{bucket:.0f}", math.inf) > max(at, now):
                 overlooked.append(member)
     return overlooked
 
