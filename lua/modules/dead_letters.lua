@@ -17,14 +17,15 @@ local function read_limits(q, known_deliveries, known_dead)
   q.max_deliveries, q.max_dead = tonumber(max_deliveries or known_deliveries), tonumber(max_dead or known_dead)
 end
 
--- Delays a message for which there is no room. What is known of it stays: where it may go, and whether it was rejected.
+-- Delays a message for which there is no room. What is known of it stays: where it may go, and whether it was rejected. What else
+-- the call has noted of due times waits for its end, since the leases that it grants are written then.
 local function postpone_dead_letter(q, item, fields)
   local due, shard_key = q.now + RETRY_AFTER, q.is_fair and fields[1] == 'K' and fields[2]
   local shard = item.is_rejected and REJECTED .. item.shard or item.shard
   redis.call('HSET', q.attempts, item.handle, spell_attempts(item.deliveries, shard, item.last_error, q.now))
   redis.call('ZADD', q.delayed, score_at(q, 'd', shard_key, due), item.handle)
-  save_due_times(q)
   if shard_key then
+    redis.call('ZADD', q.due, 'LT', string.format('%.0f', due), 'd' .. find_bucket(q, shard_key))
     redis.call('HSET', q.shard_keys, item.handle, shard_key)
     count_delayed(q, shard_key, 1)
   end

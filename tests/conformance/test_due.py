@@ -231,3 +231,128 @@ def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(
 
     assert [each.payload for each in queue.read_many(1)] == ["due last"]
     assert queue.stats().dead == doomed
+
+
+def returned(world: World, queue: Queue) -> int:
+    """How many messages are in the redelivery queues."""
+    return len(world.census(queue).returned)
+
+
+@pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.parametrize("mass", ["ended", "delayed"])
+def test_a_batch_gets_what_came_due_and_nothing_of_it_goes_through_the_queue(
+    anywhere: None, real: None, world: World, open_queue: OpenQueue, window: int, mass: str
+) -> None:
+    """As long as nothing else lies in the streams. So a mass of ended leases costs no more than a first delivery."""
+    queue = open_queue(streams=8, streams_per_shard=2, window=window)
+    messages = [Message(number, f"t{number % 60}", delay=50 if mass == "delayed" else None) for number in range(600)]
+    ids = queue.write_many(messages)
+    if mass == "ended":
+        assert len(queue.read_many(600, visibility_timeout=50)) == 600
+    world.elapse(queue, 60)
+    found: list[Delivery] = []
+    while batch := queue.read_many(20, visibility_timeout=600):
+        found += batch
+        assert returned(world, queue) == 0
+        assert world.census(queue).problems() == []
+    assert Counter(each.message_id for each in found) == Counter(ids)
+    assert {each.count for each in found} == {2 if mass == "ended" else 1}
+    assert queue.ack_many(found) == []
+    assert queue.len() == 0
+
+
+def test_what_came_due_and_finds_no_room_comes_with_later_reads(
+    anywhere: None, real: None, world: World, open_queue: OpenQueue
+) -> None:
+    """New messages come first, and as long as they fill the batches, others come back into the queue."""
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    old = queue.write_many([(number, f"old{number % 30}") for number in range(300)])
+    assert len(queue.read_many(300, visibility_timeout=50)) == 300
+    new = queue.write_many([(number, f"new{number % 30}") for number in range(300)])
+    world.elapse(queue, 60)
+    found: list[str] = []
+    while batch := queue.read_many(20, visibility_timeout=600):
+        found += [each.message_id for each in batch]
+        assert world.census(queue).problems() == []
+    assert Counter(found) == Counter(old + new)
+    assert set(found[:200]) & set(old)
+    assert set(found[:200]) & set(new)
+
+
+def test_leases_that_ended_and_delays_that_are_over_share_the_calls(
+    anywhere: None, real: None, world: World, open_queue: OpenQueue
+) -> None:
+    """However many leases ended, what was delayed comes beside them."""
+    queue = open_queue(streams=8, streams_per_shard=2, window=0)
+    queue.write_many([(number, "held") for number in range(500)])
+    assert len(queue.read_many(500, visibility_timeout=50)) == 500
+    queue.write_many([Message(number, "delayed", delay=55) for number in range(100)])
+    world.elapse(queue, 60)
+    found = [each.shard_key for _ in range(8) for each in queue.read_many(32)]
+    assert found.count("delayed") == 100
+    assert len(found) == 256
+
+
+def test_what_came_due_keeps_within_the_cap(anywhere: None, real: None, world: World, open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1, max_in_flight=3)
+    queue.write_many([(number, f"t{number % 10}") for number in range(200)])
+    for _ in range(6):
+        in_flight = queue.read_many(100, visibility_timeout=50)
+        assert Counter(each.shard_key for each in in_flight) == {f"t{number}": 3 for number in range(10)}
+        assert queue.read_many(100) == []
+        world.elapse(queue, 60)
+        assert world.census(queue).problems() == []
+    queue.configure(max_in_flight=0)
+    world.elapse(queue, 60)
+    assert len(read_all(queue, 50)) == 200
+
+
+def test_what_came_due_out_of_a_stream_that_is_not_declared_comes_with_the_next_read(
+    anywhere: None, real: None, world: World, open_queue: OpenQueue
+) -> None:
+    queue = open_queue(streams=256, streams_per_shard=2, window=1)
+    ids = queue.write_many([(number, f"t{number}") for number in range(400)])
+    assert len(read_all(queue, 1000)) == 400
+    world.elapse(queue, 700)
+    found: list[Delivery] = []
+    while batch := queue.read_many(20, visibility_timeout=600):
+        found += batch
+        assert world.census(queue).problems() == []
+    assert Counter(each.message_id for each in found) == Counter(ids)
+
+
+def test_what_came_due_and_died_or_expired_or_was_cancelled_is_not_delivered(
+    anywhere: None, real: None, world: World, open_queue: OpenQueue
+) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1, max_deliveries=2)
+    ids = queue.write_many([Message(number, f"t{number % 5}", deadline=100) for number in range(60)])
+    assert len(queue.read_many(60, visibility_timeout=50)) == 60
+    assert [queue.cancel(each) for each in ids[:10]] == ["in flight"] * 10
+    world.elapse(queue, 60)
+    again = queue.read_many(30, visibility_timeout=50)
+    assert len(again) == 30
+    assert not {each.message_id for each in again} & set(ids[:10])
+    world.elapse(queue, 60)
+    rest = queue.read_many(60, visibility_timeout=50)  # those that were delivered twice are dead
+    assert {each.message_id for each in rest} == set(ids[10:]) - {each.message_id for each in again}
+    assert queue.stats().dead == 30
+    assert world.census(queue).problems() == []
+
+
+def test_the_buckets_of_leases_granted_beside_a_parked_dead_letter_are_due(
+    anywhere: None, world: World, open_queue: OpenQueue
+) -> None:
+    """A batch grants a lease, then parks a message, for which the dead letters have no room, then finds an ended lease."""
+    queue = open_queue(streams=1, streams_per_shard=1, window=1, max_deliveries=9, max_dead=1)
+    queue.write("ended", shard_key="t")
+    queue.read(visibility_timeout=50)
+    queue.write_many([(number, "t") for number in range(3)])
+    queue.nack_many(queue.read_many(3))
+    failed = queue.read_many(3)
+    queue.write("new", shard_key="t")
+    queue.nack_many(failed)
+    queue.configure(max_deliveries=2)
+    world.elapse(queue, 60)
+    assert [each.payload for each in queue.read_many(20, visibility_timeout=600)] == ["ended", "new"]
+    assert (queue.stats().dead, queue.stats().delayed) == (1, 2)
+    assert world.census(queue).problems() == []
