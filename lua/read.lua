@@ -117,7 +117,7 @@ then
           -- The shard key has one message less in the streams. With the last one its account goes.
           if shared == '1' then
             redis.call('HDEL', accounts, field)
-            redis.call('HSET', accounts, 'sum', active - 1 .. ' ' .. held)
+            redis.call('HSET', accounts, 'sum', math.max(0, active - 1) .. ' ' .. held)
           else
             redis.call('HSET', accounts, field, shared - 1 .. ' 0')
           end

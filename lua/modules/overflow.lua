@@ -60,7 +60,8 @@ end
 local function take_member(q, shard_key, run, member, wanted, items)
   local numbers, shard, place, more, ms = string.match(member, '^([%d,]+):([%d,-]*):(%w+)(!?):(%d+)$', #run + 3)
   local start, at, size, is_known = place .. ':' .. ms .. '-', 1, #items, more ~= ''
-  q.gone_members[#q.gone_members + 1] = member
+  local gone = q.gone_members
+  gone[#gone + 1] = member
   repeat
     local number, after = string.match(numbers, '^(%d+),?()', at)
     size, at = size + 1, after
