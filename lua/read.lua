@@ -186,11 +186,19 @@ then
           redis.call('ZADD', redelivery, to * POSITIONS + admitted.n, admitted.handle)
           if admitted.length == 0 then redis.call('ZADD', ready, to, to) end
           if to == turn then left = left + 1 else redis.call('HSET', lens, to, admitted.length + 1) end
-          redis.call('HSET', meta, 'n', admitted.n, 'gone', admitted.gone, 'skipped', admitted.skipped)
         end
         redis.call('ZADD', leases, ends, token)
-        if let_in then redis.call('HSET', lens, turn, left) else redis.call('HSET', lens, turn, left, 'h' .. turn, id) end
-        redis.call('HSET', meta, 'offset', (turn + 1) % 4097)
+        if not let_in then
+          redis.call('HSET', lens, turn, left, 'h' .. turn, id)
+        elseif not admitted or admitted.to ~= turn then
+          redis.call('HSET', lens, turn, left)
+        end
+        local next_offset = (turn + 1) % 4097
+        if admitted then
+          redis.call('HSET', meta, 'offset', next_offset, 'n', admitted.n, 'gone', admitted.gone, 'skipped', admitted.skipped)
+        else
+          redis.call('HSET', meta, 'offset', next_offset)
+        end
         if left == 0 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
         local hints = width > 0 and table.concat(turns, ',', 2) or ''
         if let_in then return {'OK', now, epoch, -1, hints, {}, {{let_in .. ':1:' .. turn, '', fields, ''}}} end
