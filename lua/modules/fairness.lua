@@ -54,7 +54,7 @@ end
 -- Delivers a message of which nothing is known straight out of an overflow. Those with the same shard share a group of
 -- `q.first_time`.
 local function deliver_held(q, item, groups)
-  local id = string.sub(item.handle, 3)
+  local id = item.id
   local entry = q.entries[id] or redis.call('XRANGE', q.bodies, id, id)[1]
   local fields, shard, group, leased = entry and entry[2], item.shard, groups[item.shard], q.leased
   q.examined = q.examined + 1
@@ -95,9 +95,10 @@ local function deliver_all_held(q, items)
   end
   enqueue_messages(q, queued)
   q.has_redeliveries = q.has_redeliveries or #queued > 0
-  local texts = #known > 0 and read_attempts(q, handles) or {}
-  for _, item in ipairs(new) do handles[#handles + 1] = item.handle end
+  local texts, ids = #known > 0 and read_attempts(q, handles) or {}, {}
   load_bodies(q, handles)
+  for _, item in ipairs(new) do ids[item.number] = item.id end
+  load_ids(q, ids)
   for at, item in ipairs(known) do deliver_again(q, item.handle, nil, texts[at], item.shard) end
   for _, item in ipairs(new) do deliver_held(q, item, groups) end
 end
