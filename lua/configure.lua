@@ -21,9 +21,9 @@ if answer then return answer end
 
 local waiting, parents, max_in_flight, journal =
   unpack(redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal')) -- at most 4: the fields
-local active, held = read_sum(q)
+load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 local split = changes.parents and changes.parents ~= (parents or '0')
-if split and (active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 'BUSY' end
+if split and (q.active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 'BUSY' end
 
 -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
 if changes.journal and (journal or '0') == '0' then redis.call('HINCRBY', q.meta, 'events', 1) end
@@ -40,7 +40,7 @@ for name, value in pairs(changes) do
   end
 end
 redis.call('HSET', q.meta, 'epoch', following)
-if held > 0 then
+if q.held > 0 then
   --- @use window, notifications
   q.waiting_until = tonumber(waiting)
   request_walk(q)

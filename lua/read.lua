@@ -34,9 +34,9 @@
 -- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch, ms to the next deadline or due time (-1: none, or there is a message or may be more), hints "3,17",
 --         {place or "d:streams", {{id, {field, value, ...}}, ...}, place, ...} delivered for the first time,
 --         {{"place:id:count" or "place:id:count:streams", error, {field, ...}, deliverable since ('' or ms)}, ...} delivered before}
---- @use schedule, streams
+--- @use schedule, streams, redelivery
 local meta, lens, ready, notifications, leases, delayed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local redelivery, accounts, overflow, due = KEYS[7], KEYS[13], KEYS[15], KEYS[17]
+local redelivery, bodies, attempts, accounts, overflow, due = KEYS[7], KEYS[8], KEYS[9], KEYS[13], KEYS[15], KEYS[17]
 local count, holder, visibility, view, blocks, width = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[7]), tonumber(ARGV[8])
 local prefer, legacy_group, client = ARGV[9], ARGV[10], ARGV[11]
 local time = redis.call('TIME')
@@ -53,10 +53,11 @@ local has_due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now)
 local has_redeliveries = redis.call('ZCARD', redelivery) > 1
 
 --- @straight
--- The common case: nothing came back, the reader is no special one, there is no journal, and where the queue is fair no rule but
--- the window.
-if not (has_ended or has_due or has_due_buckets or has_redeliveries or void) and owed == '0' and prefer == '' and legacy_group == ''
-  and (journal_size or '0') == '0' and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
+-- The common case: nothing came back but one by one, the reader is no special one, there is no journal, and where the queue is fair
+-- no rule but the window.
+if not (has_ended or has_due or has_due_buckets or has_redeliveries and not (is_fair and count == 1) or void)
+  and owed == '0' and prefer == '' and legacy_group == '' and (journal_size or '0') == '0'
+  and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
 then
   -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
   local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, 1 + width)
@@ -66,7 +67,7 @@ then
     end
   end
   local turn = turns[1]
-  if not turn and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
+  if not turn and not has_redeliveries and not (is_fair and (redis.call('ZCARD', overflow) > 1 or redis.call('ZCARD', due) > 1)) then
     -- Nothing is there. What notifications announced was taken, so they count as seen; and the caller may block for a while.
     if not redis.pcall('XGROUP', 'SETID', notifications, 'shardq', '$').err then
       if redis.call('XLEN', notifications) > 0 then redis.call('XTRIM', notifications, 'MAXLEN', 0) end
@@ -89,45 +90,119 @@ then
     if not key and width > 0 then
       return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}}
     end
-    local left, cursor, entries
+    local left, cursor, entries, let_in = 0, nil, nil, nil
     if key then
       left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
       left = tonumber(left or '0')
-      entries = left > 0 and redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2) or {}
-      entry = #entries == 1 and entries[1]
+      -- What was let in out of an overflow waits in the redelivery queue, and has its place among the new messages.
+      local first, last = turn * POSITIONS, turn * POSITIONS + POSITIONS - 1
+      local queue = has_redeliveries and redis.call('ZRANGEBYSCORE', redelivery, first, last, 'WITHSCORES', 'LIMIT', 0, 1) or {}
+      if left > 0 and (not queue[1] or left > 1 and left > redis.call('ZCOUNT', redelivery, first, last)) then
+        entries = redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2)
+        entry = #entries == 1 and entries[1]
+      end
+      if left > 0 and queue[1] and (not entry or queue[2] - first < tonumber(string.match(entry[1], '%-(%d+)$'))) then
+        let_in = queue[1]
+        local id = string.match(let_in, '^d:(.*)$')
+        entry = id and not redis.call('HGET', attempts, let_in) and redis.call('XRANGE', bodies, id, id)[1]
+      end
     end
-    if entry and entry[2][5] ~= 'm' then -- an attribute may be the message's own deadline
+    if entry and entry[2][5] ~= 'm' and (not let_in or entry[2][1] == 'K') then -- an attribute may be the message's own deadline
       local id, fields = entry[1], entry[2]
       local counted = fields[1] == 'K' and fields[2]
-      local field, shared, active, held = nil, nil, nil, nil
+      local field, shared, behind, active, held, admitted = nil, nil, nil, nil, nil, nil
       if is_fair and counted then
         field = 't:' .. counted
         local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
         active, held = string.match(sum or '', '^(%d+) (%d+)$')
-        shared = string.match(account or '', '^([1-9]%d*) 0$')
+        shared, behind = string.match(account or '', '^([1-9]%d*) (%d+)$')
       end
+
+      -- The shard key holds something back. If its next message has room now, and needs no more to be known, it is let in: into
+      -- this stream if that is empty now, else into the shortest of its shard.
+      if active and behind and behind ~= '0' then
+        local window, n, gone, skipped, waiting, streams = unpack( -- at most 6: the fields
+          redis.call('HMGET', meta, 'window', 'n', 'gone', 'skipped', 'waiting', 'streams'))
+        local places = tonumber(window or '0')
+        if active - 1 < 8 then places = math.max(places, math.floor(8 / active)) end
+        local room, run = math.min(places - shared + 1, behind), #counted .. ':' .. counted
+        if window == '0' or room > 1 or tonumber(waiting) > now then
+          shared = nil -- more than this part does
+        elseif room == 1 then
+          local member = redis.call('ZRANGEBYLEX', overflow, '[' .. run .. ':', '(' .. run .. ';', 'LIMIT', 0, 1)[1]
+          local number, more, shard, ms = string.match(member or '', '^(%d+),?([%d,]*):([%d,]+):d:(%d+)$', #run + 3)
+          local numbers, to, length = {}, nil, 9e15
+          if shard and left == 1 and string.find(',' .. shard .. ',', ',' .. turn .. ',', 1, true) then
+            to, length = turn, 0
+          elseif shard then
+            for each in string.gmatch(shard, '%d+') do numbers[#numbers + 1] = each end
+            local lengths = redis.call('HMGET', lens, unpack(numbers)) -- at most 4,096: a shard
+            for at, each in ipairs(numbers) do
+              local its_length = each == turn and left - 1 or tonumber(lengths[at] or '0')
+              if its_length < length then to, length = each, its_length end
+              if length == 0 then break end
+              if tonumber(each) >= tonumber(streams) then to = nil break end -- the queue has fewer streams than before
+            end
+          end
+          if to and tonumber(to) < tonumber(streams) then
+            admitted = {
+              member = member, to = to, length = length, handle = 'd:' .. ms .. '-' .. number, n = n + 1, gone = (gone or 0) + 1,
+              skipped = (skipped or 0) + 1, start = run .. ':', more = more, rest = ':' .. shard .. ':d:' .. ms,
+            }
+          else
+            shared = nil
+          end
+        end
+      end
+
       if not field or shared and active then
-        local token, ends = turn .. ':' .. id .. ':1:' .. holder, string.format('%.0f', now + visibility)
-        if counted then token = token .. '::' .. counted end
+        local token, ends = (let_in or turn .. ':' .. id) .. ':1:' .. holder, string.format('%.0f', now + visibility)
+        if counted then token = token .. ':' .. (let_in and turn or '') .. ':' .. counted end
+        left = left - 1
         if field then
           -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
           local bucket = tonumber(string.sub(redis.sha1hex(counted), 1, 8), 16) % 2045 + 1
           redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
           ends = string.format('%.0f', bucket * SPAN + now + visibility)
           -- The shard key has one message less in the streams. With the last one its account goes.
-          if shared == '1' then
+          if admitted then
+            redis.call('HSET', accounts, field, shared .. ' ' .. behind - 1, 'sum', active .. ' ' .. math.max(0, held - 1))
+          elseif shared == '1' and behind == '0' then
             redis.call('HDEL', accounts, field)
-            redis.call('HSET', accounts, 'sum', active - 1 .. ' ' .. held)
+            redis.call('HSET', accounts, 'sum', math.max(0, active - 1) .. ' ' .. held)
           else
-            redis.call('HSET', accounts, field, shared - 1 .. ' 0')
+            redis.call('HSET', accounts, field, shared - 1 .. ' ' .. behind)
           end
         end
-        left = left - 1
+        if let_in then redis.call('ZREM', redelivery, let_in) end
+        if admitted then
+          -- The message leaves the overflow and gets behind all that came so far. Its position is a number that no message has.
+          local to, more = admitted.to, admitted.more
+          redis.call('ZREM', overflow, admitted.member)
+          if more ~= '' then
+            local letter = string.char(64 + #string.match(more, '^%d+'))
+            redis.call('ZADD', overflow, 0, admitted.start .. letter .. more .. admitted.rest)
+          end
+          redis.call('ZADD', redelivery, to * POSITIONS + admitted.n, admitted.handle)
+          if admitted.length == 0 then redis.call('ZADD', ready, to, to) end
+          if to == turn then left = left + 1 else redis.call('HSET', lens, to, admitted.length + 1) end
+        end
         redis.call('ZADD', leases, ends, token)
-        redis.call('HSET', lens, turn, left, 'h' .. turn, id)
-        redis.call('HSET', meta, 'offset', (turn + 1) % 4097)
+        if not let_in then
+          redis.call('HSET', lens, turn, left, 'h' .. turn, id)
+        elseif not admitted or admitted.to ~= turn then
+          redis.call('HSET', lens, turn, left)
+        end
+        local next_offset = (turn + 1) % 4097
+        if admitted then
+          redis.call('HSET', meta, 'offset', next_offset, 'n', admitted.n, 'gone', admitted.gone, 'skipped', admitted.skipped)
+        else
+          redis.call('HSET', meta, 'offset', next_offset)
+        end
         if left == 0 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
-        return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', {turn, entries}, {}}
+        local hints = width > 0 and table.concat(turns, ',', 2) or ''
+        if let_in then return {'OK', now, epoch, -1, hints, {}, {{let_in .. ':1:' .. turn, '', fields, ''}}} end
+        return {'OK', now, epoch, -1, hints, {turn, entries}, {}}
       end
     end
   end
@@ -138,7 +213,7 @@ end
 local streams, waiting, jump = unpack(redis.call('HMGET', meta, 'streams', 'waiting', 'jump')) -- at most 3: the fields
 local q = {
   meta = meta, lens = lens, ready = ready, notifications = notifications, leases = leases, delayed = delayed,
-  redelivery = redelivery, bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
+  redelivery = redelivery, bodies = bodies, attempts = attempts, cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
   accounts = accounts, shard_keys = KEYS[14], overflow = overflow, journal = KEYS[16], due = due, streams = {},
   now = now, visibility = visibility, ends = string.format('%.0f', now + visibility), holder = holder,
   count = count, most_due = 64, width = width, known_max_deliveries = ARGV[5], known_max_dead = ARGV[6],

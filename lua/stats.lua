@@ -41,6 +41,6 @@ note_index_age(q, q.leases, 'l', q.now - jumped_by, jumped_by)
 
 local lengths = tonumber(streams) > most and {} or read_lengths(q, 0, tonumber(streams))
 local legacy = has_legacy and redis.call('XLEN', KEYS[#KEYS]) or 0
-local _, held = read_sum(q)
+load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 return {q.now, math.max(0, left - live), live, delayed, redis.call('XLEN', q.dead), q.oldest, lengths, legacy,
-  redis.call('HGETALL', q.meta), held}
+  redis.call('HGETALL', q.meta), q.held}

@@ -28,8 +28,8 @@ for i = 4, #ARGV, 2 do save_weight(q, ARGV[i], weights[ARGV[i]]) end
 redis.call('HSET', q.accounts, 'weights', text)
 redis.call('HSET', q.meta, 'weighted', weighted, 'epoch', following)
 
-local _, held = read_sum(q)
-if held > 0 then
+load_sum(q, redis.call('HGET', q.accounts, 'sum'))
+if q.held > 0 then
   --- @use window, notifications
   q.waiting_until = tonumber(redis.call('HGET', q.meta, 'waiting') or '0')
   request_walk(q)

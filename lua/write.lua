@@ -33,6 +33,7 @@
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
+local bodies, overflow = KEYS[6], KEYS[12]
 local epoch, producer, sequence, count, declared, stride = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local first_stream, first_message, max_len = 16, 11 + declared, ARGV[7]
 local time = redis.call('TIME')
@@ -55,17 +56,17 @@ then
   local ends, last = string.match(known, '^(%d+)|(%d+)|')
   local is_next = number and ends and tonumber(last) < tonumber(number) and ends - now >= tonumber(keep)
 
-  -- With a window: how many messages the shard key has in the streams, none in its overflow, and how many it may have there.
+  -- With a window: how many messages the shard key has in the streams and in its overflow, and how many more it may have there.
   local shard_key = ARGV[first_message + 1]
-  local is_windowed, field, shared, active, held, room = fair == '1' and (window or '0') ~= '0', nil, '0', nil, nil, 1
+  local is_windowed, field, shared, behind, active, held, room = fair == '1' and (window or '0') ~= '0', nil, '0', '0', nil, nil, 1
   if is_windowed then
     field = 't:' .. shard_key
     local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
     active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
-    shared = string.match(account or '0 0', '^(%d+) 0$')
+    shared, behind = string.match(account or '0 0', '^(%d+) (%d+)$')
     local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
     if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
-    room = active and shared and places - shared or 0
+    room = active and behind == '0' and places - shared or 0
   end
 
   if is_next and room > 0 then
@@ -104,14 +105,30 @@ then
     local stored = ms .. '|' .. before .. '|' .. place
     redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
     return {'OK', stored}
+  elseif is_next and active and behind then
+    -- The shard key has no room, or something of it is held back already: so is this message. Its body lies apart until it is let in,
+    -- and the overflow has its number behind all others of the shard key, with the streams that it may go to.
+    local shard, numbers, n = ARGV[first_message], {}, before + 1
+    for at = 1, #shard do numbers[at] = ARGV[10 + string.byte(shard, at)] end
+    redis.call('ZCARD', overflow)
+    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
+    redis.call('XADD', bodies, ms .. '-' .. n, 'K', shard_key, ARGV[first_message + 2], ARGV[first_message + 3])
+    local letter = string.char(64 + #tostring(n))
+    redis.call('ZADD', overflow, 0,
+      #shard_key .. ':' .. shard_key .. ':' .. letter .. n .. ':' .. table.concat(numbers, ',') .. ':d:' .. ms)
+    redis.call('HSET', accounts, field, shared .. ' ' .. behind + 1, 'sum', active .. ' ' .. held + 1)
+    redis.call('HSET', meta, 'n', n, 'ms', ms)
+    local stored = ms .. '|' .. before .. '|d'
+    redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
+    return {'OK', stored}
   end
 end
 
 --- @general
 --- @use producers, streams, shards, messages, notifications
 local q = {
-  meta = meta, lens = lens, ready = ready, notifications = notifications, delayed = KEYS[5], bodies = KEYS[6],
-  attempts = KEYS[7], dedup = dedup, dedup_index = KEYS[9], accounts = accounts, shard_keys = KEYS[11], overflow = KEYS[12],
+  meta = meta, lens = lens, ready = ready, notifications = notifications, delayed = KEYS[5], bodies = bodies,
+  attempts = KEYS[7], dedup = dedup, dedup_index = KEYS[9], accounts = accounts, shard_keys = KEYS[11], overflow = overflow,
   journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
   now = now, dedup_window = tonumber(ARGV[4]), declared = declared, numbers = {}, mark = 'k',
 }
@@ -201,7 +218,7 @@ end
 --- @use window, overflow
 local keys, values = KEYS, ARGV -- a local is found faster than a global
 local places, first, gained, delayed, held_keys, held_shards = {}, {}, {}, {}, {}, {}
-local prefix, bodies, mark = q.prefix, q.bodies, q.mark
+local prefix, mark = q.prefix, q.mark
 for i = 1, count do
   local at = first_message + (i - 1) * stride
   local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]

@@ -4,15 +4,11 @@
 -- that was let in, and turns that it is still due; delayed messages. 'f:' and the name has its deliveries in flight, 'w:' its
 -- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all.
 --
--- A call loads an account once at most, and saves it once. A message that counts is marked by its first field, 'K', so that
+-- A call loads an account once at most, and saves it once. Where the queue has no rule but the window, an account that has
+-- nothing held back and nothing delayed is *plain*: all of it is the number `q.plain[name]`, its messages in the streams.
+-- Most accounts are plain in most calls, and a table for each took longer than all else. A message that counts is marked by its first field, 'K', so that
 -- switching the window on or off never miscounts.
 --- @use lists
-
--- Reads how many shard keys are active, and how many messages are held in overflows.
-local function read_sum(q)
-  local active, held = string.match(redis.call('HGET', q.accounts, 'sum') or '0 0', '^(%d+) (%d+)')
-  return tonumber(active), tonumber(held)
-end
 
 -- Reads the rules of fairness and begins without any account.
 local function read_rules(q)
@@ -22,6 +18,7 @@ local function read_rules(q)
   q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
   q.has_more = q.has_parents or q.has_weights or q.cap > 0
   q.loaded, q.account_by, q.texts = {}, {}, {}
+  q.plain, q.plain_loads = {}, {}
 end
 
 -- Returns the name of the account that a shard key belongs to.
@@ -53,8 +50,8 @@ local function open_account(q, name, field, text, flight, weight)
   if text then
     local rest
     shared, held, rest = string.match(text, '^(%d+) (%d+)()')
-    shared, held = tonumber(shared), tonumber(held)
-    if rest <= #text then delayed = tonumber(string.match(text, '%+(%d+)$') or '0') end
+    shared, held = tonumber(shared) or 0, tonumber(held) or 0
+    if rest and rest <= #text then delayed = tonumber(string.match(text, '%+(%d+)$') or '0') end
   end
   local account = {
     name = name, field = field, stored = text, shared = shared, held = held, delayed = delayed, weight = 1, stream = false,
@@ -65,6 +62,27 @@ local function open_account(q, name, field, text, flight, weight)
   end
   local loaded = q.loaded
   loaded[#loaded + 1], q.account_by[name] = account, account
+  return account
+end
+
+-- Takes the accounts that are plain out of what was read, and opens the others. `texts` has theirs from the place `at` on, like
+-- `fields`.
+local function load_plain(q, names, fields, texts, at)
+  local plain, before = q.plain, at - 1
+  q.plain_loads[#q.plain_loads + 1] = {names = names, fields = fields, texts = texts, before = before}
+  for nth, name in ipairs(names) do
+    local text = texts[before + nth]
+    local shared = text == '1 0' and 1 or not text and 0 or tonumber(string.match(text, '^(%d+) 0$'))
+    if shared then plain[name] = shared else open_account(q, name, fields[before + nth], text) end
+  end
+end
+
+-- Opens an account that was plain so far in this call, since more is to be said of it than a number. What is stored of it is
+-- not looked up again, so it is written in any case.
+local function open_plain(q, name)
+  local account = open_account(q, name, 't:' .. name, nil)
+  account.shared, account.stored, q.plain[name] = q.plain[name], '', nil
+  return account
 end
 
 -- Lists the accounts of these shard keys that were not loaded yet, and the fields to read of them.
@@ -83,11 +101,12 @@ local function list_fields(q, shard_keys)
   return names, fields
 end
 
--- Loads how many shard keys are active, and how many messages are held in overflows, given what is stored.
+-- Loads how many shard keys are active, and how many messages are held in overflows, given what is stored. What somebody
+-- spoiled by hand counts as nothing, so that it blocks no call.
 local function load_sum(q, text)
   q.sum = text or '0 0'
   local active, held = string.match(q.sum, '^(%d+) (%d+)$')
-  q.active, q.held = tonumber(active), tonumber(held)
+  q.active, q.held = tonumber(active) or 0, tonumber(held) or 0
 end
 
 -- Loads the accounts of these shard keys, all in one look, and the sum with the first of them.
@@ -99,6 +118,7 @@ local function load_accounts(q, shard_keys)
     load_sum(q, texts[1])
     at = 2
   end
+  if q.window > 0 and not q.has_more then return load_plain(q, names, fields, texts, at) end
   local has_cap, has_weights = q.cap > 0, q.has_weights
   for _, name in ipairs(names) do
     local field, text, flight, weight = fields[at], texts[at], nil, nil
@@ -114,21 +134,21 @@ local function find_account(q, shard_key)
   local name = q.has_parents and account_name(q, shard_key) or shard_key
   local account = q.account_by[name]
   if account then return account end
-  load_accounts(q, {name})
-  return q.account_by[name]
+  if not q.plain[name] then load_accounts(q, {name}) end
+  return q.account_by[name] or open_plain(q, name)
 end
 
 -- Counts messages that an account has more, or less, in the shared streams and in its overflow.
 local function count_messages(q, account, shared, held)
   local shared_before, held_before = account.shared, account.held
-  local shared_after, held_after = math.max(0, shared_before + shared), held_before + held
+  local shared_after, held_after = math.max(0, shared_before + shared), math.max(0, held_before + held)
   account.shared, account.held = shared_after, held_after
-  if held ~= 0 then q.held = q.held + held end
+  if held ~= 0 then q.held = math.max(0, q.held + held) end
   local before, after = shared_before + held_before, shared_after + held_after
   if before == 0 and after > 0 then
     q.active = q.active + 1
   elseif before > 0 and after == 0 then
-    q.active = q.active - 1
+    q.active = math.max(0, q.active - 1)
   end
 end
 
@@ -173,9 +193,25 @@ local function note_children(account, changes)
   end
 end
 
+-- Notes what the plain accounts have now, but for those that were opened since.
+local function note_plains(q, changes)
+  local plain = q.plain
+  for _, load in ipairs(q.plain_loads) do
+    local fields, texts, before = load.fields, load.texts, load.before
+    for nth, name in ipairs(load.names) do
+      local shared, at = plain[name], before + nth
+      if shared then
+        local text = shared == 1 and '1 0' or shared > 0 and spell_number(q, shared) .. ' 0'
+        if text ~= texts[at] then note_field(changes, fields[at], texts[at], text) end
+      end
+    end
+  end
+end
+
 -- Writes down what the accounts say now.
 local function save_accounts(q)
   local changes = {set = {}, unset = {}}
+  note_plains(q, changes)
   for _, account in ipairs(q.loaded) do
     local text = spell_account(q, account)
     if text ~= account.stored then note_field(changes, account.field, account.stored, text) end

@@ -7,14 +7,9 @@ local function read_stored(q, first, last, count)
   for _, entry in ipairs(redis.call('XRANGE', q.bodies, first, last, 'COUNT', count)) do q.entries[entry[1]] = entry end
 end
 
--- Reads bodies out of the store. It has them in the order of the numbers in their ids, so those whose numbers follow each
--- other are one range, whoever's they are.
-local function load_stored(q, handles)
-  local ids = {}
-  for _, handle in ipairs(handles) do
-    local id, number = string.match(handle, '^d:(%d+%-(%d+))$')
-    if id then ids[tonumber(number)] = id end
-  end
+-- Reads bodies out of the store, given their ids by the numbers in these. It has them in the order of these numbers, so those
+-- whose numbers follow each other are one range, whoever's they are.
+local function load_ids(q, ids)
   for number in pairs(ids) do
     if not ids[number - 1] then
       local last = number
@@ -22,6 +17,16 @@ local function load_stored(q, handles)
       read_stored(q, ids[number], ids[last], last - number + 1)
     end
   end
+end
+
+-- Reads bodies out of the store, given the handles of messages.
+local function load_stored(q, handles)
+  local ids = {}
+  for _, handle in ipairs(handles) do
+    local id, number = string.match(handle, '^d:(%d+%-(%d+))$')
+    if id then ids[tonumber(number)] = id end
+  end
+  load_ids(q, ids)
 end
 
 -- Reads bodies out of streams. What waits in a stream's redelivery queue is often all that the stream has: so they are one

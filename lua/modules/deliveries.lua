@@ -31,18 +31,18 @@ end
 
 -- Delivers the new entries of a stream.
 local function deliver_new(q, number, entries)
-  local new, leased, is_fair, ends = {}, q.leased, q.is_fair, q.ends
+  local new, leased, is_fair, ends, scores = {}, q.leased, q.is_fair, q.ends, q.lease_scores
   local start, rest, size, at = number .. ':', ':1:' .. q.holder, 0, #leased
+  local counted_rest = rest .. '::'
   for _, entry in ipairs(entries) do
     local id, fields = entry[1], entry[2]
     local shard_key = fields[1] == 'K' and fields[2]
     local is_delivered = #fields < 5 or not is_expired(q, fields)
     if is_delivered then
-      local token = start .. id .. rest
       size = size + 1
       new[size] = entry
-      leased[at + 1] = is_fair and shard_key and lease_score(q, shard_key) or ends
-      leased[at + 2] = shard_key and token .. '::' .. shard_key or token
+      leased[at + 1] = is_fair and shard_key and (scores[shard_key] or lease_score(q, shard_key)) or ends
+      leased[at + 2] = shard_key and start .. id .. counted_rest .. shard_key or start .. id .. rest
       at = at + 2
     else
       drop_new(q, q.streams[number], number, id, fields)

@@ -23,19 +23,30 @@ local function count_turn(q, account)
   if not turns[account] then turns[#turns + 1], turns[account] = account, true end
 end
 
+-- Counts in an account that a message has left a stream, if it came out of one, and that it was delivered, if it was.
+local function count_departure(q, account, is_delivered, number)
+  if number then
+    count_messages(q, account, -1, 0)
+    account.stream = number
+  end
+  if is_delivered and q.cap > 0 then account.flight = account.flight + 1 end
+  if is_delivered and number and q.has_turns and account.weight > 1 then count_turn(q, account) end
+end
+
 -- Counts in the accounts what has left the streams, or was delivered straight out of an overflow, since the last time.
 local function count_left(q)
   local shard_keys, delivered, streams = q.left.shard_keys, q.left.delivered, q.left.streams
   if #shard_keys == 0 then return end
   load_accounts(q, shard_keys)
+  local plain = q.plain
   for at, shard_key in ipairs(shard_keys) do
-    local account, is_delivered, number = find_account(q, shard_key), delivered[at], streams[at]
-    if number then
-      count_messages(q, account, -1, 0)
-      account.stream = number
+    local shared = plain[shard_key]
+    if not shared then
+      count_departure(q, find_account(q, shard_key), delivered[at], streams[at])
+    elseif streams[at] and shared > 0 then
+      plain[shard_key] = shared - 1
+      if shared == 1 then q.active = math.max(0, q.active - 1) end
     end
-    if is_delivered and q.cap > 0 then account.flight = account.flight + 1 end
-    if is_delivered and number and q.has_turns and account.weight > 1 then count_turn(q, account) end
   end
   q.left = {shard_keys = {}, delivered = {}, streams = {}}
 end
@@ -43,7 +54,7 @@ end
 -- Delivers a message of which nothing is known straight out of an overflow. Those with the same shard share a group of
 -- `q.first_time`.
 local function deliver_held(q, item, groups)
-  local id = string.sub(item.handle, 3)
+  local id = item.id
   local entry = q.entries[id] or redis.call('XRANGE', q.bodies, id, id)[1]
   local fields, shard, group, leased = entry and entry[2], item.shard, groups[item.shard], q.leased
   q.examined = q.examined + 1
@@ -84,9 +95,10 @@ local function deliver_all_held(q, items)
   end
   enqueue_messages(q, queued)
   q.has_redeliveries = q.has_redeliveries or #queued > 0
-  local texts = #known > 0 and read_attempts(q, handles) or {}
-  for _, item in ipairs(new) do handles[#handles + 1] = item.handle end
+  local texts, ids = #known > 0 and read_attempts(q, handles) or {}, {}
   load_bodies(q, handles)
+  for _, item in ipairs(new) do ids[item.number] = item.id end
+  load_ids(q, ids)
   for at, item in ipairs(known) do deliver_again(q, item.handle, nil, texts[at], item.shard) end
   for _, item in ipairs(new) do deliver_held(q, item, groups) end
 end
@@ -118,11 +130,16 @@ local function deliver_rest(q)
   return q.found > before
 end
 
--- Ends a round: counts what left the streams, and admits what has room now. Returns whether it delivered or admitted anything.
+-- Ends a round: counts what left the streams, and admits what has room now. Returns whether it delivered or admitted anything. A
+-- read that has found enough takes from no further stream, so it need not look at their types.
 local function end_round(q)
+  if q.found == q.count then
+    if not q.is_checked then check_read_keys(q) end
+    count_left(q)
+    return false
+  end
   check_read_types(q, q.served)
   count_left(q)
-  if q.found == q.count then return false end
   local has_delivered = q.count > 1 and #list_next(q, 1) == 0 and deliver_rest(q)
   local has_admitted = admit_held(q)
   q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1

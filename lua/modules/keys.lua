@@ -20,6 +20,11 @@ local function check_types(hashes, sorted_sets, streams)
   for _, key in ipairs(streams) do redis.call('XLEN', key) end
 end
 
+-- Looks at the keys that a read may change but for the streams, before its first effect.
+local function check_read_keys(q)
+  check_types({q.attempts, q.moved, q.accounts, q.shard_keys}, {q.overflow}, {q.notifications, q.bodies, q.dead})
+end
+
 -- Looks at the keys that a read may change, once, before its first effect. A read of one message changes only the stream that
 -- it takes from, which has this number; any other read may change all that it declared. The caller has read `returned`,
 -- `leases` and `delayed`, and if it takes from a stream, `lens` and `ready`.
@@ -27,7 +32,7 @@ local function check_read_types(q, number)
   if q.is_checked then return end
   q.is_checked = true
   if not number then check_types({q.lens}, {q.ready}, {}) end
-  check_types({q.attempts, q.moved, q.accounts, q.shard_keys}, {q.overflow}, {q.notifications, q.bodies, q.dead})
+  check_read_keys(q)
   local only = number and q.count == 1 and q.streams[number]
   if only then
     redis.call('XLEN', only)

@@ -59,12 +59,16 @@ end
 -- Takes the messages of one member of a shard key's run until `items` has `wanted`. What is left of the member is noted.
 local function take_member(q, shard_key, run, member, wanted, items)
   local numbers, shard, place, more, ms = string.match(member, '^([%d,]+):([%d,-]*):(%w+)(!?):(%d+)$', #run + 3)
-  local start, at, size, is_known = place .. ':' .. ms .. '-', 1, #items, more ~= ''
-  q.gone_members[#q.gone_members + 1] = member
+  local start, at, size, is_known = ms .. '-', 1, #items, more ~= ''
+  local gone = q.gone_members
+  gone[#gone + 1] = member
   repeat
     local number, after = string.match(numbers, '^(%d+),?()', at)
     size, at = size + 1, after
-    items[size] = {handle = start .. number, place = place, shard = shard, is_known = is_known, shard_key = shard_key}
+    local id = start .. number
+    items[size] = {
+      handle = place .. ':' .. id, id = id, number = tonumber(number), place = place, shard = shard, is_known = is_known, shard_key = shard_key,
+    }
   until at > #numbers or size == wanted
   if at <= #numbers then
     local left = q.left_members

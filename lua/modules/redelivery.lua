@@ -34,11 +34,11 @@ local function list_streams(q, shard)
   return numbers
 end
 
--- Reads the undelivered messages of the streams that these messages may be delivered from, by stream number: of each the one
--- that it stays in, or those of its shard if its body lies apart. Those that this call has loaded are left out: `q.lengths`
--- has them.
-local function read_other_lengths(q, items)
-  local loaded, lengths, missing = q.lengths, {}, {}
+-- Reads into `lengths` the undelivered messages of the streams that these messages may be delivered from, by stream number: of
+-- each the one that it stays in, or those of its shard if its body lies apart. Those that this call has loaded are left out:
+-- `q.lengths` has them.
+local function read_other_lengths(q, items, lengths)
+  local loaded, missing = q.lengths, {}
   for _, item in ipairs(items) do
     local number = item.stream or item.place
     for _, each in ipairs(number == 'd' and list_streams(q, item.shard) or {number}) do
@@ -49,18 +49,29 @@ local function read_other_lengths(q, items)
     local found = redis.call('HMGET', q.lens, unpack(missing, from, upto))
     for at = from, upto do lengths[missing[at]] = tonumber(found[at - from + 1] or '0') end
   end)
-  return lengths
 end
 
--- Returns the one of these streams that has the fewest undelivered messages, and of several the first.
-local function pick_shortest(numbers, loaded, lengths)
+-- Returns the one of a shard's streams that has the fewest undelivered messages, and of several the first; nil if something
+-- that must be known for that is not.
+local function pick_shortest(shard, loaded, lengths)
   local best, fewest = nil, 9e15
-  for _, number in ipairs(numbers) do
+  for number in string.gmatch(shard, '%d+') do
     local length = loaded[number] or lengths[number]
+    if not length then return nil end
     if length < fewest then best, fewest = number, length end
     if length == 0 then break end
   end
   return best
+end
+
+-- Returns the stream that a message waits for its delivery in. `items` are all that this call has; what must be known of
+-- streams and is not is read for all of them at once.
+local function choose_waiting(q, item, items, lengths)
+  local loaded, number = q.lengths, item.stream or item.place
+  if number == 'd' then number = pick_shortest(item.shard, loaded, lengths) end
+  if number and (loaded[number] or lengths[number]) then return number end
+  read_other_lengths(q, items, lengths)
+  return number or pick_shortest(table.concat(list_streams(q, item.shard), ','), loaded, lengths)
 end
 
 -- Writes down the lengths of streams that changed and that this call has not loaded: its end writes those that it has.
@@ -74,11 +85,10 @@ end
 -- stream that it stays in, if any; and a position, or none for behind all that came so far.
 local function enqueue_messages(q, items)
   if #items == 0 then return end
-  local loaded, lengths, changed, scores, woken = q.lengths, read_other_lengths(q, items), {}, {}, {}
+  local loaded, lengths, changed, scores, woken = q.lengths, {}, {}, {}, {}
   local is_awaited = q.waiting_until > q.now
   for at, item in ipairs(items) do
-    local number = item.stream or item.place
-    if number == 'd' then number = pick_shortest(list_streams(q, item.shard), loaded, lengths) end
+    local number = choose_waiting(q, item, items, lengths)
     local length = loaded[number]
     if length then
       loaded[number] = length + 1
@@ -157,7 +167,7 @@ end
 -- than their share of what is wanted, so twice as many are read.
 local function read_queues_of(q, numbers, most)
   q.queues = {}
-  if #numbers < 2 or most < 2 then return end
+  if #numbers < 2 or most < 2 or not q.has_redeliveries then return end
   local first = numbers[1] * POSITIONS
   local are_all = read_queues(q, first, '+inf', 2 * most)
   if are_all and numbers[#numbers] * POSITIONS < first then are_all = read_queues(q, 0, string.format('(%.0f', first), 2 * most) end

@@ -69,7 +69,7 @@ local function score_at(q, kind, shard_key, at)
   if not shard_key then return string.format('%.0f', at) end
   local bucket = find_bucket(q, shard_key)
   note_due(q, kind, bucket, at)
-  return string.format('%.0f', bucket * SPAN + at)
+  return bucket * SPAN + at -- Redis spells a number faster than Lua, and exactly, as a score
 end
 
 -- Puts a message, whose body is stored already, into the index of delayed ones. `shard` is where it goes when it is due.

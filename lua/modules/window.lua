@@ -14,25 +14,31 @@ local function room_under_cap(q, account)
   return q.cap > 0 and q.cap * account.weight - account.flight - account.shared or 9e15
 end
 
--- Returns how many more of an account may be in the shared streams. While n accounts are active and n is less than eight, the
--- window is wider: each has 8 / n places, rounded down (more would be unfair to whom comes next: docs/fairness.md). Where there
--- are weights each has one place: a share is then the number of messages that leave in its turn.
+-- Returns how many messages an account may have in the shared streams beside so many other active ones. While n accounts are
+-- active and n is less than eight, the window is wider: each has 8 / n places, rounded down (more would be unfair to whom
+-- comes next: docs/fairness.md).
+local function count_places(q, others)
+  return others < 8 and math.max(q.window, math.floor(8 / (others + 1))) or q.window
+end
+
+-- Returns how many more of an account may be in the shared streams. Where there are weights each has one place: a share is
+-- then the number of messages that leave in its turn.
 local function find_room(q, account)
-  local places, others = q.window, q.active
-  if places == 0 then return room_under_cap(q, account) end
-  if q.has_weights then
-    places = 1
-  elseif others < 9 then
-    if account.shared + account.held > 0 then others = others - 1 end
-    places = math.max(places, math.floor(8 / (others + 1)))
-  end
-  local room = places - account.shared
+  if q.window == 0 then return room_under_cap(q, account) end
+  local others = account.shared + account.held > 0 and q.active - 1 or q.active
+  local room = (q.has_weights and 1 or count_places(q, others)) - account.shared
   return q.cap > 0 and math.min(room, room_under_cap(q, account)) or room
 end
 
 -- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it
 -- may go into a stream.
 local function is_held_back(q, shard_key)
+  local shared, active = q.plain[shard_key], q.active
+  if shared and shared < count_places(q, shared > 0 and active - 1 or active) then
+    q.plain[shard_key] = shared + 1
+    if shared == 0 then q.active = active + 1 end
+    return false
+  end
   local account = not q.has_parents and q.account_by[shard_key] or find_account(q, shard_key)
   if account.held == 0 and find_room(q, account) > 0 then
     count_messages(q, account, 1, 0)

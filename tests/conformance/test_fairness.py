@@ -365,3 +365,22 @@ def test_whatever_happens_the_accounts_are_a_full_count(
         assert sound(ops.queue, world), ops.log[-8:]
     assert ops.remaining() == set()
     assert sound(ops.queue, world)
+
+
+@pytest.mark.parametrize("spoiled", ["x", "-1 0", "0 0", "0 -5", "7 9"])
+@pytest.mark.parametrize("field", ["sum", "t:flood"])
+def test_accounts_that_somebody_spoiled_block_nobody(
+    open_queue: OpenQueue, world: World, field: str, spoiled: str
+) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+    written = flood(queue, "flood", 20)
+    world.raw.hset(queue.state.keys.accounts, field, spoiled)
+    written += [*flood(queue, "flood", 10, 20), *flood(queue, "quiet", 3), queue.write(b"", shard_key="quiet")]
+    assert isinstance(queue.stats().held_back, int)
+    one = queue.read()
+    one.ack()
+    queue.configure(window=2)
+    queue.set_weights({"flood": 2})
+    found = [one, *drained(queue)]
+    assert sorted(each.message_id for each in found) == sorted(written)
+    assert queue.stats().held_back >= 0

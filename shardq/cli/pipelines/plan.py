@@ -58,7 +58,7 @@ def register(names: Commands) -> None:
         "--used", type=float, metavar="U", default=0.5, help="share of that for messages that come meanwhile (0.5)"
     )
     parser.add_argument(
-        "--window", type=number(0), metavar="W", default=0, help="the queue's admission window; 0 for none (0)"
+        "--window", type=number(0), metavar="W", default=1, help="the queue's admission window; 0 for none (1)"
     )
     parser.add_argument(
         "--within", type=time, metavar="S", default=1.0, help="longest wait that counts as in time, in seconds (1)"

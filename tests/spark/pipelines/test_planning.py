@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardq.cli.program import parser
 from shardq.errors import ConfigError
+from shardq.model.settings import QueueConfig
 from shardq.planner.odds import clean_odds
 from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report
@@ -19,7 +21,7 @@ from shardq.spark.pipelines.planning.survey import CHUNK, Candidate, Survey, ass
 from shardq.spark.pipelines.planning.verdict import judged, recommended
 
 spark_test = [pytest.mark.timeout(300), pytest.mark.slow]
-GOAL = Goal(Load(noisy=8, flood=500, service=100.0), isolation=0.9, within=1.0)
+GOAL = Goal(Load(noisy=8, flood=500, service=100.0, admitted=0), isolation=0.9, within=1.0)
 
 
 def served_before(held: list[int], mine: int) -> int:
@@ -52,6 +54,11 @@ def test_an_admission_window_bounds_the_waits_whatever_the_floods_hold() -> None
     small, large = (Load(2, flood, admitted=8).waits(noisy, 6) for flood in (100, 1_000_000))
     assert small.tolist() == large.tolist()
     assert max(large) == (4 * 4 + 1) / 500
+
+
+def test_a_plan_is_for_a_queue_with_the_window_of_new_queues() -> None:
+    args = parser().parse_args(["pipeline", "plan"])
+    assert args.window == Load(1).admitted == QueueConfig().window
 
 
 def test_waits_are_told_within_two_percent(rng: random.Random) -> None:

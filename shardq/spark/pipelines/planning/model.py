@@ -28,15 +28,15 @@ class Load:
     """The load of a queue. ConfigError for a number out of its bounds.
 
     `noisy` tenants flood at a time and have `flood` messages waiting each, of which at most `admitted` in the shared
-    streams (the admission window; 0: all of them). All workers take `service` messages a second, and the share
-    `used` of that goes to messages that come in while the floods drain.
+    streams (the admission window, by default that of new queues; 0: all of them). All workers take `service` messages
+    a second, and the share `used` of that goes to messages that come in while the floods drain.
     """
 
     noisy: int
     flood: int = 10_000
     service: float = 1_000.0
     used: float = 0.5
-    admitted: int = 0
+    admitted: int = 1
 
     def __post_init__(self) -> None:
         for name in ("noisy", "flood", "admitted"):
