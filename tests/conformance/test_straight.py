@@ -33,12 +33,12 @@ class Steps:
         one_of = rng.choice
         others: dict[str, Any] = {
             "max_in_flight": one_of((0, 4)), "parents": one_of((0, 1)), "max_backlog": one_of((0, 6)),
-            "journal": one_of((0, 0, 1000)), "max_len": one_of((0, 25)), "max_deliveries": 3,
+            "journal": one_of((0, 0, 1000)), "max_deliveries": 3,
             "dedup_window": one_of((150.0, 3600.0)), "visibility_timeout": one_of((30.0, 3.0)),
         }  # fmt: skip
         self.queue = self.client.queue(
             name, streams=one_of((1, 3, 8, 8, 20)), streams_per_shard=one_of((1, 2, 6)), window=one_of((0, 1, 1, 3)),
-            **(others if rules else {}),
+            max_len=one_of((0, 0, 25, 150)), **(others if rules else {}),
         )  # fmt: skip
         self.queue.read_many(1)  # creates it
         self.held: list[Delivery] = []
@@ -47,7 +47,7 @@ class Steps:
         self.acts: dict[Callable[[], object], float] = {
             self.write: 40, self.read: 40, self.ack: 34, self.write_many: 12, self.read_many: 6, self.ack_many: 12,
             self.write_special: 1, self.read_special: 2, self.nack: 1, self.reject: 0.5, self.extend: 1, self.cancel: 1,
-            self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.5, self.end_offset: 0.3, self.purge: 0.2,
+            self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.5, self.forget: 2, self.purge: 0.2,
         }  # fmt: skip
         if rules:
             self.acts |= {self.configure: 2, self.weigh: 1, self.resize: 1}
@@ -161,11 +161,15 @@ class Steps:
     def resize(self) -> None:
         self.queue.resize(self.rng.choice((1, 3, 8, 16)))
 
-    def end_offset(self) -> None:
-        """The offset of a bulk write ends soon."""
-        keys, ends = self.queue.state.keys, int(self.clock.wall() * 1000) + self.rng.choice((0, 1, 1000))
-        self.driver.both("HSET", keys.dedup, "o:part", f"{ends}|7|1|")
-        self.driver.both("ZADD", keys.bulk_offsets, ends, "o:part")
+    def forget(self) -> None:
+        """What another client has Redis remember ends soon: a bulk offset, a producer sequence or a dedup key."""
+        keys, ends = self.queue.state.keys, int(self.clock.wall() * 1000) + self.rng.choice((0, 1, 100))
+        index, field, text = self.rng.choice((
+            (keys.bulk_offsets, "o:part", "7|1|"), (keys.producers, "p:other", "7|1|1|0"),
+            (keys.dedup_index, "k:other", "1-1-0"),
+        ))  # fmt: skip
+        self.driver.both("HSET", keys.dedup, field, f"{ends}|{text}")
+        self.driver.both("ZADD", index, ends, field)
 
     def purge(self) -> None:
         self.queue.purge()
