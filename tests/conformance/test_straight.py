@@ -47,7 +47,7 @@ class Steps:
         self.acts: dict[Callable[[], object], float] = {
             self.write: 40, self.read: 40, self.ack: 34, self.write_many: 12, self.read_many: 6, self.ack_many: 12,
             self.write_special: 1, self.read_special: 2, self.nack: 1, self.reject: 0.5, self.extend: 1, self.cancel: 1,
-            self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.5, self.forget: 2, self.purge: 0.2,
+            self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.7, self.forget: 2, self.purge: 0.2,
         }  # fmt: skip
         if rules:
             self.acts |= {self.configure: 2, self.weigh: 1, self.resize: 1}
@@ -175,12 +175,12 @@ class Steps:
         self.queue.purge()
 
     def damage(self) -> None:
-        """Another program writes into a stream, deletes from it, or spoils an account."""
+        """Another program writes into a stream, deletes from it, or spoils an account; or the clock was ahead."""
         keys, at = self.queue.state.keys, self.rng.randrange(self.queue.state.streams)
         stream = keys.stream(at)
         account: Any = self.driver.databases[0].hget(keys.accounts, "t:a")
         entries: Any = self.driver.databases[0].xrange(stream)
-        match self.rng.randrange(4):
+        match self.rng.randrange(5):
             case 0 if entries:
                 self.driver.both("XDEL", stream, self.rng.choice(entries)[0])
             case 1:
@@ -190,6 +190,8 @@ class Steps:
                     self.driver.both("XADD", stream, f"{seconds}-{number}", "foreign", "entry")
             case 2:
                 self.driver.both("HSET", keys.accounts, "sum", self.rng.choice(("9 0", "30 0", "8 1")))
+            case 3:
+                self.driver.both("HSET", keys.meta, "ms", int(self.clock.wall() * 1000) + 500)
             case _ if account and not account.startswith(b"0 0"):
                 self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "2 0 +1", "3 1", "12 0")))
 
