@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import random
 from collections import Counter
@@ -20,7 +22,7 @@ from tests.servers import Server
 STEPS = 250
 RUNS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // STEPS or 1
 KEYS: tuple[str | bytes, ...] = ("a", "a", "a", "b", "b", "c", "d/1", "d/2", b"\x00\xff", "f f", "g:1", "2")
-MANY_KEYS = tuple(f"k{number}" for number in range(400))
+MANY_KEYS = tuple(f"k{number}" for number in range(120))
 SIZES = (1, 2, 3, 5, 12, 12, 33, 100)
 
 
@@ -72,7 +74,7 @@ class Steps:
 
     def messages(self, count: int) -> list[tuple[bytes, str | bytes]]:
         """A batch: few shard keys with many messages, many with one each, or both."""
-        messages, few = [self.message() for _ in range(count)], self.rng.choice((0.0, 0.0, 0.1, 1.0))
+        messages, few = [self.message() for _ in range(count)], self.rng.choice((0.0, 0.0, 0.1, 0.5, 1.0))
         others = self.rng.sample(MANY_KEYS, count)
         return [(payload, key if self.rng.random() < few else others[at]) for at, (payload, key) in enumerate(messages)]
 
@@ -193,7 +195,7 @@ class Steps:
             case 3:
                 self.driver.both("HSET", keys.meta, "ms", int(self.clock.wall() * 1000) + 500)
             case _ if account and not account.startswith(b"0 0"):
-                self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "2 0 +1", "3 1", "12 0")))
+                self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "1 2", "2 0 +1", "3 1", "12 0")))
 
 
 @pytest.mark.long
@@ -215,6 +217,34 @@ def test_a_straight_part_does_what_the_general_part_does(
     many = taken["write many"] + taken["ack many"]
     assert rules or taken.total() > RUNS * STEPS / 10, taken  # or this test would be about nothing
     assert rules or many > RUNS * STEPS / 50, taken
+
+
+SUMS = (None, "0 0", "1 0", "2 3", "7 0", "8 2", "9 0", "20 1", "-1 0")
+ACCOUNTS = (None, "0 0", "0 1", "1 0", "1 1", "2 0", "2 0 +1", "3 0", "3 1", "7 0", "8 0")
+BATCHES = ("a", "ab", "aa", "aba", "ba", "aaaabbb", "abcdefghi", "aaaaaaaaa")
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_a_write_at_the_bounds_of_the_window_does_what_the_general_part_does(
+    server: Server, queue_name: str, window: int
+) -> None:
+    server.run("FLUSHALL")
+    client, driver = twofold_client(server.url, ManualClock())
+    with client:
+        queue = client.queue(queue_name, streams=3, streams_per_shard=2, window=window)
+        queue.read_many(1)
+        accounts = queue.state.keys.accounts
+        for total, account, batch in itertools.product(SUMS, ACCOUNTS, BATCHES):
+            driver.both("DEL", accounts)
+            fields = {"": "", "sum": total, "t:a": account}
+            driver.both("HSET", accounts, *(x for item in fields.items() if item[1] is not None for x in item))
+            with contextlib.suppress(ShardqError, Refused):  # damaged accounts may be refused: then by both forms
+                queue.write_many([Message(b"", key) for key in batch])
+            assert driver.of(accounts) == driver.of(accounts, 1), (total, account, batch)
+        assert driver.differing() == ""
+        assert driver.straight["write"] > 20
+        assert driver.straight["write many"] > 100
 
 
 @ON_ONE_SERVER

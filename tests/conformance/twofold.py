@@ -83,6 +83,10 @@ class TwofoldDriver(FakeDriver):
             self.straight[verb if position is None or int(call.args[position]) == 1 else f"{verb} many"] += 1
         self._general[verb] = general
 
+    def of(self, key: str, at: int = 0) -> Any:
+        """Return the fields of a hash in the first database, or in that one."""
+        return self.databases[at].hgetall(key)
+
     def differing(self) -> str:
         """Which keys differ, and how; '' if none does."""
         first, second = map(contents, self.databases)
