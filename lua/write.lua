@@ -130,8 +130,10 @@ then
       active, held = string.match(sum, '^(%d+) (%d+)$')
       has_room, active = active ~= nil, tonumber(active)
       for index = 2, size do
-        local taken = string.match(shared[index] or '0 0', '^(%d+) 0$')
-        has_room, shared[index] = has_room and taken ~= nil, tonumber(taken)
+        local account, taken = shared[index], 0
+        if account then taken = tonumber(string.match(account, '^(%d+) 0$')) end
+        if not taken then has_room = false break end
+        shared[index] = taken
       end
       for at = first_message + 1, has_room and last_message + 1 or 0, 4 do
         local index, places = index_of[values[at]], tonumber(window)

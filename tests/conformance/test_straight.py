@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, ShardqError
+from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, Queue, ShardqError
 from shardq.ops.steps import Refused
 from shardq.testing import ManualClock
 from tests.conformance.twofold import VERBS, twofold_client
@@ -34,13 +34,13 @@ class Steps:
         self.client, self.driver = twofold_client(url, self.clock)
         one_of = rng.choice
         others: dict[str, Any] = {
-            "max_in_flight": one_of((0, 4)), "parents": one_of((0, 1)), "max_backlog": one_of((0, 6)),
-            "journal": one_of((0, 0, 1000)), "max_deliveries": 3,
-            "dedup_window": one_of((150.0, 3600.0)), "visibility_timeout": one_of((30.0, 3.0)),
+            "max_in_flight": one_of((1, 4)), "parents": 1, "max_backlog": one_of((2, 6)), "journal": 1000,
+            "max_deliveries": 3, "dedup_window": 150.0, "visibility_timeout": 3.0,
         }  # fmt: skip
+        chosen = rng.sample(list(others), one_of((0, 1, 1, 2, 5)) if rules else 0)
         self.queue = self.client.queue(
             name, streams=one_of((1, 3, 8, 8, 20)), streams_per_shard=one_of((1, 2, 6)), window=one_of((0, 1, 1, 3)),
-            max_len=one_of((0, 0, 25, 150)), **(others if rules else {}),
+            max_len=one_of((0, 0, 25, 150)), **{each: others[each] for each in chosen},
         )  # fmt: skip
         self.queue.read_many(1)  # creates it
         self.held: list[Delivery] = []
@@ -245,6 +245,53 @@ def test_a_write_at_the_bounds_of_the_window_does_what_the_general_part_does(
         assert driver.differing() == ""
         assert driver.straight["write"] > 20
         assert driver.straight["write many"] > 100
+
+
+KINDS = ("plain", "again", "delayed", "held back", "lost", "acked", "cancelled")
+
+
+def deliveries_of(queue: Queue, clock: ManualClock, kinds: tuple[str, ...]) -> list[Delivery]:
+    """Two plain deliveries in flight, and one of each of these kinds."""
+    queue.write_many([Message(b"", f"plain {number}") for number in range(2)])
+    deliveries = queue.read_many(2)
+    for kind in kinds:
+        if kind == "held back":  # the last ones are beyond the window: they come from the store of bodies
+            queue.write_many([Message(b"", kind) for _ in range(10)])
+            deliveries.append(queue.read_many(10)[-1])
+            continue
+        message_id = queue.write(b"", shard_key=kind, delay=1.0 if kind == "delayed" else 0.0)
+        clock.advance(2.0)
+        delivery = queue.read(visibility_timeout=0.05 if kind == "lost" else None)
+        if kind == "again":
+            delivery.nack()
+            delivery = queue.read()
+        elif kind == "acked":
+            delivery.ack()
+        elif kind == "cancelled":
+            queue.cancel(message_id)
+        deliveries.append(delivery)
+    clock.advance(0.06)
+    return deliveries
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize("rules", [{}, {"window": 0}, {"max_in_flight": 50}, {"journal": 100}], ids=str)
+def test_an_ack_of_any_kinds_does_what_the_general_part_does(
+    server: Server, queue_name: str, rules: dict[str, Any]
+) -> None:
+    server.run("FLUSHALL")
+    clock = ManualClock()
+    client, driver = twofold_client(server.url, clock)
+    groups = [kinds for size in range(3) for kinds in itertools.combinations(KINDS, size)]
+    with client:
+        for at, kinds in enumerate(groups):
+            queue = client.queue(f"{queue_name}{at}", streams=3, streams_per_shard=2, **rules)
+            deliveries = deliveries_of(queue, clock, kinds)
+            for some in (deliveries[1:], deliveries[:1] + deliveries[-1:]):
+                queue.ack_many(some)
+                assert driver.differing() == "", kinds
+            server.run("FLUSHALL")
+        assert driver.straight["ack many"] > 0 or rules.keys() - {"window"}
 
 
 @ON_ONE_SERVER
