@@ -22,24 +22,46 @@
 --            at the end what the journal needs (see `read_details`)
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 --- @use schedule
-local meta, leases, cancelled, bodies = KEYS[1], KEYS[2], KEYS[4], KEYS[6]
+local meta, leases, cancelled, bodies, count = KEYS[1], KEYS[2], KEYS[4], KEYS[6], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 --- @straight
--- The common case: one message, delivered for the first time (seven arguments), whose lease is live. No message in flight was
--- cancelled, and the queue has neither a cap nor a journal.
-if #ARGV == 7 and ARGV[3] == '1' and ARGV[4] == '0' then
-  local token, id = ARGV[5], ARGV[6]
+-- The common case: messages delivered for the first time, of which no more is known (two arguments each), whose leases are live. No
+-- message in flight was cancelled, and the queue has neither a cap nor a journal.
+if ARGV[4] == '0' and #ARGV == 5 + 2 * count then
   local cap, journal_size, gone, acked = unpack( -- at most 4: the fields
     redis.call('HMGET', meta, 'max_in_flight', 'journal', 'gone', 'acked'))
-  local score = redis.call('ZSCORE', leases, token)
-  if score and score % SPAN > now and redis.call('SCARD', cancelled) == 1 and (cap or '0') == '0' and (journal_size or '0') == '0' then
-    local key = ARGV[2] == 'd*1' and bodies or KEYS[14]
-    redis.call('XDEL', key, id) -- fails before anything has changed if this is no stream
-    redis.call('ZREM', leases, token)
-    redis.call('HSET', meta, 'gone', (gone or 0) + 1, 'acked', (acked or 0) + 1)
-    return {now, 'o'}
+  local is_common = redis.call('SCARD', cancelled) == 1 and (cap or '0') == '0' and (journal_size or '0') == '0'
+  if is_common and count == 1 then
+    local score = redis.call('ZSCORE', leases, ARGV[5])
+    if score and score % SPAN > now then
+      local key = ARGV[2] == 'd*1' and bodies or KEYS[14]
+      redis.call('XDEL', key, ARGV[6]) -- fails before anything has changed if this is no stream
+      redis.call('ZREM', leases, ARGV[5])
+      redis.call('HSET', meta, 'gone', (gone or 0) + 1, 'acked', (acked or 0) + 1)
+      return {now, 'o'}
+    end
+  elseif is_common then
+    local scores = redis.call('ZMSCORE', leases, unpack(ARGV, 5, 4 + count)) -- at most 200: a call
+    for i = 1, count do is_common = is_common and scores[i] and scores[i] % SPAN > now end
+    if is_common then
+      -- The bodies lie in one key after the other. Types are looked at before the first effect.
+      local keys, sizes, from, next_stream = {}, {}, 5 + count, 14
+      for place, size in string.gmatch(ARGV[2], '(%w+)%*(%d+)') do
+        local at = #keys + 1
+        if place == 'd' then keys[at] = bodies else keys[at], next_stream = KEYS[next_stream], next_stream + 1 end
+        sizes[at] = tonumber(size)
+        redis.call('XLEN', keys[at])
+      end
+      for at, key in ipairs(keys) do
+        redis.call('XDEL', key, unpack(ARGV, from, from + sizes[at] - 1)) -- at most 200: a call
+        from = from + sizes[at]
+      end
+      redis.call('ZREM', leases, unpack(ARGV, 5, 4 + count)) -- at most 200: a call
+      redis.call('HSET', meta, 'gone', (gone or 0) + count, 'acked', (acked or 0) + count)
+      return {now, string.rep('o', count)}
+    end
   end
 end
 
@@ -52,7 +74,7 @@ local q = {
   ready = KEYS[8], notifications = KEYS[9], redelivery = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
   now = now, jump = read_jump(jump, now), journal_size = tonumber(journal_size or '0'),
 }
-local repeated, count, known = ARGV[1] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
+local repeated, known = ARGV[1] == '1', tonumber(ARGV[4])
 local last_token, last_id = 4 + count, 4 + 2 * count
 local last_known, last_origin, details_text = last_id + known, #ARGV - 1, ARGV[#ARGV]
 local has_journal = q.journal_size > 0

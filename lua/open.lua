@@ -45,9 +45,8 @@ create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.producers, q.bu
 create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
-redis.call('HSETNX', q.lens, '', string.rep(' ', 65))
-redis.call('HSETNX', q.meta, '', string.rep(' ', 65))
-create_hashes({q.attempts, q.dedup, q.moved, q.accounts, q.shard_keys, q.assigned})
+for _, key in ipairs({q.lens, q.meta, q.accounts}) do redis.call('HSETNX', key, '', string.rep(' ', 65)) end
+create_hashes({q.attempts, q.dedup, q.moved, q.shard_keys, q.assigned})
 for _, key in ipairs({q.bodies, q.dead, q.journal}) do create_stream(key) end
 if redis.call('EXISTS', q.notifications) == 0 then
   redis.call('XGROUP', 'CREATE', q.notifications, 'shardq', '$', 'MKSTREAM')

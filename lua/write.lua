@@ -33,7 +33,7 @@
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
-local bodies, overflow = KEYS[6], KEYS[12]
+local bodies, dedup_index, overflow, producers, bulk_offsets = KEYS[6], KEYS[9], KEYS[12], KEYS[14], KEYS[15]
 local epoch, producer, sequence, count, declared, stride = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local first_stream, first_message, max_len = 16, 11 + declared, ARGV[7]
 local time = redis.call('TIME')
@@ -44,10 +44,10 @@ if present_epoch ~= epoch then return {'EPOCH'} end
 local before = tonumber(written)
 
 --- @straight
--- The common case: one message without headers and options (a stride of 4). The queue has room and no journal, and where it is fair
--- no rule but the window. Every 32nd write goes the general way, which forgets what has ended.
-if count == 1 and stride == '4' and declared < 256 and (journal_size or '0') == '0' and before % 32 ~= 0
-  and (max_len == '0' or before + redis.call('HGET', meta, 'adopted') - redis.call('HGET', meta, 'gone') < max_len + 0)
+-- The common case: messages without headers and options (a stride of 4). The queue has room and no journal, and where it is fair
+-- no rule but the window.
+if stride == '4' and declared < 256 and (journal_size or '0') == '0'
+  and (max_len == '0' or before + count + redis.call('HGET', meta, 'adopted') - redis.call('HGET', meta, 'gone') <= max_len + 0)
   and (fair ~= '1' or (cap or '0') == '0' and parents ~= '1' and (weighted or '0') == '0' and (max_backlog or '0') == '0')
 then
   -- The producer's last call is known, this one comes after it, and it need not be moved in the index of producers yet.
@@ -56,71 +56,169 @@ then
   local ends, last = string.match(known, '^(%d+)|(%d+)|')
   local is_next = number and ends and tonumber(last) < tonumber(number) and ends - now >= tonumber(keep)
 
-  -- With a window: how many messages the shard key has in the streams and in its overflow, and how many more it may have there.
-  local shard_key = ARGV[first_message + 1]
-  local is_windowed, field, shared, behind, active, held, room = fair == '1' and (window or '0') ~= '0', nil, '0', '0', nil, nil, 1
-  if is_windowed then
-    field = 't:' .. shard_key
-    local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
-    active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
-    shared, behind = string.match(account or '0 0', '^(%d+) (%d+)$')
-    local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
-    if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
-    room = active and behind == '0' and places - shared or 0
+  -- Every 32 messages a write forgets what has ended. If there is anything, the general part does so.
+  if is_next and before % 32 < count then
+    local until_now = string.format('%.0f', now)
+    is_next = redis.call('ZCOUNT', producers, '-inf', until_now) == 0 and redis.call('ZCOUNT', bulk_offsets, '-inf', until_now) == 0
+      and redis.call('ZCOUNT', dedup_index, '-inf', until_now) == 0
   end
+  local is_windowed, is_awaited = fair == '1' and (window or '0') ~= '0', tonumber(waiting) > now
+  local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
+  local prefix, mark = ms .. '-', is_windowed and 'K' or 'k'
 
-  if is_next and room > 0 then
-    -- The shortest stream of the shard, and of several the first. Of each the shard has a byte, its place among those declared.
-    local shard = ARGV[first_message]
-    local lengths = redis.call('HMGET', lens, unpack(ARGV, 11, 10 + declared)) -- at most 255: so many are declared
-    local to, fewest = nil, 9e15
-    for at = 1, #shard do
-      local position = string.byte(shard, at)
-      local length = tonumber(lengths[position] or '0')
-      if length < fewest then to, fewest = position, length end
-      if length == 0 then break end
+  if is_next and count == 1 then
+    -- With a window: how many messages the shard key has in the streams and in its overflow, and how many more it may have there.
+    local shard, shard_key = ARGV[first_message], ARGV[first_message + 1]
+    local field, shared, behind, active, held, room = nil, '0', '0', nil, nil, 1
+    if is_windowed then
+      field = 't:' .. shard_key
+      local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
+      active, held = string.match(sum or '0 0', '^(%d+) (%d+)$')
+      shared, behind = string.match(account or '0 0', '^(%d+) (%d+)$')
+      local others, places = active and active - (shared == '0' and 0 or 1), tonumber(window)
+      if active and others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
+      room = active and behind == '0' and places - shared or 0
     end
+    if room > 0 then
+      -- The shortest stream of the shard, and of several the first. Of each the shard has a byte, its place among those declared.
+      local lengths = redis.call('HMGET', lens, unpack(ARGV, 11, 10 + declared)) -- at most 255: so many are declared
+      local to, fewest = nil, 9e15
+      for at = 1, #shard do
+        local position = string.byte(shard, at)
+        local length = tonumber(lengths[position] or '0')
+        if length < fewest then to, fewest = position, length end
+        if length == 0 then break end
+      end
 
-    -- Redis does not roll a script back, so types are looked at before the first effect, which is the append.
-    local is_awaited, place, n = tonumber(waiting) > now, ARGV[10 + to], before + 1
-    if fewest == 0 then redis.call('ZCARD', ready) end
-    if is_awaited then redis.call('XLEN', notifications) end
-    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
-    local prefix = ms .. '-'
-    redis.call('XADD', KEYS[first_stream + to], prefix .. n, is_windowed and 'K' or 'k', shard_key,
-      ARGV[first_message + 2], ARGV[first_message + 3])
-    if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
-    if fewest == 0 then
-      redis.call('ZADD', ready, place, place)
-      redis.call('HSET', lens, place, '1', 'h' .. place, prefix .. before)
-    else
-      redis.call('HSET', lens, place, fewest + 1)
+      -- Redis does not roll a script back, so types are looked at before the first effect, which is the append.
+      local place, n = ARGV[10 + to], before + 1
+      if fewest == 0 then redis.call('ZCARD', ready) end
+      if is_awaited then redis.call('XLEN', notifications) end
+      redis.call('XADD', KEYS[first_stream + to], prefix .. n, mark, shard_key,
+        ARGV[first_message + 2], ARGV[first_message + 3])
+      if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
+      if fewest == 0 then
+        redis.call('ZADD', ready, place, place)
+        redis.call('HSET', lens, place, '1', 'h' .. place, prefix .. before)
+      else
+        redis.call('HSET', lens, place, fewest + 1)
+      end
+      if is_windowed and shared == '0' then
+        redis.call('HSET', accounts, field, '1 0', 'sum', active + 1 .. ' ' .. held)
+      elseif is_windowed then
+        redis.call('HSET', accounts, field, shared + 1 .. ' 0')
+      end
+      redis.call('HSET', meta, 'n', n, 'ms', ms)
+      local stored = ms .. '|' .. before .. '|' .. place
+      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
+      return {'OK', stored}
+    elseif active and behind then
+      -- The shard key has no room, or something of it is held back already: so is this message. Its body lies apart until it is let
+      -- in, and the overflow has its number behind all others of the shard key, with the streams that it may go to.
+      local numbers, n = {}, before + 1
+      for at = 1, #shard do numbers[at] = ARGV[10 + string.byte(shard, at)] end
+      redis.call('ZCARD', overflow)
+      redis.call('XADD', bodies, prefix .. n, 'K', shard_key, ARGV[first_message + 2], ARGV[first_message + 3])
+      local letter = string.char(64 + #tostring(n))
+      redis.call('ZADD', overflow, 0,
+        #shard_key .. ':' .. shard_key .. ':' .. letter .. n .. ':' .. table.concat(numbers, ',') .. ':d:' .. ms)
+      redis.call('HSET', accounts, field, shared .. ' ' .. behind + 1, 'sum', active .. ' ' .. held + 1)
+      redis.call('HSET', meta, 'n', n, 'ms', ms)
+      local stored = ms .. '|' .. before .. '|d'
+      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
+      return {'OK', stored}
     end
-    if is_windowed and shared == '0' then
-      redis.call('HSET', accounts, field, '1 0', 'sum', active + 1 .. ' ' .. held)
-    elseif is_windowed then
-      redis.call('HSET', accounts, field, shared + 1 .. ' 0')
+  elseif is_next then
+    -- Many messages. With a window: the accounts of their shard keys, each once. All of them have room for all of their messages.
+    local keys, values, last_message = KEYS, ARGV, first_message + 4 * count - 4 -- a local is found faster than a global
+    local has_room, fields, size, index_of, shared, sum, active, held = true, {'sum'}, 1, {}, nil, nil, nil, nil
+    if is_windowed then
+      for at = first_message + 1, last_message + 1, 4 do
+        local shard_key = values[at]
+        if not index_of[shard_key] then
+          size = size + 1
+          fields[size], index_of[shard_key] = 't:' .. shard_key, size
+        end
+      end
+      shared = redis.call('HMGET', accounts, unpack(fields)) -- at most 251: one for each message, and the sum
+      sum = shared[1] or '0 0'
+      active, held = string.match(sum, '^(%d+) (%d+)$')
+      has_room, active = active ~= nil, tonumber(active)
+      for index = 2, size do
+        local account, taken = shared[index], 0
+        if account then taken = tonumber(string.match(account, '^(%d+) 0$')) end
+        if not taken then has_room = false break end
+        shared[index] = taken
+      end
+      for at = first_message + 1, has_room and last_message + 1 or 0, 4 do
+        local index, places = index_of[values[at]], tonumber(window)
+        local taken = shared[index]
+        local others = active - (taken == 0 and 0 or 1)
+        if others < 8 then places = math.max(places, math.floor(8 / (others + 1))) end
+        has_room = taken < places
+        if not has_room then break end
+        if taken == 0 then active = active + 1 end
+        shared[index] = taken + 1
+      end
     end
-    redis.call('HSET', meta, 'n', n, 'ms', ms)
-    local stored = ms .. '|' .. before .. '|' .. place
-    redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
-    return {'OK', stored}
-  elseif is_next and active and behind then
-    -- The shard key has no room, or something of it is held back already: so is this message. Its body lies apart until it is let in,
-    -- and the overflow has its number behind all others of the shard key, with the streams that it may go to.
-    local shard, numbers, n = ARGV[first_message], {}, before + 1
-    for at = 1, #shard do numbers[at] = ARGV[10 + string.byte(shard, at)] end
-    redis.call('ZCARD', overflow)
-    local ms = now > tonumber(last_ms) and string.format('%.0f', now) or last_ms
-    redis.call('XADD', bodies, ms .. '-' .. n, 'K', shard_key, ARGV[first_message + 2], ARGV[first_message + 3])
-    local letter = string.char(64 + #tostring(n))
-    redis.call('ZADD', overflow, 0,
-      #shard_key .. ':' .. shard_key .. ':' .. letter .. n .. ':' .. table.concat(numbers, ',') .. ':d:' .. ms)
-    redis.call('HSET', accounts, field, shared .. ' ' .. behind + 1, 'sum', active .. ' ' .. held + 1)
-    redis.call('HSET', meta, 'n', n, 'ms', ms)
-    local stored = ms .. '|' .. before .. '|d'
-    redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
-    return {'OK', stored}
+    if has_room then
+      -- Where each of them goes, as above. `first` has the first new message of each stream that was empty.
+      local lengths = redis.call('HMGET', lens, unpack(values, 11, 10 + declared)) -- at most 255: so many are declared
+      for position = 1, declared do lengths[position] = tonumber(lengths[position] or '0') end
+      local targets, gained, first, is_any_empty, n, byte = {}, {}, {}, false, before, string.byte
+      for at = first_message, last_message, 4 do
+        local shard, to, fewest = values[at], nil, 9e15
+        for i = 1, #shard, 2 do -- two at a time, since calling a function takes longer than all else here
+          local one, other = byte(shard, i, i + 1)
+          local length, other_length = lengths[one], lengths[other] or 9e15 -- behind the last one there may be no other
+          if length < fewest then to, fewest = one, length end
+          if length == 0 then break end
+          if other_length < fewest then to, fewest = other, other_length end
+          if other_length == 0 then break end
+        end
+        n = n + 1
+        if fewest == 0 then first[to], is_any_empty = n, true end
+        targets[n - before], lengths[to], gained[to] = to, fewest + 1, true
+      end
+
+      -- Types are looked at before the first effect.
+      if is_any_empty then redis.call('ZCARD', ready) end
+      if is_awaited then redis.call('XLEN', notifications) end
+      for to in pairs(gained) do redis.call('XLEN', keys[first_stream + to]) end
+      local places, at = targets, first_message
+      for i = 1, count do
+        local to = targets[i]
+        local place = values[10 + to]
+        redis.call('XADD', keys[first_stream + to], prefix .. before + i, mark, values[at + 1], values[at + 2], values[at + 3])
+        if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end
+        places[i], at = place, at + 4
+      end
+
+      -- What has changed is written down: the streams, the accounts, the counters, and the producer's call.
+      local changed, woken, texts = {}, {}, {}
+      for to in pairs(gained) do
+        local place = values[10 + to]
+        changed[#changed + 1], changed[#changed + 2] = place, lengths[to]
+        if first[to] then
+          woken[#woken + 1], woken[#woken + 2] = place, place
+          changed[#changed + 1], changed[#changed + 2] = 'h' .. place, prefix .. first[to] - 1
+        end
+      end
+      if is_any_empty then redis.call('ZADD', ready, unpack(woken)) end -- at most 500: two for each message
+      redis.call('HSET', lens, unpack(changed)) -- at most 1,000: four for each message
+      if is_windowed then
+        local new_sum = active .. ' ' .. held
+        for index = 2, size do
+          texts[2 * index - 3], texts[2 * index - 2] = fields[index], shared[index] .. ' 0'
+        end
+        if new_sum ~= sum then texts[2 * size - 1], texts[2 * size] = 'sum', new_sum end
+        redis.call('HSET', accounts, unpack(texts)) -- at most 502: two for each message, and the sum
+      end
+      redis.call('HSET', meta, 'n', n, 'ms', ms)
+      local stored = ms .. '|' .. before .. '|' .. table.concat(places, ',')
+      redis.call('HSET', dedup, producer, ends .. '|' .. number .. '|' .. stored)
+      return {'OK', stored}
+    end
   end
 end
 
@@ -128,8 +226,8 @@ end
 --- @use producers, streams, shards, messages, notifications
 local q = {
   meta = meta, lens = lens, ready = ready, notifications = notifications, delayed = KEYS[5], bodies = bodies,
-  attempts = KEYS[7], dedup = dedup, dedup_index = KEYS[9], accounts = accounts, shard_keys = KEYS[11], overflow = overflow,
-  journal = KEYS[13], producers = KEYS[14], bulk_offsets = KEYS[15], due = KEYS[16],
+  attempts = KEYS[7], dedup = dedup, dedup_index = dedup_index, accounts = accounts, shard_keys = KEYS[11], overflow = overflow,
+  journal = KEYS[13], producers = producers, bulk_offsets = bulk_offsets, due = KEYS[16],
   now = now, dedup_window = tonumber(ARGV[4]), declared = declared, numbers = {}, mark = 'k',
 }
 local max_dedup, keyed = tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ CLOCK, GENERAL = f"{OF_THE_TEST}clock", f"{OF_THE_TEST}general"
 LINE = re.compile(r"user_script:\d+")
 VERBS = ("write", "read", "ack")
 """Those with a straight part."""
+COUNTS = {"write": 7, "ack": 2}
+"""Which argument says of how many messages the call is."""
 
 
 @functools.cache
@@ -43,12 +46,13 @@ class TwofoldDriver(FakeDriver):
         self.databases = [redis.Redis.from_url(url.replace("db=0", f"db={number}"), protocol=2) for number in (0, 1)]
         super().__init__(self.databases[0], clock, clock.advance, math.inf)
         self.last: dict[str, Call] = {}
-        self.calls: dict[str, int] = dict.fromkeys(VERBS, 0)
+        self.straight: Counter[str] = Counter()
+        """How many calls of a verb ended in its straight part; those of many messages apart, as "write many"."""
+        self._general: Counter[str] = Counter()
 
     def _evaluated(self, call: Call) -> Any:
         verb = call.script.name
         self.last[verb] = call
-        self.calls[verb] = self.calls.get(verb, 0) + 1
         replies = [self._run(call, database, straight=at == 0) for at, database in enumerate(self.databases)]
         assert replies[0] == replies[1], f"{verb} {call.args}:\n{replies[0]}\n{replies[1]}"
         if isinstance(replies[0], str):  # no script answers with text: it failed
@@ -61,7 +65,10 @@ class TwofoldDriver(FakeDriver):
             pipe.hset(CLOCK, mapping={"seconds": seconds, "micros": micros})
             source = source_of(call.script.name, str(scripts.root()), straight)
             pipe.execute_command("EVAL", source, len(call.keys), *call.keys, *call.args)
-            reply = pipe.execute(raise_on_error=False)[-1]
+            pipe.hget(GENERAL, call.script.name)
+            *_, reply, general = pipe.execute(raise_on_error=False)
+        if straight:
+            self._count(call, int(general or 0))
         return LINE.sub("", str(reply)) if isinstance(reply, Exception) else reply
 
     def both(self, *words: Any) -> None:
@@ -69,9 +76,16 @@ class TwofoldDriver(FakeDriver):
         for database in self.databases:
             database.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
 
-    def straight(self, verb: str) -> int:
-        """How many calls of a verb ended in its straight part."""
-        return self.calls[verb] - int(self.databases[0].hget(GENERAL, verb) or 0)
+    def _count(self, call: Call, general: int) -> None:
+        """Note whether a call ended in its straight part: then it did not count as a general one."""
+        verb, position = call.script.name, COUNTS.get(call.script.name)
+        if verb in VERBS and general == self._general[verb]:
+            self.straight[verb if position is None or int(call.args[position]) == 1 else f"{verb} many"] += 1
+        self._general[verb] = general
+
+    def of(self, key: str, at: int = 0) -> Any:
+        """Return the fields of a hash in the first database, or in that one."""
+        return self.databases[at].hgetall(key)
 
     def differing(self) -> str:
         """Which keys differ, and how; '' if none does."""

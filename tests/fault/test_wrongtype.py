@@ -88,6 +88,7 @@ CALLS: dict[str, Callable[[Bench], Any]] = {
     "write many": lambda bench: bench.queue.write_many(
         [Message("new", f"t{n}", delay=n % 2, dedup_key=f"k{n}") for n in range(9)]
     ),
+    "write many plain": lambda bench: bench.queue.write_many([("new", f"tenant-{n}") for n in range(9, 19)]),
     "read": lambda bench: bench.queue.read(),
     "read many": lambda bench: bench.queue.read_many(50),
     "poll": lambda bench: bench.queue.read_many(1),
@@ -160,7 +161,13 @@ def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, c
 
 
 @pytest.mark.parametrize("window", [0, 1])
-@pytest.mark.parametrize(("call", "messages"), [("write", 5), ("read", 5), ("ack", 5), ("poll", 0), ("write", 0)])
+@pytest.mark.parametrize(
+    ("call", "messages"),
+    [
+        *(("write", 5), ("read", 5), ("ack", 5), ("poll", 0), ("write", 0)),
+        *(("write many plain", 0), ("write many plain", 5), ("ack many", 5)),
+    ],
+)
 def test_a_call_in_the_common_case_changes_nothing_then_either(
     server: Server, queue_name: str, call: str, messages: int, window: int
 ) -> None:
