@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Table
+from benchmarks.timers.blocked import blocked
 from benchmarks.timers.costs import phases, replay
 from benchmarks.timers.leases import leases
 from benchmarks.timers.rates import lateness, rates
@@ -22,7 +23,7 @@ from benchmarks.timers.waits import purgatory
 
 TABLES: dict[str, Callable[[Size], list[Table]]] = {
     "replay": replay, "phases": phases, "rates": rates, "lateness": lateness, "purgatory": purgatory,
-    "leases": leases,
+    "leases": leases, "blocked": blocked,
 }  # fmt: skip
 
 

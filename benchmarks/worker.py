@@ -43,9 +43,18 @@ def compare(place: Place, asked: Sequence[Contender], patience: float = killed.P
         except Missing as error:
             missing[contender.name] = str(error)
     runs = _take_runs(present, chosen)
-    jobs, once = min(killed.MOST, chosen.messages), [each for each in present if each.variables not in (SINGLE, GATHER)]
-    kills = killed.table(once, place.described("one run"), jobs, patience)
+    jobs = min(killed.MOST, chosen.messages)
+    kills = killed.table(_killed_once(present), place.described("one run"), jobs, patience)
     return [_rates(Place(place.server, chosen), runs, missing), kills, _settings(place, present)]
+
+
+def _killed_once(contenders: Sequence[Contender]) -> list[Contender]:
+    """One contender for each worker: the same worker may be there several times, with jobs written in other ways."""
+    workers: dict[tuple[str, ...], Contender] = {}
+    for each in contenders:
+        if each.variables not in (SINGLE, GATHER) or each.command not in workers:
+            workers[each.command] = each
+    return list(workers.values())
 
 
 def _take_runs(contenders: Sequence[Contender], chosen: Settings) -> Runs:

@@ -52,7 +52,7 @@ class Case:
 def killed(contenders: Sequence[Contender], jobs: int, patience: float) -> list[Case]:
     """Kill a worker of each, start another, and wait."""
     cases, watches = [], []
-    with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(contenders)) as pool:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(max(1, len(contenders))) as pool:
         for contender in contenders:
             cases.append(stack.enter_context(_killed(contender, jobs, patience)))
             watches.append(pool.submit(cases[-1].watch))

@@ -42,6 +42,23 @@ def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
     assert all(run["work"] > 0 and run["enqueue"] > 0 for own in rates.data.values() for run in own)
 
 
+@pytest.mark.parametrize("name", ["shardq.Worker, single writes", "shardq.Worker, gathered writes"])
+def test_one_way_of_writing_alone_can_be_asked_for(here: Place, name: str) -> None:
+    (only,) = (each for each in OURS if each.name == name)
+    rates, kills, settings = worker.compare(here, [only], patience=0.1)
+    assert [[row[0] for row in table.rows] for table in (rates, kills, settings)] == [[name]] * 3
+
+
+def test_where_nobody_could_be_fetched_the_tables_say_so(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def programs(_: object) -> Path:
+        raise environments.Missing("no index")
+
+    monkeypatch.setattr(worker, "programs", programs)
+    rates, kills, settings = worker.compare(here, [OTHERS[0]], patience=0.1)
+    assert rates.rows[0][1] == "left out: no index"
+    assert kills.rows == settings.rows == []
+
+
 def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip refuses without asking anybody

@@ -41,6 +41,11 @@ def test_whatever_happens_the_queue_is_what_the_model_says(
         assert problem == "", problem
 
 
+def test_a_walk_on_a_cluster_ends_the_same(world: World, clustered: None, real: None, seed: int) -> None:
+    problem = found_broken(world, Plan.of(f"{seed}", STEPS))
+    assert problem == "", problem
+
+
 if "SHARDQ_WALK" in os.environ:
 
     def test_a_walk_is_repeated(world: World, anywhere: None, real: None) -> None:

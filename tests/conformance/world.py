@@ -64,6 +64,10 @@ class World:
         where = {"target_nodes": self.raw.get_node_from_key(queue.state.keys.meta)} if self._cluster else {}
         return int(self.raw.info("clients", **where)["blocked_clients"])
 
+    def node(self, key: str) -> Any:
+        """A plain client of the server that has *key*: of a cluster, the one node."""
+        return self.raw.get_redis_connection(self.raw.get_node_from_key(key)) if self._cluster else self.raw
+
     def stored(self) -> set[str]:
         """Every key on the server."""
         where = {"target_nodes": "primaries"} if self._cluster else {}

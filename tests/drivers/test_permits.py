@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
 
-from shardq import BackendTimeout, OutcomeUnknown
-from shardq.drivers.permits import AllBusy, AsyncPermits, Permits
+from shardq import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
+from shardq.drivers.permits import MIN_TRY, AllBusy, AsyncPermits, Permits
 from shardq.drivers.sync import _await
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
@@ -84,13 +85,35 @@ def test_calls_get_a_connection_in_the_order_in_which_they_came(
     assert client.queue("jobs").len() == MANY
 
 
+def one_write(queue: Any, seconds: float) -> None:
+    """Rides in the next call of the queue at first; after a moment without one it is to make another."""
+    queue.write("second", shard_key="t", timeout=seconds)
+
+
+def a_call_of_its_own(queue: Any, seconds: float) -> None:
+    """Needs a connection at once."""
+    try:
+        queue.write_many([("second", "t")], timeout=seconds)
+    except PartlyWritten as partly:
+        raise cast("ShardqError", partly.results[0]) from None
+
+
+@pytest.mark.parametrize("write", [one_write, a_call_of_its_own])
 def test_a_call_whose_time_is_up_in_the_line_says_so_and_nothing_happened(
-    client: Any, stalling: Server, pool: ThreadPoolExecutor
+    client: Any, stalling: Server, pool: ThreadPoolExecutor, write: Callable[[Any, float], None]
 ) -> None:
+    """It says how long it stood in the line: from when it was seen there, at the latest, until its time was up."""
     stalling.pause()
     first = occupied(client, pool)
-    with pytest.raises(BackendTimeout, match=r"all 1 connections .* were busy for 0\.[0-3]\d* s: raise max_"):
-        client.queue("jobs").write("second", shard_key="t", timeout=0.3)
+    started = time.monotonic()
+    second = pool.submit(write, client.queue("jobs"), 0.3)
+    eventually(lambda: waiting(client) == 1 or second.done(), every=0.001)
+    left = started + 0.3 - time.monotonic()
+    with pytest.raises(BackendTimeout, match=r"all 1 connections .* were busy for \S+ s: raise max_") as told:
+        second.result(30)
+    assert time.monotonic() - started >= 0.3
+    (seconds,) = re.findall(r"busy for (\S+) s", str(told.value))
+    assert max(left, MIN_TRY) - 0.001 <= float(seconds) <= 0.3
     assert waiting(client) == 0
     stalling.resume()
     assert first.result(30)

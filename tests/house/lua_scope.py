@@ -95,9 +95,13 @@ class Walk:
         self.context_sets: list[tuple[int, str]] = []
         self._line, self._loops, self._scope = 1, 0, Scope()
         self._head = True  # still among the bindings at the top of the file
+        self._context_head = True  # still among the bindings at the top of the file, or of its general part
+        general = _line_of_general(source)
         for statement in ast.parse(source).body.body:
+            if general and statement.line > general:
+                self._context_head, general = True, 0
             if not isinstance(statement, lua.LocalAssign | lua.LocalFunction | lua.SemiColon):
-                self._head = False
+                self._head = self._context_head = False
             self._visit(statement, top=True)
 
     @property
@@ -113,7 +117,7 @@ class Walk:
             self._line = node.line or self._line
             handler = getattr(self, f"_visit_{type(node).__name__}", None)
             if isinstance(node, lua.LocalAssign):
-                self._visit_local(node, top and self._head, top)
+                self._visit_local(node, top and self._head, top and self._context_head)
             elif handler:
                 handler(node)
             else:
@@ -139,30 +143,32 @@ class Walk:
         with self._inside():
             self._visit(node.body)
 
-    def _visit_local(self, node: Node, head: bool, top: bool) -> None:
+    def _visit_local(self, node: Node, head: bool, context_head: bool) -> None:
         values = list(node.values)
         for place, (target, value) in enumerate(zip(node.targets, values, strict=False)):
             if head and (index := _constant_index(value, "KEYS")):
                 self.uses.append(Use("KEYS", self._line, index, target.id))
                 values[place] = None
             elif target.id == CONTEXT and isinstance(value, lua.Table):
-                values[place] = self._context(value, top)
+                values[place] = self._context(value, context_head)
         self._visit(values)
         for place, target in enumerate(node.targets):
             local = self._declare(target)
             if place < len(node.values):
                 local.values.append((node.values[place], self._scope))
 
-    def _context(self, table: Node, top: bool) -> list[Node]:
+    def _context(self, table: Node, head: bool) -> list[Node]:
         """Note the fields that the context table begins with; their values, without the KEYS that it binds.
 
-        A verb with a straight part makes the table behind it: not at the head of the file, but at its top level.
+        A verb with a straight part makes the table behind it, before the first statement of the general part. There
+        is one such table.
         """
+        self._context_head = False
         values = []
         for each in table.fields:
             name = getattr(each.key, "id", "")
             self.context_sets.append((each.line or self._line, name))
-            if top and (index := _constant_index(each.value, "KEYS")):
+            if head and (index := _constant_index(each.value, "KEYS")):
                 self.uses.append(Use("KEYS", each.line or self._line, index, name))
             else:
                 values.append(each.value)
@@ -287,6 +293,12 @@ class Walk:
         if local and local.values and isinstance(local.values[0][0], lua.Table):
             return [each.value for each in local.values[0][0].fields]
         return list(args)
+
+
+def _line_of_general(source: str) -> int:
+    """The line of `--- @general`, behind which the general part begins; 0 in a script without a straight part."""
+    lines = source.splitlines()
+    return lines.index("--- @general") + 1 if "--- @general" in lines else 0
 
 
 def is_redis_call(node: Node) -> bool:

@@ -114,12 +114,31 @@ def test_each_rule_for_headers_can_fail(header: str, problem: str) -> None:
     assert any(problem in each for each in found), found
 
 
-def test_the_context_table_may_bind_keys_behind_a_straight_part() -> None:
-    table = "local q = {meta = KEYS[1], count = count}\nreturn redis.call('HINCRBY', q.meta, 'n', q.count)"
-    head = "local count = ARGV[1]\n"
-    assert check(f"if count == '1' then return count end\n{table}", top=head) == []
-    inside = check(f"if count == '1' then {table} end", top=head)
-    assert any("KEYS[1] in the body" in each for each in inside), inside
+STRAIGHT = "--- @straight\nif count == '1' then return count end\n"
+TABLE = "local q = {meta = KEYS[1], count = count}\n"
+USES = "return redis.call('HINCRBY', q.meta, 'n', q.count)"
+
+
+@pytest.mark.parametrize("between", ["", "local more = redis.call('TIME')\nlocal function f() return more, f end\n"])
+def test_the_context_table_may_bind_keys_at_the_head_of_the_general_part(between: str) -> None:
+    assert check(f"{STRAIGHT}--- @general\n{between}{TABLE}{USES}", top="local count = ARGV[1]\n") == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        STRAIGHT + TABLE + USES,  # no general part is said to begin
+        f"{STRAIGHT}--- @general\nredis.call('PUBLISH', 'x', 'y')\n{TABLE}{USES}",
+        f"{STRAIGHT}--- @general\nif count then {TABLE}{USES} end",
+        f"{STRAIGHT}--- @general\nlocal function f() {TABLE}{USES} end\nreturn f()",
+        f"{STRAIGHT}--- @general\nlocal q = {{count = count}}\n{TABLE}{USES}",
+        f"{STRAIGHT}--- @general\nlocal meta = KEYS[1]\nreturn {{meta, count}}",
+        f"--- @straight\nif count then {TABLE}{USES} end\n--- @general\n{TABLE}{USES}",
+    ],
+)
+def test_no_other_place_behind_the_head_binds_keys(body: str) -> None:
+    found = check(body, top="local count = ARGV[1]\n")
+    assert any("KEYS[1] in the body" in each for each in found), found
 
 
 def test_a_range_in_the_header_allows_a_computed_index() -> None:

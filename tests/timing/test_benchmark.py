@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import timing
-from benchmarks.timers import costs, leases, process, rates, waits
+from benchmarks.timers import blocked, costs, leases, process, rates, waits
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (costs, leases, rates, waits):
+    for module in (blocked, costs, leases, rates, waits):
         monkeypatch.setattr(module, "in_process", process.here)
 
 

@@ -53,7 +53,7 @@ class Base:
         self.replay: Replay | None = None
         for queue in queues:
             queue.read_many(1)
-        self.ledger = look(world.raw, self.keys)
+        self.ledger = look(world.node(self.keys.meta), self.keys)
         self.follow_journal()
 
     def who(self, rng: random.Random) -> Queue:
@@ -66,7 +66,7 @@ class Base:
 
     def look(self) -> Ledger:
         """The keys as they are now; what was parked for its 5 s becomes due at the next unit of the model's time."""
-        self.ledger = look(self.world.raw, self.keys)
+        self.ledger = look(self.world.node(self.keys.meta), self.keys)
         return self.ledger
 
     # --- what must hold after each step

@@ -163,7 +163,7 @@ class Operating(Base):
     def elapse(self, units: int) -> None:
         """So many units pass."""
         self.say(f"{units} pass")
-        raw, keys, found = self.world.raw, self.keys, self.look()
+        raw, keys, found = self.world.node(self.keys.meta), self.keys, self.look()
         with raw.pipeline(transaction=True) as pipe:
             for key in (
                 keys.leases,
