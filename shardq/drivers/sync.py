@@ -51,7 +51,7 @@ class Driver:
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, retry=Retry(NoBackoff(), 0))
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
-        self._lean = is_lean(target)
+        self.is_lean = is_lean(target)
         self._links: dict[Address | None, Links] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
@@ -69,13 +69,20 @@ class Driver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if call.replicas or not self._lean:
+        if call.replicas or not self.is_lean:
             return self.perform(call)
         try:
             return self._call(call)
         except CLOSED as error:
             self._check_closed(error)
             raise
+
+    def attempt(self, step: Call | Batch) -> Any:
+        """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
+        try:
+            return self.call(step) if isinstance(step, Call) else self.perform(step)
+        except (Refused, Unanswered, Underreplicated) as failure:
+            return failure
 
     def share(self, line: Line[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
@@ -109,8 +116,10 @@ class Driver:
 
     def _perform(self, step: Step) -> Any:
         match step:
-            case Call() if self._lean and not step.replicas:
+            case Call() if self.is_lean and not step.replicas:
                 return self._call(step)
+            case Batch() if self.is_lean and step.once:
+                return self._pair(step)
             case Call() if self._exchanges.topology is None:
                 return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
@@ -190,9 +199,21 @@ class Driver:
             raise reply
         return reply
 
+    def _pair(self, batch: Batch) -> list[Any]:
+        """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
+        key, until = batch.calls[0].keys[0], batch.until
+        address = self._exchanges.owner(key)
+        request = b"".join([pack_call(call) for call in batch.calls])
+        try:
+            with self._permit(address, until):
+                return self._ask(address, request, len(batch.calls), until)
+        except (Refused, Unanswered) as failure:
+            self._exchanges.lost(key, address, failure)
+            return [failure] * len(batch.calls)
+
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
-        if self._lean:
+        if self.is_lean:
             return self._ask(exchange.address, packed(commands), len(commands), exchange.until, exchange.server)
         return self._answers_from_pool(exchange, commands)
 

@@ -56,6 +56,14 @@ class ReadReply(msgspec.Struct, frozen=True):
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
+def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> Request:
+    """Return what a caller requests. By default the leases last as long as the queue's settings say."""
+    view = state.view
+    if prefer is not None and prefer >= view.streams:
+        prefer = None
+    return Request(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
+
+
 def read_call(
     state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
 ) -> ReadCall:
@@ -100,6 +108,23 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
         moved,
         not rows and state.server_time is not None and state.server_time.jump is not None,
     )
+
+
+def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] | None:
+    """Return the rows of *reply* if it has all that *call* asked for, and note in *state* what else it says.
+
+    Return None for any other reply, of which nothing is noted: `read_reply` reads it.
+    """
+    if reply[0] != b"OK" or reply[2].decode() != state.view.epoch:
+        return None
+    rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility))
+    if len(rows) != call.count:
+        return None
+    state.note_server_time(int(reply[1]), call.sent, call.sent)
+    state.reported(call.jump)
+    state.hints = _hints(reply[4])
+    state.declare_fewer()
+    return rows
 
 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
