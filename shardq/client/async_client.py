@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.async_queue import AsyncQueue
@@ -178,7 +178,7 @@ class AsyncClient(BaseClient):
         """Whether the driver has a lean path (see `drivers/resp.py`). For the parts of shardq that use a client."""
         return self._driver.is_lean
 
-    async def look(self, look: Look) -> Sequence[Received] | None:
+    async def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on from its outcome."""
         if not self._inspected:
             await self._prepare()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
@@ -182,7 +182,7 @@ class Client(BaseClient):
         """Whether the driver has a lean path (see `drivers/resp.py`). For the parts of shardq that use a client."""
         return self._driver.is_lean
 
-    def look(self, look: Look) -> Sequence[Received] | None:
+    def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on from its outcome."""
         if self._closed or not self._inspected:
             self._prepare()

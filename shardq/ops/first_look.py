@@ -6,7 +6,6 @@ comes of it, the operation goes on from its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from shardq.model import Received
@@ -36,7 +35,7 @@ class Look:
     call_until: float
     outcome: Any
 
-    def rows(self, outcome: Any) -> Sequence[Received] | None:
+    def rows(self, outcome: Any) -> list[Received] | None:
         """Return the messages if *outcome* is of the common case; None if the operation must look at it."""
         self.outcome = reply = outcome
         if self.acks is not None:

@@ -105,7 +105,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., list[Any]]:
 def _ask(url: str, seconds: float = SOON, times: int = 1) -> list[Any]:
     driver = Driver(Target.parse(url), max_connections=4, block=1)
     try:
-        return [driver.attempt(batch(seconds)) for _ in range(times)][-1]
+        return list([driver.attempt(batch(seconds)) for _ in range(times)][-1])
     finally:
         driver.close()
 
@@ -114,7 +114,7 @@ def _ask_async(url: str, seconds: float = SOON, times: int = 1) -> list[Any]:
     async def run() -> list[Any]:
         driver = AsyncDriver(Target.parse(url), max_connections=4, block=1, timer=LoopTimer(asyncio.get_running_loop()))
         try:
-            return [await driver.attempt(batch(seconds)) for _ in range(times)][-1]
+            return list([await driver.attempt(batch(seconds)) for _ in range(times)][-1])
         finally:
             await driver.aclose()
 
