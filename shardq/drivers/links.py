@@ -19,7 +19,6 @@ from typing import Any, Final
 import redis
 
 from shardq.drivers.failures import answer_of
-from shardq.drivers.leading import peer_of
 from shardq.drivers.pools import leads_to_master
 from shardq.drivers.resp import MORE, new_parser
 
@@ -28,6 +27,9 @@ RECEIVED: Final = 64 * 1024
 
 TRUSTED: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
+
+CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
+"""What redis-py may raise when another thread closes the connection during a call."""
 
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -72,6 +74,21 @@ class Link:
             answers.append(answer_of(reply))
             if len(answers) == count:
                 return answers
+
+    def send(self, request: bytes) -> None:
+        """Send *request*, whose answers are gathered later."""
+        self._send(request, self._silence)
+
+    def gather(self, answers: list[Any], count: int, seconds: float) -> bool:
+        """Add to *answers* what comes. Return whether there are *count*: no, if nothing comes for *seconds*."""
+        while True:
+            while len(answers) < count and (reply := self._parser.gets()) is not MORE:
+                answers.append(answer_of(reply))
+            if len(answers) == count:
+                return True
+            if not (self._decrypted and self._decrypted()) and not self._readable.poll(seconds * 1000):
+                return False
+            self._receive(self._silence)
 
     def is_clean(self) -> bool:
         """Return whether nothing was received after the answers that were asked for."""
@@ -178,3 +195,11 @@ class Links:
         if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
         return self._now() - link.used_at < TRUSTED or link.is_sound()
+
+
+def peer_of(connection: Any) -> Any:
+    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
+    try:
+        return connection._sock.getpeername()
+    except CLOSED:
+        return None

@@ -15,8 +15,8 @@ from redis.retry import Retry
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
-from shardq.drivers.links import Links
+from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
+from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
 from shardq.drivers.resp import is_lean, pack_call
@@ -52,7 +52,7 @@ class Driver:
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
         self.is_lean = is_lean(target)
-        self._links: dict[Address | None, Links] = {}
+        self._links: dict[tuple[Address | None, bool], Links] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
@@ -140,15 +140,29 @@ class Driver:
             raise
 
     def _arm(self, step: Armed) -> PendingRead:
-        address = self._exchanges.owner(step.key)
-        pool = self._pools[address, True]
-        try:
-            connection = _connect(pool)
-        except Unanswered as failure:
-            self._exchanges.lost(step.key, address, failure)
-            raise
-        commands = armed(step)
+        address, commands = self._exchanges.owner(step.key), armed(step)
         limit = step.block_ms / 1000 + BLOCK_MARGIN
+        try:
+            return (self._arm_link if self.is_lean else self._arm_connection)(address, commands, limit)
+        except Unanswered as failure:
+            if not failure.sent:
+                self._exchanges.lost(step.key, address, failure)
+            raise
+
+    def _arm_link(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
+        links = self._links_to(address, blocking=True)
+        link = links.take()
+        pending = LinkedRead(links, link, len(commands), limit, self._is_closed, address)
+        try:
+            link.send(packed(commands))
+        except LOST as error:
+            pending.drop()
+            raise unanswered(error) from error
+        return pending
+
+    def _arm_connection(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
+        pool = self._pools[address, True]
+        connection = _connect(pool)
         pending = PendingRead(pool, connection, len(commands), limit, self._is_closed, address)
         try:
             connection.send_packed_command([packed(commands)])
@@ -156,6 +170,13 @@ class Driver:
             pending.drop()
             raise unanswered(error) from error
         return pending
+
+    def _links_to(self, address: Address | None, *, blocking: bool) -> Links:
+        links = self._links.get((address, blocking))
+        if links is None:
+            made = Links(self._pools[address, blocking], _connect, self._clock.monotonic)
+            links = self._links.setdefault((address, blocking), made)
+        return links
 
     def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
@@ -225,9 +246,7 @@ class Driver:
         """
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
-        links = self._links.get(address)
-        if links is None:
-            links = self._links.setdefault(address, Links(self._pools[address, False], _connect, self._clock.monotonic))
+        links = self._links_to(address, blocking=False)
         link, clean = links.take(), False
         try:
             if server is not None and link.peer != server:
