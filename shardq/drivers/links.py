@@ -71,7 +71,7 @@ class Link:
             if reply is MORE:
                 self._receive(self._silence)
                 continue
-            answers.append(answer_of(reply))
+            answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
             if len(answers) == count:
                 return answers
 

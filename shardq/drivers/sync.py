@@ -80,7 +80,12 @@ class Driver:
     def attempt(self, step: Call | Batch) -> Any:
         """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
         try:
-            return self.call(step) if isinstance(step, Call) else self.perform(step)
+            if isinstance(step, Call):
+                return self.call(step)
+            return self._pair(step) if self.is_lean and step.once else self.perform(step)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
@@ -221,16 +226,20 @@ class Driver:
         return reply
 
     def _pair(self, batch: Batch) -> list[Any]:
-        """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
+        """Make the two calls of *batch*, which are of one queue, in one round trip. Return the outcome of each."""
         key, until = batch.calls[0].keys[0], batch.until
         address = self._exchanges.owner(key)
-        request = b"".join([pack_call(call) for call in batch.calls])
+        first, second = batch.calls
+        request = pack_call(first) + pack_call(second)
         try:
-            with self._permit(address, until):
-                return self._ask(address, request, len(batch.calls), until)
+            permit = self._permit(address, until)
+            try:
+                return self._ask(address, request, 2, until)
+            finally:
+                permit.give()
         except (Refused, Unanswered) as failure:
             self._exchanges.lost(key, address, failure)
-            return [failure] * len(batch.calls)
+            return [failure, failure]
 
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed."""

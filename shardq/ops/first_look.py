@@ -88,7 +88,7 @@ def first_look(
     look.request = request = request_of(state, count, visibility, prefer)
     look.attempt = attempt = read_call(state, request, min(block, state.wait_slice), outstanding, declare=ALL_DECLARED)
     look.until = attempt.sent + block
-    look.call_until = until = max(look.until, state.until(timeout))
+    look.call_until = until = max(look.until, attempt.sent + state.timeout if timeout is None else state.until(timeout))
     attempt.call.until = until
     look.step = attempt.call if acks is None else Batch((ack_call(state, acks.last), attempt.call), until, once=True)
     return look

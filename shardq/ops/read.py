@@ -187,6 +187,7 @@ def checked_stream(number: int | None) -> int | None:
 
 def checked_block(block: float, visibility: float | None) -> None:
     """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
-    seconds("block", block, 0, MAX_BLOCK)
+    if block != 0:
+        seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)

@@ -169,20 +169,22 @@ def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = 
 def _hints(raw: bytes) -> tuple[str, ...]:
     if not raw:
         return ()
-    return tuple([number for number in raw.decode().split(",") if number != LEGACY_NUMBER])
+    numbers = raw.decode().split(",")
+    return tuple([number for number in numbers if number != LEGACY_NUMBER] if LEGACY_NUMBER in numbers else numbers)
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
-    if state.streams <= declare:
+    view = state.view
+    if view.streams <= declare:
         numbers = list(
-            dict.fromkeys([*map(str, range(state.streams)), *state.hints])
+            dict.fromkeys([*map(str, range(view.streams)), *state.hints])
         )  # a hint may name a stream of a later resize
     else:
         numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
-    if state.config.legacy_stream is not None:
+    if view.config.legacy_stream is not None:
         numbers.append("l")
     return numbers
 
