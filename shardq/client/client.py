@@ -13,9 +13,10 @@ from shardq.client.leases import Leases
 from shardq.client.queue import Queue
 from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, PartlyPublished, ShardqError
-from shardq.model import Message, QueueSettings
+from shardq.model import Message, QueueSettings, Received
 from shardq.ops import routing
 from shardq.ops.coalescing import Line
+from shardq.ops.first_look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
 from shardq.ops.state import QueueState
@@ -175,6 +176,22 @@ class Client(BaseClient):
         """Run one operation and return its result. For the parts of shardq that use a client."""
         self._prepare()
         return self._driver.run(op)
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether the driver has a lean path (see `drivers/resp.py`). For the parts of shardq that use a client."""
+        return self._driver.is_lean
+
+    def look(self, look: Look) -> list[Received] | None:
+        """Make the first look of a read. Return its messages; None if the operation must go on from its outcome."""
+        if self._closed or not self._inspected:
+            self._prepare()
+        try:
+            outcome = self._driver.attempt(look.step)
+        except BaseException:
+            look.drop()
+            raise
+        return look.rows(outcome)
 
     def share(self, line: Line[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""

@@ -82,6 +82,18 @@ class AsyncDriver:
             return await self._call(self._shared, call)
         return await self._perform(call)
 
+    @property
+    def is_lean(self) -> bool:
+        """Whether short calls go over a link that all share."""
+        return self._shared is not None
+
+    async def attempt(self, step: Call | Batch) -> Any:
+        """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
+        try:
+            return await (self.call(step) if isinstance(step, Call) else self._perform(step))
+        except (Refused, Unanswered, Underreplicated) as failure:
+            return failure
+
     async def share(self, line: Line[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
         return await self._sharing.run(line, item, until)
@@ -102,6 +114,8 @@ class AsyncDriver:
         match step:
             case Call() if self._shared is not None and not step.replicas:
                 return await self._call(self._shared, step)
+            case Batch() if self._shared is not None and step.once:
+                return await self._pair(self._shared, step)
             case Call() if self._exchanges.topology is None:
                 return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
@@ -153,6 +167,20 @@ class AsyncDriver:
         if isinstance(reply, Refused):
             raise reply
         return reply
+
+    async def _pair(self, shared: SharedLinks, batch: Batch) -> list[Any]:
+        """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
+        exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
+        address = exchanges.owner(key)
+        request = b"".join([pack_call(call) for call in batch.calls])
+        try:
+            link = await self._link(shared, address, request, until)
+            if link is None:
+                return await drive(exchanges.of(batch), self._carry_out)
+            return await link.ask(request, len(batch.calls), exchanges.limit(until))  # type: ignore[no-any-return]
+        except (Refused, Unanswered) as failure:
+            exchanges.lost(key, address, failure)
+            return [failure] * len(batch.calls)
 
     async def _link(self, shared: SharedLinks, address: Address | None, request: bytes, until: float) -> Any:
         """Return the shared link to *address*; None if *request* must go over a connection of its own."""

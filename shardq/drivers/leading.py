@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from threading import Event, get_ident
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 import redis
 
 from shardq.drivers.failures import LOST, demoted, refusal, unanswered
+from shardq.drivers.links import CLOSED, Link, Links, peer_of
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
 from shardq.ops.pump import pump
@@ -21,9 +22,6 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
-
-CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
-"""What redis-py may raise when another thread closes the connection during a call."""
 
 
 class Sender(Protocol):
@@ -61,29 +59,62 @@ class PendingRead:
     def ready(self, seconds: float) -> bool:
         """Return whether all answers have come. Wait up to *seconds* for each."""
         try:
-            while len(self.answers) < self._count:
-                if self._closed():  # else redis-py would connect again and wait in vain
-                    raise ClosedError(CLOSED_WHILE_WAITING)
-                if not self._connection.can_read(seconds):
-                    return False
-                self.answers.append(answer(self._connection))
+            if not self._gather(seconds):
+                return False
         except (*LOST, *CLOSED) as error:
             self.drop()
             raise unanswered(error) from error
         except BaseException:
             self.drop()
             raise
+        self._release()
+        return True
+
+    def _gather(self, seconds: float) -> bool:
+        while len(self.answers) < self._count:
+            if self._closed():  # else redis-py would connect again and wait in vain
+                raise ClosedError(CLOSED_WHILE_WAITING)
+            if not self._connection.can_read(seconds):
+                return False
+            self.answers.append(answer(self._connection))
+        return True
+
+    def _release(self) -> None:
         if self._closed():
             self._connection.disconnect()
         self._pool.release(self._connection)
         if demoted(self.answers):
             self._pool.disconnect(inuse_connections=False)
-        return True
 
     def drop(self) -> None:
         """Close the connection. The server then forgets a read that still waits."""
         self._connection.disconnect()
         self._pool.release(self._connection)
+
+
+class LinkedRead(PendingRead):
+    """The same on a link: what redis-py does for each answer would take as long as the read script does."""
+
+    def __init__(self, links: Links, link: Link, count: int, limit: float, closed: Callable[[], bool], address: Any):
+        super().__init__(None, link.connection, count, limit, closed, address)
+        self._links, self._link = links, link
+
+    def _gather(self, seconds: float) -> bool:
+        if self._closed():
+            raise ClosedError(CLOSED_WHILE_WAITING)
+        return self._link.gather(self.answers, self._count, seconds)
+
+    def _release(self) -> None:
+        if self._closed() or not self._link.is_clean():
+            self.drop()
+        else:
+            self._links.give(self._link)
+        if demoted(self.answers):
+            self._links.drop_idle()
+
+    def drop(self) -> None:
+        """Close the link. The server then forgets a read that still waits."""
+        self._links.drop(self._link)
 
 
 class PumpRun:
@@ -216,14 +247,6 @@ class Leading:
 
 def _run_of(waiting: Waiting) -> PumpRun | None:
     return cast("PumpRun | None", waiting.pump)  # a client has one driver, which made the pump
-
-
-def peer_of(connection: Any) -> Any:
-    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
-    try:
-        return connection._sock.getpeername()
-    except CLOSED:
-        return None
 
 
 def answer(connection: Any) -> Any:

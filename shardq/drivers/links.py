@@ -7,7 +7,10 @@ The pool goes on regarding the connection as in use, so that closing the pool cl
 
 from __future__ import annotations
 
+import _socket
+import socket
 import ssl
+import struct
 from collections import deque
 from collections.abc import Callable
 from select import POLLIN, POLLOUT, poll
@@ -16,7 +19,6 @@ from typing import Any, Final
 import redis
 
 from shardq.drivers.failures import answer_of
-from shardq.drivers.leading import peer_of
 from shardq.drivers.pools import leads_to_master
 from shardq.drivers.resp import MORE, new_parser
 
@@ -26,14 +28,18 @@ RECEIVED: Final = 64 * 1024
 TRUSTED: Final = 0.01
 """Seconds for which a link that was used is taken to be sound. After them it is looked at before it is used again."""
 
+CLOSED: Final = (AttributeError, TypeError, ValueError, OSError)
+"""What redis-py may raise when another thread closes the connection during a call."""
+
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Link:
     """A connection of redis-py whose socket was taken over. `peer` is the address of its other end.
 
-    The socket does not block, and `poll` waits for it. Python's own timeouts would ask the kernel once more before each
-    call.
+    The kernel waits for what arrives, for as long as the socket was told (SO_RCVTIMEO): one system call. Python's own
+    timeouts take two. A socket with TLS, or one of a library that replaces Python's, does not block, and `poll` waits
+    for it.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -41,7 +47,9 @@ class Link:
         self.used_at = 0.0
         self._socket = connection._sock
         self._silence = self._socket.gettimeout()
-        self._socket.setblocking(False)
+        self._waits = type(self._socket).recv_into is _socket.socket.recv_into
+        self._socket.setblocking(self._waits)
+        self._patience = 0.0
         self._decrypted: Callable[[], int] | None = getattr(self._socket, "pending", None)  # only with TLS
         self._readable = poll()
         self._readable.register(self._socket, POLLIN)
@@ -63,9 +71,24 @@ class Link:
             if reply is MORE:
                 self._receive(self._silence)
                 continue
-            answers.append(answer_of(reply))
+            answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
             if len(answers) == count:
                 return answers
+
+    def send(self, request: bytes) -> None:
+        """Send *request*, whose answers are gathered later."""
+        self._send(request, self._silence)
+
+    def gather(self, answers: list[Any], count: int, seconds: float) -> bool:
+        """Add to *answers* what comes. Return whether there are *count*: no, if nothing comes for *seconds*."""
+        while True:
+            while len(answers) < count and (reply := self._parser.gets()) is not MORE:
+                answers.append(answer_of(reply))
+            if len(answers) == count:
+                return True
+            if not (self._decrypted and self._decrypted()) and not self._readable.poll(seconds * 1000):
+                return False
+            self._receive(self._silence)
 
     def is_clean(self) -> bool:
         """Return whether nothing was received after the answers that were asked for."""
@@ -77,7 +100,7 @@ class Link:
 
     def _send(self, request: bytes, limit: float) -> None:
         try:
-            sent = self._socket.send(request)
+            sent = self._socket.send(request, socket.MSG_DONTWAIT) if self._waits else self._socket.send(request)
         except _NOT_YET:
             sent = 0
         if sent < len(request):
@@ -89,7 +112,7 @@ class Link:
         while rest:
             self._await(writable, limit)
             try:
-                rest = rest[self._socket.send(rest) :]
+                rest = rest[self._socket.send(rest, *([socket.MSG_DONTWAIT] if self._waits else [])) :]
             except ssl.SSLWantReadError:
                 self._await(self._readable, limit)
             except _NOT_YET:
@@ -97,17 +120,34 @@ class Link:
 
     def _receive(self, limit: float) -> None:
         """Give the parser what arrives next."""
+        if self._waits:
+            if limit != self._patience:
+                self._be_patient(limit)
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                raise redis.TimeoutError(f"no answer for {limit:.3g} s") from None
+        else:
+            size = self._receive_polled(limit)
+        if not size:
+            raise redis.ConnectionError("the server closed the connection")
+        self._parser.feed(self._buffer, 0, size)
+
+    def _be_patient(self, limit: float) -> None:
+        """Let the kernel wait for *limit* seconds, or for a millisecond: 0 would be for ever."""
+        seconds, part = divmod(max(limit, 0.001), 1)
+        wait = struct.pack("@ll", int(seconds), int(part * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)
+        self._patience = limit
+
+    def _receive_polled(self, limit: float) -> int:
         while True:
             if self._decrypted is None or not self._decrypted():
                 self._await(self._readable, limit)
             try:
-                size = self._socket.recv_into(self._buffer)
-                break
+                return int(self._socket.recv_into(self._buffer))
             except _NOT_YET:  # a part of what TLS needs to decrypt the next piece
                 continue
-        if not size:
-            raise redis.ConnectionError("the server closed the connection")
-        self._parser.feed(self._buffer, 0, size)
 
     def _await(self, ready: poll, limit: float) -> None:
         if not ready.poll(limit * 1000):
@@ -155,3 +195,11 @@ class Links:
         if self._has_sentinels and not leads_to_master(self._pool, link.connection):
             return False
         return self._now() - link.used_at < TRUSTED or link.is_sound()
+
+
+def peer_of(connection: Any) -> Any:
+    """Return the address of the other end of *connection*'s socket; None if it has no socket."""
+    try:
+        return connection._sock.getpeername()
+    except CLOSED:
+        return None

@@ -15,8 +15,8 @@ from redis.retry import Retry
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import CLOSED, Leading, PendingRead, answer, peer_of
-from shardq.drivers.links import Links
+from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
+from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
 from shardq.drivers.resp import is_lean, pack_call
@@ -51,8 +51,8 @@ class Driver:
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, retry=Retry(NoBackoff(), 0))
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
-        self._lean = is_lean(target)
-        self._links: dict[Address | None, Links] = {}
+        self.is_lean = is_lean(target)
+        self._links: dict[tuple[Address | None, bool], Links] = {}
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._leading = Leading(self)
@@ -69,13 +69,25 @@ class Driver:
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
-        if call.replicas or not self._lean:
+        if call.replicas or not self.is_lean:
             return self.perform(call)
         try:
             return self._call(call)
         except CLOSED as error:
             self._check_closed(error)
             raise
+
+    def attempt(self, step: Call | Batch) -> Any:
+        """Perform *step*, as if an operation had yielded it. Return its reply, or its failure."""
+        try:
+            if isinstance(step, Call):
+                return self.call(step)
+            return self._pair(step) if self.is_lean and step.once else self.perform(step)
+        except CLOSED as error:
+            self._check_closed(error)
+            raise
+        except (Refused, Unanswered, Underreplicated) as failure:
+            return failure
 
     def share(self, line: Line[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
@@ -109,8 +121,10 @@ class Driver:
 
     def _perform(self, step: Step) -> Any:
         match step:
-            case Call() if self._lean and not step.replicas:
+            case Call() if self.is_lean and not step.replicas:
                 return self._call(step)
+            case Batch() if self.is_lean and step.once:
+                return self._pair(step)
             case Call() if self._exchanges.topology is None:
                 return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
@@ -131,15 +145,29 @@ class Driver:
             raise
 
     def _arm(self, step: Armed) -> PendingRead:
-        address = self._exchanges.owner(step.key)
-        pool = self._pools[address, True]
-        try:
-            connection = _connect(pool)
-        except Unanswered as failure:
-            self._exchanges.lost(step.key, address, failure)
-            raise
-        commands = armed(step)
+        address, commands = self._exchanges.owner(step.key), armed(step)
         limit = step.block_ms / 1000 + BLOCK_MARGIN
+        try:
+            return (self._arm_link if self.is_lean else self._arm_connection)(address, commands, limit)
+        except Unanswered as failure:
+            if not failure.sent:
+                self._exchanges.lost(step.key, address, failure)
+            raise
+
+    def _arm_link(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
+        links = self._links_to(address, blocking=True)
+        link = links.take()
+        pending = LinkedRead(links, link, len(commands), limit, self._is_closed, address)
+        try:
+            link.send(packed(commands))
+        except LOST as error:
+            pending.drop()
+            raise unanswered(error) from error
+        return pending
+
+    def _arm_connection(self, address: Address | None, commands: tuple[Command, ...], limit: float) -> PendingRead:
+        pool = self._pools[address, True]
+        connection = _connect(pool)
         pending = PendingRead(pool, connection, len(commands), limit, self._is_closed, address)
         try:
             connection.send_packed_command([packed(commands)])
@@ -147,6 +175,13 @@ class Driver:
             pending.drop()
             raise unanswered(error) from error
         return pending
+
+    def _links_to(self, address: Address | None, *, blocking: bool) -> Links:
+        links = self._links.get((address, blocking))
+        if links is None:
+            made = Links(self._pools[address, blocking], _connect, self._clock.monotonic)
+            links = self._links.setdefault((address, blocking), made)
+        return links
 
     def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
@@ -190,9 +225,25 @@ class Driver:
             raise reply
         return reply
 
+    def _pair(self, batch: Batch) -> list[Any]:
+        """Make the two calls of *batch*, which are of one queue, in one round trip. Return the outcome of each."""
+        key, until = batch.calls[0].keys[0], batch.until
+        address = self._exchanges.owner(key)
+        first, second = batch.calls
+        request = pack_call(first) + pack_call(second)
+        try:
+            permit = self._permit(address, until)
+            try:
+                return self._ask(address, request, 2, until)
+            finally:
+                permit.give()
+        except (Refused, Unanswered) as failure:
+            self._exchanges.lost(key, address, failure)
+            return [failure, failure]
+
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
-        if self._lean:
+        if self.is_lean:
             return self._ask(exchange.address, packed(commands), len(commands), exchange.until, exchange.server)
         return self._answers_from_pool(exchange, commands)
 
@@ -204,9 +255,7 @@ class Driver:
         """
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
-        links = self._links.get(address)
-        if links is None:
-            links = self._links.setdefault(address, Links(self._pools[address, False], _connect, self._clock.monotonic))
+        links = self._links_to(address, blocking=False)
         link, clean = links.take(), False
         try:
             if server is not None and link.peer != server:

@@ -40,16 +40,16 @@ def ack_earlier(state: QueueState, acks: Acks, until: float) -> Op[None]:
 
 
 def ack_and_read(
-    state: QueueState, acks: Acks, read: ReadCall, until: float, outstanding: Outstanding
+    state: QueueState, acks: Acks, read: ReadCall, until: float, outstanding: Outstanding, known: Any = None
 ) -> Op[tuple[Any, bool]]:
     """Send the ack and *read* together. Return the outcome of the read, and whether the ack was done before it.
 
     The outcome is the reply or a failure. If the ack fails for good, what the read was granted is given back, and the
-    error of the ack is raised.
+    error of the ack is raised. If the outcomes of both are *known*, nothing is sent.
     """
     part = acks.last
     try:
-        acked, outcome = yield Batch((ack_call(state, part), read.call), until, once=True)
+        acked, outcome = known or (yield Batch((ack_call(state, part), read.call), until, once=True))
     except GeneratorExit:
         unsure_of(state, [delivery for _, _, delivery in part])
         raise

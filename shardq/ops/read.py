@@ -10,8 +10,9 @@ from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.acks import Acks, ack_and_read, ack_earlier, to_count
+from shardq.ops.first_look import Look
 from shardq.ops.opening import needs_upkeep, open_queue, reopen, upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
+from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover, request_of
 from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
@@ -31,32 +32,32 @@ def read(
     timeout: float | None = None,
     outstanding: Outstanding | None = None,
     acks: Acks | None = None,
+    look: Look | None = None,
 ) -> Op[list[Received]]:
     """Return up to *count* messages, after waiting up to *block* seconds for the first one; [] if none came by then.
 
     *outstanding* always says what a caller that cancels the read must give back. *acks* are done before the first look,
-    the last ones in the same round trip. They do not wait for messages.
+    the last ones in the same round trip. They do not wait for messages. If the first *look* was made already, the
+    operation goes on from its outcome.
     """
     clock = state.clock
-    until = clock.monotonic() + block
-    if not state.epoch:
+    until = look.until if look else clock.monotonic() + block
+    if look is None and not state.epoch:
         yield from open_queue(state, state.until(timeout))
     if acks is not None and acks.earlier:
         yield from ack_earlier(state, acks, max(until, state.until(timeout)))
-    request = Request(
-        count,
-        state.config.visibility_timeout if visibility is None else visibility,
-        prefer if prefer is not None and prefer < state.streams else None,
-    )
+    request = look.request if look else request_of(state, count, visibility, prefer)
     outstanding = outstanding or Outstanding()
     while True:
-        now = clock.monotonic()
-        if needs_upkeep(state):
+        now = look.attempt.sent if look else clock.monotonic()
+        if look is None and needs_upkeep(state):
             yield from upkeep(state, now)
         remaining = max(0.0, until - now)
-        call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
-        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding, acks)
-        acks = None
+        # A failed call is tried again even if the wait is short.
+        call_until = look.call_until if look else max(until, state.until(timeout))
+        block = min(remaining, state.wait_slice)
+        found = yield from _attempt(state, request, block, call_until, outstanding, acks, look)
+        acks = look = None
         if len(found.rows) == count:  # the common case
             return found.rows
         read_at, now = now, clock.monotonic()
@@ -98,17 +99,23 @@ def _fill(
 
 
 def _attempt(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None = None
+    state: QueueState,
+    request: Request,
+    block: float,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None = None,
+    look: Look | None = None,
 ) -> Op[ReadReply]:
     """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once.
 
     *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
-    they may have made room for messages.
+    they may have made room for messages. A *look* is the first call, which was made already.
     """
     part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
     while True:
-        attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks)
-        acks = None
+        attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks, look)
+        acks = look = None
         outstanding.holder = ""
         found = read_reply(state, attempt, reply)
         # With rows in hand the queue is looked up by the next call: a failure here would lose them.
@@ -125,7 +132,13 @@ def _attempt(
 
 
 def _answered_call(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None
+    state: QueueState,
+    request: Request,
+    block: float,
+    until: float,
+    outstanding: Outstanding,
+    acks: Acks | None,
+    look: Look | None,
 ) -> Op[tuple[ReadCall, Any, bool]]:
     """Return a read call, its reply, and whether the *acks*, if any, were done before it.
 
@@ -135,13 +148,14 @@ def _answered_call(
     """
     tries = 0
     while True:
-        attempt = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
+        made, look = look, None
+        attempt = made.attempt if made else read_call(state, request, block, outstanding, declare=ALL_DECLARED)
         attempt.call.until = until
         try:
             if acks is None:
-                return attempt, (yield attempt.call), True
+                return attempt, (made.reply() if made else (yield attempt.call)), True
             taken, acks = acks, None
-            reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding)
+            reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding, made and made.outcome)
             if not isinstance(reply, (Refused, Unanswered)):
                 return attempt, reply, acked
             if to_count(reply) is None:
@@ -173,6 +187,7 @@ def checked_stream(number: int | None) -> int | None:
 
 def checked_block(block: float, visibility: float | None) -> None:
     """ConfigError if *block* is not a valid time to wait, or *visibility* not a valid lease time."""
-    seconds("block", block, 0, MAX_BLOCK)
+    if block != 0:
+        seconds("block", block, 0, MAX_BLOCK)
     if visibility is not None:
         lease_time("visibility_timeout", visibility)

@@ -56,6 +56,14 @@ class ReadReply(msgspec.Struct, frozen=True):
         return now + self.wait_ms / 1000 if self.wait_ms >= 0 else math.inf
 
 
+def request_of(state: QueueState, count: int, visibility: float | None, prefer: int | None) -> Request:
+    """Return what a caller requests. By default the leases last as long as the queue's settings say."""
+    view = state.view
+    if prefer is not None and prefer >= view.streams:
+        prefer = None
+    return Request(count, view.config.visibility_timeout if visibility is None else visibility, prefer)
+
+
 def read_call(
     state: QueueState, request: Request, block: float, outstanding: Outstanding, *, declare: int, delay: float = 0.0
 ) -> ReadCall:
@@ -102,6 +110,23 @@ def read_reply(state: QueueState, call: ReadCall, reply: Any, granted: float | N
     )
 
 
+def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] | None:
+    """Return the rows of *reply* if it has all that *call* asked for, and note in *state* what else it says.
+
+    Return None for any other reply, of which nothing is noted: `read_reply` reads it.
+    """
+    if reply[0] != b"OK" or reply[2].decode() != state.view.epoch:
+        return None
+    rows = deliveries(reply, call.holder, safe_deadline(call.sent, call.visibility))
+    if len(rows) != call.count:
+        return None
+    state.note_server_time(int(reply[1]), call.sent, call.sent)
+    state.reported(call.jump)
+    state.hints = _hints(reply[4])
+    state.declare_fewer()
+    return rows
+
+
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
@@ -144,20 +169,22 @@ def unread(state: QueueState, rows: Sequence[Received], timeout: float | None = 
 def _hints(raw: bytes) -> tuple[str, ...]:
     if not raw:
         return ()
-    return tuple([number for number in raw.decode().split(",") if number != LEGACY_NUMBER])
+    numbers = raw.decode().split(",")
+    return tuple([number for number in numbers if number != LEGACY_NUMBER] if LEGACY_NUMBER in numbers else numbers)
 
 
 def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     """Return which streams to declare: all if there are at most *declare*, else those that are likely to come next."""
-    if state.streams <= declare:
+    view = state.view
+    if view.streams <= declare:
         numbers = list(
-            dict.fromkeys([*map(str, range(state.streams)), *state.hints])
+            dict.fromkeys([*map(str, range(view.streams)), *state.hints])
         )  # a hint may name a stream of a later resize
     else:
         numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
-    if state.config.legacy_stream is not None:
+    if view.config.legacy_stream is not None:
         numbers.append("l")
     return numbers
 

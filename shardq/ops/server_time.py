@@ -8,16 +8,16 @@ clients (`lua/modules/time.lua`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 SPARE_MS: Final = 1000
 DRIFT: Final = 0.01
 """Two clocks agree if they differ by at most `SPARE_MS` plus this part of the time that passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True):
     """A jump ahead: the server's clock agreed with ours at `since`, and at `to` it was ahead by `by`. All in ms."""
 
     since: int
@@ -25,8 +25,7 @@ class Jump:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTime:
+class ServerTime(msgspec.Struct, frozen=True):
     """The server's clock showed `ms` at some time between the local times `at` and `arrived`.
 
     It has agreed with this machine's clock since it showed `steady`. `jump` has not been reported to the server yet.
@@ -71,4 +70,4 @@ class ServerTime:
 
     def reported(self, jump: Jump | None) -> ServerTime:
         """Return the view after *jump* was reported to the server."""
-        return self if jump is None or jump != self.jump else replace(self, jump=None)
+        return self if jump is None or jump != self.jump else msgspec.structs.replace(self, jump=None)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+from binascii import b2a_base64
+from typing import Final
+
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def new_holder() -> str:
@@ -10,7 +14,7 @@ def new_holder() -> str:
 
     A counter could repeat after a failover; a nonce does not.
     """
-    return secrets.token_urlsafe(16)
+    return b2a_base64(os.urandom(16)).translate(_URL_SAFE)[:22].decode()  # `secrets` takes twice as long
 
 
 def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[str, bytes] | None = None) -> str:

@@ -73,6 +73,7 @@ class FakeDriver(Driver):
     def __init__(self, connection: redis.Redis, clock: Clock, wait: Callable[[float], object], poll: float) -> None:
         super().__init__(Target("single", {}), max_connections=1, block=0, clock=clock)
         self._connection, self._wait, self._poll = connection, wait, poll
+        self.is_lean = False  # there is no socket, so every step goes to `perform`
 
     def perform(self, step: Step) -> Any:
         """Perform *step* on fakeredis; its reply."""

@@ -17,12 +17,8 @@ from tests.servers import Cluster, Server, ServerKind, available
 KINDS = {kind.product: kind for kind in available()}
 CLIENT_KINDS = ("sync", "async")
 GENERAL = "general"
-WITH_GENERAL = {
-    f"test_{name}" for name in (
-        "ack_with_read", "blocking", "dedup", "delay", "due", "names", "publish", "read", "rules", "settle",
-        "walk", "write",
-    )
-}  # fmt: skip
+_GENERAL = "ack_with_read blocking dedup delay due names publish read rules settle walk write"
+WITH_GENERAL = {f"test_{name}" for name in _GENERAL.split()}
 """Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
 path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
 """

@@ -70,6 +70,21 @@ def test_no_thread_of_the_parent_leads_in_the_child(server: Server, older: Queue
         assert reading.result(SOON).payload == "work"
 
 
+def test_an_ack_with_a_read_is_the_childs_own_after_the_parent_made_one(older: Queue) -> None:
+    """The parent's link, and what it knows of the server's clock, are there at the fork."""
+    older.write_many([(f"{number}", f"tenant-{number}") for number in range(4)])
+    first = older.read(ack=older.read())
+
+    def work() -> str:
+        second = older.read(ack=first)
+        return f"{second.payload} {older.read(ack=second).payload}"
+
+    childs = child(bounded(work)).split()
+    last = older.read(ack=first)  # the child has acked it, so this lease is lost
+    assert len({first.payload, *childs, last.payload}) == 4
+    assert (first.lost, older.stats().acked) == (True, 3)
+
+
 def test_a_fork_of_a_fork_is_as_good(older: Queue) -> None:
     def grandchild() -> str:
         own = older.write("the child's", shard_key="tenant")

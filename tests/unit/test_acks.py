@@ -9,6 +9,7 @@ import pytest
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import Received
 from shardq.ops.acks import Acks
+from shardq.ops.first_look import first_look
 from shardq.ops.read import read
 from shardq.ops.settle import CHUNK, Settled, ack
 from shardq.ops.state import QueueState
@@ -70,8 +71,16 @@ def deliveries(count: int = 1) -> list[Received]:
     ]
 
 
+@pytest.fixture(params=["operation", "look"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the operation makes the first look, or goes on from one that was made without it."""
+    monkeypatch.setattr(Run, "looks", request.param == "look")
+
+
 class Run:
     """A read with an ack, to its end."""
+
+    looks = False
 
     def __init__(self, server: Server, count: int = 1, state: QueueState | None = None, **settings: Any) -> None:
         self.clock, self.server = ManualClock(), server
@@ -80,11 +89,29 @@ class Run:
         self.outstanding = Outstanding()
         self.done: Driven[list[Received]] = Driven()
         self.error: Exception | None = None
-        op = read(self.state, 1, outstanding=self.outstanding, acks=self.acks, **({"timeout": 2} | settings))
+        self.wanted = {"block": 0.0, "visibility": None, "prefer": None, "timeout": 2} | settings
         try:
-            self.done = drive(op, server, self.clock)
+            if not (self.looks and self._look()):
+                self._operate()
         except BackendError as error:
             self.error = error
+
+    def _look(self) -> bool:
+        wanted = {**self.wanted, "outstanding": self.outstanding, "acks": self.acks}
+        look = first_look(self.state, 1, **wanted)
+        if look is None:
+            return False
+        self.done.result = look.rows(self.server(look.step))
+        if self.done.result is not None:
+            self.acks.results = {delivery.token: Settled.OK for _, _, delivery in self.acks.last}
+        else:
+            self._operate(look)
+            self.done.steps.insert(0, look.step)
+        return True
+
+    def _operate(self, look: Any = None) -> None:
+        op = read(self.state, 1, outstanding=self.outstanding, acks=self.acks, look=look, **self.wanted)
+        self.done = drive(op, self.server, self.clock)
 
     @property
     def results(self) -> list[Settled]:
