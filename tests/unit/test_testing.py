@@ -89,3 +89,18 @@ def test_without_fakeredis_the_error_says_what_to_install(monkeypatch: pytest.Mo
 def test_a_client_closed_is_closed() -> None:
     with fake_client() as client:
         assert client.queue("jobs").len() == 0
+
+
+def test_a_fake_client_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object) -> None:
+        raise AssertionError("there is no server")
+
+    monkeypatch.setattr("shardq.drivers.sync._connect", connect)
+    queue = fake_client().queue("jobs")
+    for number in range(3):  # from the second on, a call of the common case
+        queue.write(number, shard_key=f"t{number}")
+    delivery = queue.read()
+    for _ in range(2):
+        delivery = queue.read(ack=delivery)
+    delivery.ack()
+    assert queue.len() == 0
