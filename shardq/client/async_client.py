@@ -16,7 +16,7 @@ from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.coalescing import Line
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
 from shardq.ops.state import QueueState
@@ -172,10 +172,10 @@ class AsyncClient(BaseClient):
         await self._prepare()
         return await self._driver.run(op)
 
-    async def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         await self._prepare()
-        return await self._driver.share(line, item, until)
+        return await self._driver.share(coalescer, item, until)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""

@@ -221,9 +221,9 @@ class AsyncQueue(AsyncQueueAdmin):
 
     async def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
         state = self.state
-        line, until = settles_of(state, verb), state.until(timeout)
+        coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            (await self._client.share(line, item, until)).check()
+            (await self._client.share(coalescer, item, until)).check()
             return
         with self._telemetry.settling(verb, [item.delivery]):
-            (await self._client.share(line, item, until)).check()
+            (await self._client.share(coalescer, item, until)).check()

@@ -15,7 +15,7 @@ from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings
 from shardq.ops import routing
-from shardq.ops.coalescing import Line
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
 from shardq.ops.state import QueueState
@@ -176,11 +176,11 @@ class Client(BaseClient):
         self._prepare()
         return self._driver.run(op)
 
-    def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+    def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         if self._closed or not self._inspected:
             self._prepare()
-        return self._driver.share(line, item, until)
+        return self._driver.share(coalescer, item, until)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""

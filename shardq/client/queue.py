@@ -209,9 +209,9 @@ class Queue(QueueAdmin):
 
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
         state = self.state
-        line, until = settles_of(state, verb), state.until(timeout)
+        coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            self._client.share(line, item, until).check()
+            self._client.share(coalescer, item, until).check()
             return
         with self._telemetry.settling(verb, [item.delivery]):
-            self._client.share(line, item, until).check()
+            self._client.share(coalescer, item, until).check()

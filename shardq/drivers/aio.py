@@ -27,7 +27,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Line
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 from shardq.timing import LoopTimer
 
@@ -82,9 +82,9 @@ class AsyncDriver:
             return await self._call(self._shared, call)
         return await self._perform(call)
 
-    async def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
-        return await self._sharing.run(line, item, until)
+    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
+        return await self._sharing.run(coalescer, item, until)
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""

@@ -25,7 +25,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Line
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
@@ -77,9 +77,9 @@ class Driver:
             self._check_closed(error)
             raise
 
-    def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
-        return self._sharing.run(line, item, until)
+    def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
+        return self._sharing.run(coalescer, item, until)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""

@@ -9,12 +9,13 @@ import msgspec
 
 from shardq.errors import BackendError, OutcomeUnknown
 from shardq.model import Received
-from shardq.ops.coalescing import Line, Verb
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import open_queue
 from shardq.ops.retry import is_of_one, retry_until
 from shardq.ops.settle import CHUNK, Settled, ack_call, ack_parts, extend_call, nack_call, terms_of, unsure_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
+from shardq.ops.verb import Verb
 
 Result: TypeAlias = Settled | Exception
 _RESULTS = {ord(result.value): result for result in Settled}
@@ -122,10 +123,10 @@ class Settles(Verb[Settle, Settled]):
             return {item.delivery.token: error}
 
 
-def settles_of(state: QueueState, verb: str) -> Line[Settle, Settled]:
+def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:
     """Return where those meet who *verb* deliveries of this queue: "ack", "nack", "reject" or "extend"."""
-    line: Line[Settle, Settled] | None = state.lines.get(verb)
-    return line or state.lines.setdefault(verb, Line(Settles(state, verb)))
+    coalescer: Coalescer[Settle, Settled] | None = state.coalescers.get(verb)
+    return coalescer or state.coalescers.setdefault(verb, Coalescer(Settles(state, verb)))
 
 
 def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:

@@ -57,8 +57,12 @@ def ended(call: Callable[[], Any]) -> Any:
 
 def waiting(queue: Queue, verb: str = "write") -> int:
     """How many callers of *verb* are here: in a call, or waiting for one."""
-    line = queue.state.lines[verb]
-    return int(line.calls) + len(line._waiting) + sum(len(shared.entries) - 1 for shared in list(line.shared))
+    coalescer = queue.state.coalescers[verb]
+    return (
+        int(coalescer.calls)
+        + len(coalescer._waiting)
+        + sum(len(shared.callers) - 1 for shared in list(coalescer.shared))
+    )
 
 
 def meet(
@@ -243,7 +247,7 @@ def test_a_child_has_none_of_its_parents_callers(proxy: Proxy, queue_name: str) 
 
 
 def waiting_in_child(queue: Queue) -> str:
-    return str(sum(waiting(queue, verb) for verb in queue.state.lines))
+    return str(sum(waiting(queue, verb) for verb in queue.state.coalescers))
 
 
 def test_cancelling_a_caller_cancels_only_its_own_wait(proxy: Proxy, queue_name: str) -> None:
