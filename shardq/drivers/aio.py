@@ -28,7 +28,20 @@ from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
 from shardq.ops.coalescing import Coalescer
-from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.steps import (
+    Armed,
+    Ask,
+    Batch,
+    Call,
+    Op,
+    Refused,
+    Sleep,
+    Step,
+    Unanswered,
+    Underreplicated,
+    Wait,
+    Withdrawn,
+)
 from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
@@ -144,6 +157,8 @@ class AsyncDriver:
             link = await self._link(shared, address, request, call.until)
             if link is None:
                 return await drive(exchanges.of(call), self._carry_out)
+            if call.on_send is not None:
+                call.on_send()
             (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
         except Unanswered as failure:
             exchanges.lost(key, address, failure)
@@ -183,6 +198,8 @@ class AsyncDriver:
                 return None
             if exchange.server is not None and link.peer != exchange.server:
                 raise Unanswered("another server is at this address now", sent=False)
+            if exchange.on_send is not None:
+                exchange.on_send()
             answers = await link.ask(request, len(commands), self._exchanges.limit(exchange.until))
             commands = exchange.follow_up(answers) if commands is exchange.commands else ()
         return answers
@@ -203,6 +220,8 @@ class AsyncDriver:
         if exchange.server is not None and peer_of(connection) != exchange.server:
             await pool.release(connection)
             raise Unanswered("another server is at this address now", sent=False)
+        if exchange.on_send is not None:
+            await _before_sending(pool, connection, exchange.on_send)
         limit = self._exchanges.limit(exchange.until)
         return await round_trip(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
@@ -232,6 +251,15 @@ async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[An
             resume, value = steps.send, await perform(step)
         except (Refused, Unanswered, Underreplicated) as failure:
             resume, value = steps.throw, failure
+
+
+async def _before_sending(pool: Pool, connection: Any, on_send: Callable[[], None]) -> None:
+    """Call *on_send*. Give the connection back if that withdraws the call."""
+    try:
+        on_send()
+    except Withdrawn:
+        await pool.release(connection)
+        raise
 
 
 async def _connect(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:

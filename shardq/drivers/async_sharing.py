@@ -49,6 +49,9 @@ class AsyncSharing:
         if coalescer.enter():
             try:
                 return await self._alone(coalescer, item, until)
+            except asyncio.CancelledError:
+                coalescer.verb.doubt(item)
+                raise
             finally:
                 if coalescer.done(MOST):
                     self._start(coalescer)
@@ -104,7 +107,8 @@ class AsyncSharing:
         try:
             await future
         except asyncio.CancelledError:
-            coalescer.give_up(caller)
+            if not coalescer.give_up(caller):
+                coalescer.verb.doubt(item)  # it has ended, but nobody was told
             raise
         return own(caller.result)
 

@@ -52,6 +52,11 @@ class Sharing:
         if coalescer.enter():
             try:
                 return self._alone(coalescer, item, until)
+            except Exception:
+                raise
+            except BaseException:  # such as KeyboardInterrupt
+                coalescer.verb.doubt(item)
+                raise
             finally:
                 coalescer.leave()
         return self._together(coalescer, item, until)
@@ -99,8 +104,11 @@ class Sharing:
                 if caller.phase is Phase.LEADING:
                     self._lead(coalescer, caller)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
-            if not coalescer.give_up(caller) and caller.phase is Phase.LEADING:
-                self._pass_on(coalescer, caller)
+            if not coalescer.give_up(caller):
+                if caller.phase is Phase.LEADING:
+                    self._pass_on(coalescer, caller)
+                else:
+                    coalescer.verb.doubt(item)  # it has ended, but nobody was told
             raise
         return own(caller.result)
 

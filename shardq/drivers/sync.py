@@ -177,7 +177,7 @@ class Driver:
         request = pack_call(call)
         try:
             with self._permit(address, call.until):
-                (reply,) = self._ask(address, request, 1, call.until)
+                (reply,) = self._ask(address, request, 1, call.until, on_send=call.on_send)
                 if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
                     request = packed(commands_of(call, by_source=True, timeout=self._timeout))
                     (reply,) = self._ask(address, request, 1, call.until)
@@ -193,10 +193,19 @@ class Driver:
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
         if self._lean:
-            return self._ask(exchange.address, packed(commands), len(commands), exchange.until, exchange.server)
+            request, server, on_send = packed(commands), exchange.server, exchange.on_send
+            return self._ask(exchange.address, request, len(commands), exchange.until, server, on_send)
         return self._answers_from_pool(exchange, commands)
 
-    def _ask(self, address: Address | None, request: bytes, count: int, until: float, server: Any = None) -> list[Any]:
+    def _ask(
+        self,
+        address: Address | None,
+        request: bytes,
+        count: int,
+        until: float,
+        server: Any = None,
+        on_send: Callable[[], None] | None = None,
+    ) -> list[Any]:
         """Send *request* on a link to *address*, or if *server* is given only to that one. Return *count* answers.
 
         No link of a closed client stays open: `close` closes those that there are, and a call that is making or using
@@ -207,8 +216,11 @@ class Driver:
         links = self._links.get(address)
         if links is None:
             links = self._links.setdefault(address, Links(self._pools[address, False], _connect, self._clock.monotonic))
-        link, clean = links.take(), False
+        link, clean = links.take(), True
         try:
+            if on_send is not None:
+                on_send()
+            clean = False
             if server is not None and link.peer != server:
                 raise Unanswered("another server is at this address now", sent=False)
             answers = link.ask(request, count, self._exchanges.limit(until))
@@ -238,6 +250,8 @@ class Driver:
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
                 raise Unanswered("another server is at this address now", sent=False)
+            if exchange.on_send is not None:
+                exchange.on_send()
             connection.send_packed_command([packed(commands)])
             if limit < self._timeout:
                 _await(connection, limit)

@@ -58,7 +58,12 @@ class Settles(Verb[Settle, Settled]):
         return 0
 
     def kind(self, item: Settle) -> float:
-        """Leases that one call extends end at the same time."""
+        """Return what else must be the same: when leases that are extended end, or whether an ack is a repetition.
+
+        A call that counts as a repetition would say of another caller's lost lease that it was acked.
+        """
+        if self._is_ack and self._state.unsure:
+            return float(item.delivery.token in self._state.unsure)
         return item.seconds if self._is_extend else 0.0
 
     def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
@@ -77,9 +82,7 @@ class Settles(Verb[Settle, Settled]):
         return _in_order(tried.items, _by_token(tried.tokens, letters))
 
     def drop(self, tried: Tried) -> None:
-        """Note that the call may have happened."""
-        for item in tried.items:
-            self.doubt(item)
+        """A call holds nothing."""
 
     def doubt(self, item: Settle) -> None:
         """Note that it is unknown whether *item* was acked. If it is acked again, that is a repetition."""
@@ -109,7 +112,7 @@ class Settles(Verb[Settle, Settled]):
 
         try:
             reply = yield from retry_until(make, until, self._state.clock)
-        except (GeneratorExit, OutcomeUnknown):
+        except OutcomeUnknown:
             for item in items:
                 self.doubt(item)
             raise
@@ -121,6 +124,13 @@ class Settles(Verb[Settle, Settled]):
             return (yield from self._settle([item], until, None))
         except BackendError as error:
             return {item.delivery.token: error}
+
+
+def noted(state: QueueState, item: Settle, result: Settled) -> None:
+    """Note that the caller of *item* was told *result*, and raise LeaseLost or MessageCancelled if that says so."""
+    if state.unsure:
+        state.unsure.discard(item.delivery.token)
+    result.check()
 
 
 def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
-from shardq.ops.steps import Call, Op, Refused, Step, Unanswered
+from shardq.ops.steps import Call, Op, Refused, Step, Unanswered, Withdrawn
 from shardq.ops.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -39,7 +39,7 @@ class SharedCall(Generic[I, R]):
         self.callers = callers
         self.ended = False
         self._verb, self._lock, self._on_end = verb, lock, on_end
-        self._fixed = self._trying = False
+        self._fixed = self._sent = False
         self._until = 0.0
         self._step: Step | None = None
         self._tried: Any = None
@@ -57,17 +57,21 @@ class SharedCall(Generic[I, R]):
             if not live:
                 self._close()
                 return None
-            self._trying = self._step is None or isinstance(self._step, Call)
+            self._sent = False
         if self._step is None:
             self._begin()
+        if isinstance(self._step, Call) and self._step.script.name not in _NOTHING_DONE:
+            self._step.on_send = self._sending
         return self._step
 
     def answer(self, outcome: Any) -> None:
         """Take the reply to the last step, or the failure with which it ended."""
+        if isinstance(outcome, Withdrawn):
+            return  # the next step begins anew
         failed = isinstance(outcome, Exception)
         step = self._step
         with self._lock:
-            self._trying = False
+            self._sent = False
             if isinstance(step, Call) and step.script.name not in _NOTHING_DONE:
                 self._fixed = self._fixed or not _is_harmless(outcome)
         if self._op is None:
@@ -106,9 +110,16 @@ class SharedCall(Generic[I, R]):
 
     def timed_out(self) -> Exception:
         """Return the error for a caller that gives up now."""
-        if self._fixed or self._trying:
+        if self._fixed or self._sent:
             return OutcomeUnknown(f"{_LATE}; the call may have happened")
         return nothing_sent()
+
+    def _sending(self) -> None:
+        """Note that the call is sent now; or withdraw it if somebody has left, who was told that nothing was sent."""
+        with self._lock:
+            if not self._fixed and any(caller.phase is Phase.ENDED for caller in self.callers):
+                raise Withdrawn
+            self._sent = True
 
     def _begin(self) -> None:
         self._until = max(caller.until for caller in self.callers)

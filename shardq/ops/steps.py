@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ class Call:
     """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
 
     `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
+    The driver calls `on_send` when it is connected and about to send the call. It may raise `Withdrawn`.
     """
 
     script: Script
@@ -31,6 +32,7 @@ class Call:
     args: tuple[Argument, ...] = ()
     replicas: int = 0
     until: float = field(default=math.inf, compare=False)
+    on_send: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def on(
@@ -127,6 +129,13 @@ class Unanswered(Exception):
     def __init__(self, text: str, *, sent: bool) -> None:
         super().__init__(text)
         self.sent = sent
+
+
+class Withdrawn(Unanswered):
+    """The call was not sent, because somebody who shared it has left meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__("withdrawn before it was sent", sent=False)
 
 
 class Underreplicated(Exception):

@@ -16,7 +16,7 @@ from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, Que
 from shardq.ops.caller import Caller, Phase, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Refused, Unanswered
+from shardq.ops.steps import Call, Op, Refused, Unanswered, Withdrawn
 from shardq.ops.verb import Verb
 from shardq.protocol.scripts import load
 
@@ -138,6 +138,8 @@ class Callers(RuleBasedStateMachine):
             self.end(shared)
             return
         assert isinstance(call, Call)
+        if not self.send(data, shared, call, ends):
+            return
         if call.script.name == "open":
             outcome: Any = [b"OK"] if ends == "answered" else Unanswered("", sent=False)
             if not isinstance(outcome, list):
@@ -154,6 +156,26 @@ class Callers(RuleBasedStateMachine):
         shared.answer(outcome)
         if shared.ended:
             self.end(shared)
+
+    def send(self, data: st.DataObject, shared: SharedCall[int, int], call: Call, ends: str) -> bool:
+        """Let callers leave before and after the driver sends *call*. Return False if it sends none."""
+        self.some_leave(data, shared)
+        if ends != "unsent" and call.on_send is not None:
+            try:
+                call.on_send()
+            except Withdrawn as withdrawn:
+                assert any(caller.phase is Phase.ENDED for caller in shared.callers)
+                shared.answer(withdrawn)
+                return False
+        self.some_leave(data, shared)
+        return True
+
+    def some_leave(self, data: st.DataObject, shared: SharedCall[int, int]) -> None:
+        led = self.active[shared]
+        present = [each for each in shared.callers if each is not led and each.phase is Phase.IN_CALL]
+        for caller in data.draw(st.lists(st.sampled_from(present), unique=True)) if present else ():
+            assert self.coalescer.give_up(caller)
+            self.gone.add(caller.item)
 
     @precondition(lambda self: self.of(Phase.WAITING, Phase.IN_CALL))
     @rule(data=st.data())
@@ -281,11 +303,34 @@ def test_somebody_who_waits_in_a_task_is_ended_at_the_time() -> None:
     assert not coalescer.add(late, 1)
     assert coalescer.earliest() == 1.0
     assert coalescer.expire(1.0, 0.1) == [soon]
-    assert isinstance(shared.step(), Call)
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.on_send is not None
+    call.on_send()
     assert coalescer.expire(1.1, 0.1) == [calling]
     assert isinstance(soon.result, BackendTimeout)
     assert isinstance(calling.result, OutcomeUnknown)
     assert coalescer.earliest() == 5.0
+
+
+def test_who_leaves_before_the_call_is_sent_takes_its_item_away() -> None:
+    coalescer = Coalescer(Storing())
+    leaves, stays = caller_of(0), caller_of(2)
+    coalescer.add(leaves, 1)
+    coalescer.add(stays, 1)
+    shared = coalescer.take()
+    assert shared is not None
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.on_send is not None
+    assert coalescer.give_up(leaves)
+    assert isinstance(leaves.result, BackendTimeout)
+    with pytest.raises(Withdrawn) as withdrawn:
+        call.on_send()
+    shared.answer(withdrawn.value)
+    again = shared.step()
+    assert isinstance(again, Call)
+    assert again.args[1:] == (2,)
 
 
 def test_a_call_nobody_wants_any_more_is_not_made() -> None:
