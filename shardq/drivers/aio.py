@@ -35,6 +35,7 @@ from shardq.ops.steps import (
     Call,
     Op,
     Refused,
+    Share,
     Sleep,
     Step,
     Unanswered,
@@ -119,6 +120,8 @@ class AsyncDriver:
                 return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
+            case Share():
+                return await self.share(step.coalescer, step.item, step.until)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():

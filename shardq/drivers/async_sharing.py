@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST
-from shardq.errors import ClosedError
+from shardq.errors import ClosedError, ShardqError
 from shardq.ops.caller import Caller, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
@@ -33,6 +34,9 @@ class Sender(Protocol):
 
     async def call(self, call: Call) -> Any:
         """Make one try of a call, and return its reply."""
+
+    async def run(self, op: Op[Any]) -> Any:
+        """Run an operation, and return its result."""
 
 
 class AsyncSharing:
@@ -137,6 +141,9 @@ class AsyncSharing:
             raise
         finally:
             shared.wake()
+        if shared.unclaimed is not None:
+            with suppress(ShardqError):  # leases end by themselves
+                await self._driver.run(shared.unclaimed)
 
     async def _outcome(self, step: Step) -> Any:
         if isinstance(step, Sleep):

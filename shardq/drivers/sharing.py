@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
+from shardq.errors import ShardqError
 from shardq.ops.caller import Caller, Phase, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
@@ -35,6 +36,9 @@ class Sender(Protocol):
 
     def call(self, call: Call) -> Any:
         """Make one try of a call, and return its reply."""
+
+    def run(self, op: Op[Any]) -> Any:
+        """Run an operation, and return its result."""
 
     def perform(self, step: Step) -> Any:
         """Do what *step* says, and return its reply."""
@@ -142,6 +146,7 @@ class Sharing:
             raise
         coalescer.leave()
         shared.wake(leader)
+        self._give_back(shared)
 
     def _hand_over(self, coalescer: Coalescer[I, R], shared: SharedCall[I, R]) -> None:
         heir = shared.heir()
@@ -151,6 +156,13 @@ class Sharing:
         shared.step()  # nobody is left: this closes it
         coalescer.leave()
         shared.wake()
+        self._give_back(shared)
+
+    def _give_back(self, shared: SharedCall[Any, Any]) -> None:
+        """Give back what nobody got. A failure is ignored, since leases end by themselves."""
+        if shared.unclaimed is not None:
+            with suppress(ShardqError):
+                self._driver.run(shared.unclaimed)
 
     def _pass_on(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Let another caller lead in place of *leader*, who was just appointed."""

@@ -26,7 +26,7 @@ from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.coalescing import Coalescer
-from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Share, Sleep, Step, Unanswered, Underreplicated, Wait
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -115,6 +115,8 @@ class Driver:
                 return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
+            case Share():
+                return self.share(step.coalescer, step.item, step.until)
             case Wait():
                 return self._leading.wait(step)
             case Armed():

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
 from shardq.errors import BackendError
 from shardq.model import Received
-from shardq.ops.acks import Acks, ack_and_read, ack_earlier, to_count
-from shardq.ops.opening import needs_upkeep, open_queue, reopen, upkeep
-from shardq.ops.read_call import ALL_DECLARED, ReadCall, ReadReply, read_call, read_reply, recover
-from shardq.ops.retry import TRANSIENT, give_up, pause_after, refuse
+from shardq.ops.acks import Acks, ack_earlier
+from shardq.ops.look import look
+from shardq.ops.opening import needs_upkeep, open_queue, upkeep
+from shardq.ops.read_call import ReadReply, recover
+from shardq.ops.reading import FEW, Want, reads_of
+from shardq.ops.retry import refuse
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Op, Refused, Sleep, Unanswered, Wait
-from shardq.ops.waiting import MAX_PER_CALL, Outstanding, Request, Waiter
+from shardq.ops.steps import Op, Refused, Share, Wait
+from shardq.ops.waiting import Outstanding, Request, Waiter
 from shardq.sharding import MAX_STREAMS
 
 log = logging.getLogger("shardq")
@@ -55,7 +56,7 @@ def read(
             yield from upkeep(state, now)
         remaining = max(0.0, until - now)
         call_until = max(until, state.until(timeout))  # a failed call is tried again even if the wait is short
-        found = yield from _attempt(state, request, min(remaining, state.wait_slice), call_until, outstanding, acks)
+        found = yield from _look(state, request, min(remaining, state.wait_slice), call_until, outstanding, acks)
         acks = None
         if len(found.rows) == count:  # the common case
             return found.rows
@@ -71,6 +72,20 @@ def read(
             _raise_failure(waiter.failure)
         if waiter.outstanding is not None:
             yield from recover(state, waiter.outstanding, call_until)
+
+
+def _look(
+    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None
+) -> Op[ReadReply]:
+    """Look for messages, in a call that others share if it is for few and takes no acks along."""
+    if acks is not None or request.count > FEW:
+        return (yield from look(state, request, block, until, outstanding, acks))
+    while True:
+        found: ReadReply = yield Share(reads_of(state), Want(request, block, outstanding), until)
+        if found.rows or not (found.more or found.jumped):
+            return found
+        if state.clock.monotonic() >= until:
+            return found
 
 
 def _raise_failure(failure: Exception) -> None:
@@ -90,75 +105,11 @@ def _fill(
     try:
         while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
             rest = replace(request, count=request.count - len(rows), prefer=None)
-            found = yield from _attempt(state, rest, 0.0, until, outstanding)
+            found = yield from look(state, rest, 0.0, until, outstanding)
             rows += found.rows
     except BackendError as error:
         log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, error)
     return rows
-
-
-def _attempt(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None = None
-) -> Op[ReadReply]:
-    """Read until messages come or there are none. After a jump of the server's clock, too, the next call is at once.
-
-    *acks* go out with the first call. If they were done only after it, and it found nothing, the next call is at once:
-    they may have made room for messages.
-    """
-    part = request if request.count <= MAX_PER_CALL else replace(request, count=MAX_PER_CALL)
-    while True:
-        attempt, reply, acked = yield from _answered_call(state, part, block, until, outstanding, acks)
-        acks = None
-        outstanding.holder = ""
-        found = read_reply(state, attempt, reply)
-        # With rows in hand the queue is looked up by the next call: a failure here would lose them.
-        if found.moved and not found.rows:
-            yield from reopen(state, until)
-        if found.jumped or not (acked or found.rows):
-            continue
-        if found.rows or not found.more:
-            return found
-        if state.clock.monotonic() >= until:
-            return ReadReply(
-                [], wait_ms=0, more=True, moved=found.moved
-            )  # other readers are always faster, or another program writes to the keys
-
-
-def _answered_call(
-    state: QueueState, request: Request, block: float, until: float, outstanding: Outstanding, acks: Acks | None
-) -> Op[tuple[ReadCall, Any, bool]]:
-    """Return a read call, its reply, and whether the *acks*, if any, were done before it.
-
-    If a reply is lost, its leases are given back before the next try. Each try is a new call with a new holder and a
-    new reading of the clock. So if giving back the leases of one try happens late, it does not end the leases of the
-    next try.
-    """
-    tries = 0
-    while True:
-        attempt = read_call(state, request, block, outstanding, declare=ALL_DECLARED)
-        attempt.call.until = until
-        try:
-            if acks is None:
-                return attempt, (yield attempt.call), True
-            taken, acks = acks, None
-            reply, acked = yield from ack_and_read(state, taken, attempt, until, outstanding)
-            if not isinstance(reply, (Refused, Unanswered)):
-                return attempt, reply, acked
-            if to_count(reply) is None:
-                continue
-            raise reply
-        except Refused as refused:
-            if refused.code not in TRANSIENT:
-                refuse(refused)
-            sent, last = False, refused.code
-        except Unanswered as lost:
-            sent, last = lost.sent, str(lost)
-        tries += 1
-        if sent:
-            yield from recover(state, outstanding, until)
-        if state.clock.monotonic() >= until:
-            give_up(tries, False, last)
-        yield Sleep(pause_after(tries))
 
 
 def checked_count(count: int) -> int:

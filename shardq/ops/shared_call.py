@@ -23,7 +23,8 @@ _LATE: Final = "no answer from Redis in time"
 class SharedCall(Generic[I, R]):
     """One call on behalf of several callers: `step` says what to do next, and `answer` takes what came of it.
 
-    *lock* is that of the coalescer, and *on_end* is called with it.
+    Once it has ended, `unclaimed` gives back what nobody got. *lock* is that of the coalescer, and *on_end* is called
+    with it.
 
     As long as it is certain that nothing was executed, a caller that leaves takes its item away, and the call is made
     anew for the others. From then on the call is *fixed*: it is repeated as it is, so that Redis recognizes it.
@@ -43,6 +44,8 @@ class SharedCall(Generic[I, R]):
         self._until = 0.0
         self._step: Step | None = None
         self._tried: Any = None
+        self._first: Any = None
+        self.unclaimed: Op[None] | None = None
         self._op: Op[Sequence[R | Exception]] | None = None
 
     def step(self) -> Step | None:
@@ -110,7 +113,7 @@ class SharedCall(Generic[I, R]):
 
     def timed_out(self) -> Exception:
         """Return the error for a caller that gives up now."""
-        if self._fixed or self._sent:
+        if self._verb.changes and (self._fixed or self._sent):
             return OutcomeUnknown(f"{_LATE}; the call may have happened")
         return nothing_sent()
 
@@ -124,6 +127,7 @@ class SharedCall(Generic[I, R]):
     def _begin(self) -> None:
         self._until = max(caller.until for caller in self.callers)
         self._tried = self._verb.attempt([caller.item for caller in self.callers], self._until)
+        self._first = self._tried
         if self._tried is not None:
             self._step = self._tried.call
         else:
@@ -149,11 +153,15 @@ class SharedCall(Generic[I, R]):
 
     def _close(self) -> None:
         self._let_go()
+        if self._fixed and self._first is not None:
+            self.unclaimed = self._verb.unclaimed(self._first)
         self.ended = True
         self._on_end(self)
 
     def _end(self, results: Sequence[R | Exception]) -> None:
         with self._lock:
+            present = [caller.phase is not Phase.ENDED for caller in self.callers]
+            results = self._verb.give_out(self._first, results, present)
             for caller, result in zip(self.callers, results, strict=True):
                 if caller.phase is not Phase.ENDED:
                     caller.phase, caller.result = Phase.ENDED, result

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.protocol.keys import QueueKeys, RouterKeys
 from shardq.protocol.scripts import Script, load
+
+if TYPE_CHECKING:
+    from shardq.ops.coalescing import Coalescer
 
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
@@ -91,6 +94,18 @@ class Wait:
     waiter: Waiter
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Make a call for `item`, alone or with others on `coalescer`. The caller gives up at local time `until`.
+
+    The reply is the result of this caller. An error is raised from the operation, which does not see it.
+    """
+
+    coalescer: Coalescer[Any, Any]
+    item: Any
+    until: float
+
+
 @dataclass(slots=True)
 class Ask:
     """Run one plain command, such as INFO. The reply is raw. A command about a key goes to the node that owns `key`.
@@ -110,7 +125,7 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Batch | Armed | Wait | Ask | Sleep
+Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep
 Op: TypeAlias = Generator[Step, Any, T]
 
 

@@ -16,8 +16,10 @@ class Verb(ABC, Generic[I, R]):
     """What calls of one verb of one queue look like.
 
     The call of the common case is *tried* first. It is an object with the attribute `call`; what else it holds is the
-    verb's own.
+    verb's own. If the call `changes` nothing that concerns the callers, one who leaves need not doubt its outcome.
     """
+
+    changes = True
 
     @abstractmethod
     def bounds(self) -> tuple[int, int]:
@@ -46,6 +48,16 @@ class Verb(ABC, Generic[I, R]):
     @abstractmethod
     def op(self, items: Sequence[I], until: float, tried: Any) -> Op[Sequence[R | Exception]]:
         """Return the operation for everything that is not common. Its first step is the call of *tried*, if given."""
+
+    def give_out(
+        self, tried: Any, results: Sequence[R | Exception], present: Sequence[bool]
+    ) -> Sequence[R | Exception]:
+        """Return the results of the callers of a shared call, some of whom have left and are not *present*."""
+        return results
+
+    def unclaimed(self, tried: Any) -> Op[None] | None:
+        """Return what gives back what a shared call was granted and nobody got; None if that is nothing."""
+        return None
 
     def doubt(self, item: I) -> None:
         """Note that the caller of *item* was told that it is unknown whether its call happened."""
