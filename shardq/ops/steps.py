@@ -94,7 +94,7 @@ class Wait:
     waiter: Waiter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Share:
     """Make a call for `item`, alone or with others on `coalescer`. The caller gives up at local time `until`.
 
