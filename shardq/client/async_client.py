@@ -16,8 +16,8 @@ from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings, Received
 from shardq.ops import routing
-from shardq.ops.coalescing import Line
-from shardq.ops.first_look import Look
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
 from shardq.ops.state import QueueState
@@ -179,22 +179,28 @@ class AsyncClient(BaseClient):
         return self._driver.is_lean
 
     async def look(self, look: Look) -> list[Received] | None:
-        """Make the first look of a read. Return its messages; None if the operation must go on from its outcome."""
+        """Make the first look of a read. Return its messages; None if the operation must go on."""
         if not self._inspected:
             await self._prepare()
         else:
             self._check_loop()
+        if look.coalescer is not None and not look.coalescer.enter():
+            return None
+        look.made = True
         try:
             outcome = await self._driver.attempt(look.step)
         except BaseException:
             look.drop()
             raise
+        finally:
+            if look.coalescer is not None:
+                self._driver.leave(look.coalescer)
         return look.rows(outcome)
 
-    async def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         await self._prepare()
-        return await self._driver.share(line, item, until)
+        return await self._driver.share(coalescer, item, until)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
-from shardq.errors import DurabilityUnknown, LeaseLost
+from shardq.errors import LeaseLost
 from shardq.ops.settling import Settle
 
 if TYPE_CHECKING:
@@ -63,9 +63,6 @@ class AsyncDelivery(LeasedDelivery):
             await self._queue._settle(verb, item, timeout)
         except LeaseLost:
             self._note(lost=True)
-            raise
-        except DurabilityUnknown:  # it is settled
-            self._note(lost=False)
             raise
         self._note(lost=False)
 

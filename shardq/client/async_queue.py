@@ -11,7 +11,7 @@ from shardq.client.async_admin import AsyncQueueAdmin
 from shardq.client.async_delivery import AsyncDelivery
 from shardq.client.leases import note_results
 from shardq.errors import Empty
-from shardq.model import Message
+from shardq.model import Message, Received
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
@@ -20,8 +20,9 @@ from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read_call import give_back_all
 from shardq.ops.settle import Cancelled, checked_each
-from shardq.ops.settling import Settle, settles_of
+from shardq.ops.settling import Settle, noted, settles_of
 from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
 from shardq.telemetry import Telemetry, enabled
@@ -167,7 +168,7 @@ class AsyncQueue(AsyncQueueAdmin):
                         settled[0]._note(lost=False)
                         acks = None
                     return [AsyncDelivery(row, self) for row in found]
-            rows = await self._client.run(read(*asked, look))
+            rows = await self._client.run(read(*asked, look if look and look.made else None))
         except asyncio.CancelledError:
             # Give back the messages of earlier calls of this read, and the leases of the call whose reply is now lost.
             if outstanding.holder or outstanding.rows:
@@ -183,9 +184,9 @@ class AsyncQueue(AsyncQueueAdmin):
     ) -> list[AsyncDelivery]:
         """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
         received = received_of(self.name, deliveries)
-        with self._telemetry.settling("ack", received):
-            results = await self._client.run(settle.ack(self.state, received, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.ack(self.state, received, timeout, found)
+        return await self._settle_many("ack", deliveries, received, op, found)
 
     async def nack_many(
         self,
@@ -203,9 +204,9 @@ class AsyncQueue(AsyncQueueAdmin):
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
-        with self._telemetry.settling("nack", received):
-            results = await self._client.run(settle.nack(self.state, received, delay, error, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.nack(self.state, received, delay, error, timeout, found)
+        return await self._settle_many("nack", deliveries, received, op, found)
 
     async def reject_many(
         self, deliveries: Sequence[AsyncDelivery], reason: str | Sequence[str], *, timeout: float | None = None
@@ -216,9 +217,9 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
-        with self._telemetry.settling("reject", received):
-            results = await self._client.run(settle.reject(self.state, received, reason, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.reject(self.state, received, reason, timeout, found)
+        return await self._settle_many("reject", deliveries, received, op, found)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
@@ -228,11 +229,29 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         return await self._client.run(settle.cancel(self.state, message_id, timeout))
 
+    async def _settle_many(
+        self,
+        verb: str,
+        deliveries: Sequence[AsyncDelivery],
+        received: Sequence[Received],
+        op: Op[list[settle.Settled]],
+        found: settle.Results,
+    ) -> list[AsyncDelivery]:
+        """Run *op*, and note how each delivery ended; if it fails, of those that had their answer by then."""
+        try:
+            with self._telemetry.settling(verb, received):
+                results = await self._client.run(op)
+        except BaseException:
+            known = [each for each in deliveries if each.received.token in found]
+            note_results(known, [found[each.received.token] for each in known])
+            raise
+        return note_results(deliveries, results)
+
     async def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
         state = self.state
-        line, until = settles_of(state, verb), state.until(timeout)
+        coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            (await self._client.share(line, item, until)).check()
+            noted(state, item, await self._client.share(coalescer, item, until))
             return
         with self._telemetry.settling(verb, [item.delivery]):
-            (await self._client.share(line, item, until)).check()
+            noted(state, item, await self._client.share(coalescer, item, until))

@@ -15,8 +15,8 @@ from shardq.drivers import Driver, Target
 from shardq.errors import ClosedError, PartlyPublished, ShardqError
 from shardq.model import Message, QueueSettings, Received
 from shardq.ops import routing
-from shardq.ops.coalescing import Line
-from shardq.ops.first_look import Look
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
 from shardq.ops.state import QueueState
@@ -183,21 +183,27 @@ class Client(BaseClient):
         return self._driver.is_lean
 
     def look(self, look: Look) -> list[Received] | None:
-        """Make the first look of a read. Return its messages; None if the operation must go on from its outcome."""
+        """Make the first look of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:
             self._prepare()
+        if look.coalescer is not None and not look.coalescer.enter():
+            return None
+        look.made = True
         try:
             outcome = self._driver.attempt(look.step)
         except BaseException:
             look.drop()
             raise
+        finally:
+            if look.coalescer is not None:
+                self._driver.leave(look.coalescer)
         return look.rows(outcome)
 
-    def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or with others on *line*. For the parts of shardq that use a client."""
+    def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         if self._closed or not self._inspected:
             self._prepare()
-        return self._driver.share(line, item, until)
+        return self._driver.share(coalescer, item, until)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""

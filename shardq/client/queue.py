@@ -10,7 +10,7 @@ from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
 from shardq.client.leases import note_results
 from shardq.errors import Empty
-from shardq.model import Message
+from shardq.model import Message, Received
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
@@ -18,8 +18,9 @@ from shardq.ops.first_look import first_look
 from shardq.ops.outgoing import compose, compose_all
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.settle import Cancelled, checked_each
-from shardq.ops.settling import Settle, settles_of
+from shardq.ops.settling import Settle, noted, settles_of
 from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
 from shardq.telemetry import Telemetry, enabled
@@ -163,7 +164,7 @@ class Queue(QueueAdmin):
                 return [Delivery(row, self) for row in rows]
         started = round(self.state.clock.wall() * 1e9)
         try:
-            rows = self._client.run(read(*asked, look))
+            rows = self._client.run(read(*asked, look if look and look.made else None))
         finally:
             note_answers(settled, acks, self._telemetry, started)
         self._telemetry.read(rows, started, batch=batch)
@@ -172,9 +173,9 @@ class Queue(QueueAdmin):
     def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
         """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
         received = received_of(self.name, deliveries)
-        with self._telemetry.settling("ack", received):
-            results = self._client.run(settle.ack(self.state, received, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.ack(self.state, received, timeout, found)
+        return self._settle_many("ack", deliveries, received, op, found)
 
     def nack_many(
         self,
@@ -192,9 +193,9 @@ class Queue(QueueAdmin):
         received = received_of(self.name, deliveries)
         checked_each("delay", delay, len(deliveries))
         checked_each("error", error, len(deliveries))
-        with self._telemetry.settling("nack", received):
-            results = self._client.run(settle.nack(self.state, received, delay, error, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.nack(self.state, received, delay, error, timeout, found)
+        return self._settle_many("nack", deliveries, received, op, found)
 
     def reject_many(
         self, deliveries: Sequence[Delivery], reason: str | Sequence[str], *, timeout: float | None = None
@@ -205,9 +206,9 @@ class Queue(QueueAdmin):
         """
         received = received_of(self.name, deliveries)
         checked_each("reason", reason, len(deliveries))
-        with self._telemetry.settling("reject", received):
-            results = self._client.run(settle.reject(self.state, received, reason, timeout))
-        return note_results(deliveries, results)
+        found: settle.Results = {}
+        op = settle.reject(self.state, received, reason, timeout, found)
+        return self._settle_many("reject", deliveries, received, op, found)
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
@@ -217,11 +218,29 @@ class Queue(QueueAdmin):
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 
+    def _settle_many(
+        self,
+        verb: str,
+        deliveries: Sequence[Delivery],
+        received: Sequence[Received],
+        op: Op[list[settle.Settled]],
+        found: settle.Results,
+    ) -> list[Delivery]:
+        """Run *op*, and note how each delivery ended; if it fails, of those that had their answer by then."""
+        try:
+            with self._telemetry.settling(verb, received):
+                results = self._client.run(op)
+        except BaseException:
+            known = [each for each in deliveries if each.received.token in found]
+            note_results(known, [found[each.received.token] for each in known])
+            raise
+        return note_results(deliveries, results)
+
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
         state = self.state
-        line, until = settles_of(state, verb), state.until(timeout)
+        coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            self._client.share(line, item, until).check()
+            noted(state, item, self._client.share(coalescer, item, until))
             return
         with self._telemetry.settling(verb, [item.delivery]):
-            self._client.share(line, item, until).check()
+            noted(state, item, self._client.share(coalescer, item, until))

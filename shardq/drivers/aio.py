@@ -27,8 +27,22 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Line
-from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.steps import (
+    Armed,
+    Ask,
+    Batch,
+    Call,
+    Op,
+    Refused,
+    Share,
+    Sleep,
+    Step,
+    Unanswered,
+    Underreplicated,
+    Wait,
+    Withdrawn,
+)
 from shardq.timing import LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
@@ -94,9 +108,13 @@ class AsyncDriver:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    async def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
-        return await self._sharing.run(line, item, until)
+    async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
+        return await self._sharing.run(coalescer, item, until)
+
+    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
+        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
+        self._sharing.leave(coalescer)
 
     async def aclose(self) -> None:
         """End all blocked reads, and close every connection."""
@@ -120,6 +138,8 @@ class AsyncDriver:
                 return reply_of(step, await self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return await drive(self._exchanges.of(step), self._carry_out)
+            case Share():
+                return await self.share(step.coalescer, step.item, step.until)
             case Wait():
                 return await self._pumping.wait(step)
             case Armed():
@@ -158,6 +178,8 @@ class AsyncDriver:
             link = await self._link(shared, address, request, call.until)
             if link is None:
                 return await drive(exchanges.of(call), self._carry_out)
+            if call.on_send is not None:
+                call.on_send()
             (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
         except Unanswered as failure:
             exchanges.lost(key, address, failure)
@@ -211,6 +233,8 @@ class AsyncDriver:
                 return None
             if exchange.server is not None and link.peer != exchange.server:
                 raise Unanswered("another server is at this address now", sent=False)
+            if exchange.on_send is not None:
+                exchange.on_send()
             answers = await link.ask(request, len(commands), self._exchanges.limit(exchange.until))
             commands = exchange.follow_up(answers) if commands is exchange.commands else ()
         return answers
@@ -231,6 +255,8 @@ class AsyncDriver:
         if exchange.server is not None and peer_of(connection) != exchange.server:
             await pool.release(connection)
             raise Unanswered("another server is at this address now", sent=False)
+        if exchange.on_send is not None:
+            await _before_sending(pool, connection, exchange.on_send)
         limit = self._exchanges.limit(exchange.until)
         return await round_trip(pool, connection, commands, limit, [], self._is_closed, silence=self._timeout)
 
@@ -260,6 +286,15 @@ async def drive(steps: Generator[S, Any, T], perform: Callable[[S], Awaitable[An
             resume, value = steps.send, await perform(step)
         except (Refused, Unanswered, Underreplicated) as failure:
             resume, value = steps.throw, failure
+
+
+async def _before_sending(pool: Pool, connection: Any, on_send: Callable[[], None]) -> None:
+    """Call *on_send*. Give the connection back if that withdraws the call."""
+    try:
+        on_send()
+    except Withdrawn:
+        await pool.release(connection)
+        raise
 
 
 async def _connect(pool: Pool, seconds: float = GREETING_TIMEOUT) -> Any:

@@ -1,21 +1,24 @@
-"""How tasks share calls: the first one makes its call at once, and those who come meanwhile ride in the next calls.
+"""How tasks share calls: the first one makes its call at once, and those who come meanwhile share the next ones.
 
 A shared call runs in a task of its own, so a caller that is cancelled ends only its own wait. Such a task starts in the
-next turn of the event loop, so all callers of one turn ride together.
+next turn of the event loop, so all callers of one turn share a call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST
-from shardq.errors import ClosedError
-from shardq.ops.coalescing import Entry, Line, SharedCall, own
+from shardq.errors import ClosedError, ShardqError
+from shardq.ops.caller import Caller, own
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sleep, Step
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -32,6 +35,9 @@ class Sender(Protocol):
     async def call(self, call: Call) -> Any:
         """Make one try of a call, and return its reply."""
 
+    async def run(self, op: Op[Any]) -> Any:
+        """Run an operation, and return its result."""
+
 
 class AsyncSharing:
     """Lets the tasks of a client share calls."""
@@ -40,17 +46,24 @@ class AsyncSharing:
         self._driver = driver
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alarms: dict[Line[Any, Any], tuple[float, asyncio.TimerHandle]] = {}
+        self._alarms: dict[Coalescer[Any, Any], tuple[float, asyncio.TimerHandle]] = {}
 
-    async def run(self, line: Line[I, R], item: I, until: float) -> R:
-        """Make a call for *item* on *line*, alone or with others. Return its result, or raise its error."""
-        if line.enter():
+    async def run(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
+        """Make a call for *item* on *coalescer*, alone or with others. Return its result, or raise its error."""
+        if coalescer.enter():
             try:
-                return await self._alone(line, item, until)
+                return await self._alone(coalescer, item, until)
+            except asyncio.CancelledError:
+                coalescer.verb.doubt(item)
+                raise
             finally:
-                if line.done(MOST):
-                    self._start(line)
-        return await self._together(line, item, until)
+                self.leave(coalescer)
+        return await self._together(coalescer, item, until)
+
+    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
+        """End what `coalescer.enter()` has begun."""
+        if coalescer.done(MOST):
+            self._start(coalescer)
 
     async def aclose(self) -> None:
         """Wait a while for the calls under way, which end since the connections were closed."""
@@ -60,8 +73,8 @@ class AsyncSharing:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT)
 
-    async def _alone(self, line: Line[I, R], item: I, until: float) -> R:
-        verb = line.verb
+    async def _alone(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
+        verb = coalescer.verb
         tried = verb.attempt((item,), until)
         if tried is None:
             return await self._finish(verb.op((item,), until, None))
@@ -91,34 +104,35 @@ class AsyncSharing:
         finally:
             op.close()
 
-    async def _together(self, line: Line[I, R], item: I, until: float) -> R:
+    async def _together(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        entry: Entry[I, R] = Entry(item, until, partial(_resolve, future))
-        if line.add(entry, MOST):
-            self._start(line)
-        if line not in self._alarms or until < self._alarms[line][0]:
-            self._watch(line, until)
+        caller: Caller[I, R] = Caller(item, until, partial(_resolve, future))
+        if coalescer.add(caller, MOST):
+            self._start(coalescer)
+        if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
+            self._watch(coalescer, until)
         try:
             await future
         except asyncio.CancelledError:
-            line.give_up(entry)
+            if not coalescer.give_up(caller):
+                coalescer.verb.doubt(item)  # it has ended, but nobody was told
             raise
-        return own(entry.result)
+        return own(caller.result)
 
-    def _start(self, line: Line[Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(line))
+    def _start(self, coalescer: Coalescer[Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(coalescer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, line: Line[Any, Any]) -> None:
+    async def _carry(self, coalescer: Coalescer[Any, Any]) -> None:
         """Make one shared call after the other, until nobody waits."""
         try:
-            while (shared := line.take()) is not None:
+            while (shared := coalescer.take()) is not None:
                 await self._make(shared)
         finally:
-            if line.done(MOST):
-                self._start(line)
+            if coalescer.done(MOST):
+                self._start(coalescer)
 
     async def _make(self, shared: SharedCall[Any, Any]) -> None:
         try:
@@ -131,6 +145,9 @@ class AsyncSharing:
             raise
         finally:
             shared.wake()
+        if shared.unclaimed is not None:
+            with suppress(ShardqError):  # leases end by themselves
+                await self._driver.run(shared.unclaimed)
 
     async def _outcome(self, step: Step) -> Any:
         if isinstance(step, Sleep):
@@ -142,21 +159,21 @@ class AsyncSharing:
         except FAILURES as failure:
             return failure
 
-    def _watch(self, line: Line[Any, Any], until: float) -> None:
-        """End waits at their time. One alarm for each line: it rings rarely, since callers rarely wait for so long."""
-        if line in self._alarms:
-            self._alarms.pop(line)[1].cancel()
+    def _watch(self, coalescer: Coalescer[Any, Any], until: float) -> None:
+        """End waits at their time. There is one alarm for each coalescer. It rings rarely, since waits are short."""
+        if coalescer in self._alarms:
+            self._alarms.pop(coalescer)[1].cancel()
         pause = min(max(0.001, until - self._clock.monotonic()), LONGEST)
-        handle = asyncio.get_running_loop().call_later(pause, self._ring, line)
-        self._alarms[line] = until, handle
+        handle = asyncio.get_running_loop().call_later(pause, self._ring, coalescer)
+        self._alarms[coalescer] = until, handle
 
-    def _ring(self, line: Line[Any, Any]) -> None:
-        self._alarms.pop(line, None)
-        for entry in line.expire(self._clock.monotonic(), MIN_TRY):
-            entry.wake()
-        earliest = line.earliest()
+    def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
+        self._alarms.pop(coalescer, None)
+        for caller in coalescer.expire(self._clock.monotonic(), MIN_TRY):
+            caller.wake()
+        earliest = coalescer.earliest()
         if earliest is not None:
-            self._watch(line, max(earliest, self._clock.monotonic() + 0.01))
+            self._watch(coalescer, max(earliest, self._clock.monotonic() + 0.01))
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -19,7 +19,7 @@ from shardq.drivers.permits import MIN_TRY, AllBusy
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
-from shardq.ops.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated
+from shardq.ops.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated, Withdrawn
 from shardq.protocol.keys import slot
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Exchange:
 
     The caller gives up at local time `until`. If the server does not know the script of the first command,
     `with_source` makes the commands that contain its source. They are sent under the same permit. If `server` is given,
-    only a connection to that server may be used.
+    only a connection to that server may be used. `on_send` is that of the call.
     """
 
     address: Address | None
@@ -40,6 +40,7 @@ class Exchange:
     until: float
     with_source: Callable[[], tuple[Command, ...]] | None = None
     server: Any = None
+    on_send: Callable[[], None] | None = None
 
     def follow_up(self, answers: list[Any]) -> tuple[Command, ...]:
         """Return the commands to send after *answers* under the same permit: the source, if the server lacks it."""
@@ -85,7 +86,7 @@ class Exchanges:
         """
         limit = self.limit(until) if call.replicas else self.timeout
         with_source = partial(commands_of, call, by_source=True, timeout=limit)
-        return Exchange(None, commands_of(call, by_source=False, timeout=limit), until, with_source)
+        return Exchange(None, commands_of(call, by_source=False, timeout=limit), until, with_source, None, call.on_send)
 
     def unblocked(self, number: int | None, address: Address | None, server: Any) -> Exchanging[None]:
         """End the blocking wait of connection *number* of *server*.
@@ -110,11 +111,11 @@ class Exchanges:
     def lost(self, key: str, address: Address | None, failure: Refused | Unanswered) -> None:
         """Note that an exchange with *address* about *key* ended with *failure*. The next try may use another node.
 
-        `AllBusy` says nothing about the node, so it does not count.
+        `AllBusy` and `Withdrawn` say nothing about the node, so they do not count.
         """
         if self.topology is None or address is None:
             return
-        if isinstance(failure, Unanswered) and not isinstance(failure, AllBusy):
+        if isinstance(failure, Unanswered) and not isinstance(failure, (AllBusy, Withdrawn)):
             self.topology.lost(slot(key), address)
 
     def _call(self, call: Call, until: float) -> Exchanging[Any]:
@@ -122,11 +123,14 @@ class Exchanges:
         if self.topology is None:
             return reply_of(call, (yield exchange))
         try:
-            answers = yield from self._send_to_owner(call.keys[0], exchange.commands, until, exchange.with_source)
+            answers = yield from self._send_to_owner(
+                call.keys[0], exchange.commands, until, exchange.with_source, call.on_send
+            )
         except Refused as refused:
             if refused.code != "NOSCRIPT" or exchange.with_source is None:
                 raise
-            answers = yield from self._send_to_owner(call.keys[0], exchange.with_source(), until)
+            sources = exchange.with_source()
+            answers = yield from self._send_to_owner(call.keys[0], sources, until, on_send=call.on_send)
         return reply_of(call, answers)
 
     def _ask(self, ask: Ask) -> Exchanging[Any]:
@@ -166,21 +170,22 @@ class Exchanges:
         commands: tuple[Command, ...],
         until: float,
         with_source: Callable[[], tuple[Command, ...]] | None = None,
+        on_send: Callable[[], None] | None = None,
     ) -> Exchanging[list[Any]]:
         """Send *commands* to the node that owns *key*, and follow redirections. Raise a refusal of the first command.
 
         The caller reads the answers to the other commands.
         """
         if self.topology is None:
-            return _first((yield Exchange(None, commands, until, with_source)))
+            return _first((yield Exchange(None, commands, until, with_source, None, on_send)))
         number = slot(key)
         address, asking = self.topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
                 if asking:
-                    answers = yield Exchange(address, (("ASKING",), *commands), until)
+                    answers = yield Exchange(address, (("ASKING",), *commands), until, on_send=on_send)
                     return _first(_first(answers)[1:])
-                return _first((yield Exchange(address, commands, until, with_source)))
+                return _first((yield Exchange(address, commands, until, with_source, None, on_send)))
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])

@@ -14,7 +14,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
-from shardq.ops.coalescing import Entry, Line, Phase, SharedCall, own
+from shardq.errors import ShardqError
+from shardq.ops.caller import Caller, Phase, own
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -23,7 +26,7 @@ PATIENCE: Final = 0.1
 """After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
 
 MOST: Final = 4
-"""So many calls of one line are under way at most."""
+"""So many calls of one coalescer are under way at most."""
 
 FAILURES: Final = (Refused, Unanswered, Underreplicated)
 
@@ -33,6 +36,9 @@ class Sender(Protocol):
 
     def call(self, call: Call) -> Any:
         """Make one try of a call, and return its reply."""
+
+    def run(self, op: Op[Any]) -> Any:
+        """Run an operation, and return its result."""
 
     def perform(self, step: Step) -> Any:
         """Do what *step* says, and return its reply."""
@@ -45,17 +51,26 @@ class Sharing:
         self._driver = driver
         self._clock = clock
 
-    def run(self, line: Line[I, R], item: I, until: float) -> R:
-        """Make a call for *item* on *line*, alone or with others. Return its result, or raise its error."""
-        if line.enter():
+    def run(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
+        """Make a call for *item* on *coalescer*, alone or with others. Return its result, or raise its error."""
+        if coalescer.enter():
             try:
-                return self._alone(line, item, until)
+                return self._alone(coalescer, item, until)
+            except Exception:
+                raise
+            except BaseException:  # such as KeyboardInterrupt
+                coalescer.verb.doubt(item)
+                raise
             finally:
-                line.leave()
-        return self._together(line, item, until)
+                coalescer.leave()
+        return self._together(coalescer, item, until)
 
-    def _alone(self, line: Line[I, R], item: I, until: float) -> R:
-        verb = line.verb
+    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
+        """End what `coalescer.enter()` has begun."""
+        coalescer.leave()
+
+    def _alone(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
+        verb = coalescer.verb
         tried = verb.attempt((item,), until)
         if tried is None:
             return self._finish(verb.op((item,), until, None))
@@ -85,70 +100,81 @@ class Sharing:
         finally:
             op.close()
 
-    def _together(self, line: Line[I, R], item: I, until: float) -> R:
+    def _together(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
         ticket = Lock()
         ticket.acquire()
-        entry: Entry[I, R] = Entry(item, until, partial(_release, ticket))
-        if line.join(entry, 1):
-            self._lead(line, entry)
+        caller: Caller[I, R] = Caller(item, until, partial(_release, ticket))
+        if coalescer.join(caller, 1):
+            self._lead(coalescer, caller)
         try:
-            while entry.phase is not Phase.ENDED:
-                self._wait(line, entry, ticket)
-                if entry.phase is Phase.LEADING:
-                    self._lead(line, entry)
+            while caller.phase is not Phase.ENDED:
+                self._wait(coalescer, caller, ticket)
+                if caller.phase is Phase.LEADING:
+                    self._lead(coalescer, caller)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
-            if not line.give_up(entry) and entry.phase is Phase.LEADING:
-                self._pass_on(line, entry)
+            if not coalescer.give_up(caller):
+                if caller.phase is Phase.LEADING:
+                    self._pass_on(coalescer, caller)
+                else:
+                    coalescer.verb.doubt(item)  # it has ended, but nobody was told
             raise
-        return own(entry.result)
+        return own(caller.result)
 
-    def _wait(self, line: Line[I, R], entry: Entry[I, R], ticket: Any) -> None:
-        """Wait until *entry* has ended or must lead; or lead beside a call that takes long; or give up."""
-        waiting = entry.phase is Phase.WAITING
-        left = max(0.0, entry.until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
+    def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
+        """Wait until *caller* has ended or must lead; or lead beside a call that takes long; or give up."""
+        waiting = caller.phase is Phase.WAITING
+        left = max(0.0, caller.until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
         if ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT)):
             return
-        if self._clock.monotonic() >= entry.until + (0.0 if entry.phase is Phase.WAITING else MIN_TRY):
-            line.give_up(entry)
+        if self._clock.monotonic() >= caller.until + (0.0 if caller.phase is Phase.WAITING else MIN_TRY):
+            coalescer.give_up(caller)
         elif waiting:
-            line.step_forward(entry, MOST)
+            coalescer.step_forward(caller, MOST)
 
-    def _lead(self, line: Line[I, R], leader: Entry[I, R]) -> None:
+    def _lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Make the call that *leader* has taken over, or the next one, for all who wait."""
-        shared = line.lead(leader)
+        shared = coalescer.lead(leader)
         try:
             while (step := shared.step()) is not None:
                 shared.answer(self._outcome(self._bounded(step, leader)))
                 if not shared.ended and self._clock.monotonic() >= leader.until:
-                    line.give_up(leader)
-                    self._hand_over(line, shared)
+                    coalescer.give_up(leader)
+                    self._hand_over(coalescer, shared)
                     return
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:  # such as KeyboardInterrupt
             shared.answer(Unanswered("the call was interrupted", sent=True))
-            line.give_up(leader)
-            self._hand_over(line, shared)
+            coalescer.give_up(leader)
+            self._hand_over(coalescer, shared)
             raise
-        line.leave()
+        coalescer.leave()
         shared.wake(leader)
+        self._give_back(shared)
 
-    def _hand_over(self, line: Line[I, R], shared: SharedCall[I, R]) -> None:
+    def _hand_over(self, coalescer: Coalescer[I, R], shared: SharedCall[I, R]) -> None:
         heir = shared.heir()
         if heir is not None:
             heir.wake()
             return
         shared.step()  # nobody is left: this closes it
-        line.leave()
+        coalescer.leave()
         shared.wake()
+        self._give_back(shared)
 
-    def _pass_on(self, line: Line[I, R], leader: Entry[I, R]) -> None:
+    def _give_back(self, shared: SharedCall[Any, Any]) -> None:
+        """Give back what nobody got. A failure is ignored, since leases end by themselves."""
+        if shared.unclaimed is not None:
+            with suppress(ShardqError):
+                self._driver.run(shared.unclaimed)
+
+    def _pass_on(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Let another caller lead in place of *leader*, who was just appointed."""
-        shared = line.lead(leader)
-        line.give_up(leader)
-        self._hand_over(line, shared)
+        shared = coalescer.lead(leader)
+        coalescer.give_up(leader)
+        self._hand_over(coalescer, shared)
 
-    def _bounded(self, step: Step, leader: Entry[Any, Any]) -> Step:
+    def _bounded(self, step: Step, leader: Caller[Any, Any]) -> Step:
         """Return *step*, so that it does not take longer than its leader has time."""
         if isinstance(step, Call):
             step.until = min(step.until, leader.until)

@@ -25,8 +25,8 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Line
-from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Share, Sleep, Step, Unanswered, Underreplicated, Wait
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -89,9 +89,13 @@ class Driver:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def share(self, line: Line[I, T], item: I, until: float) -> T:
-        """Make a call for *item*, alone or together with others on *line*. Return its result, or raise its error."""
-        return self._sharing.run(line, item, until)
+    def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
+        """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
+        return self._sharing.run(coalescer, item, until)
+
+    def leave(self, coalescer: Coalescer[Any, Any]) -> None:
+        """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
+        self._sharing.leave(coalescer)
 
     def recall(self, thread: int) -> None:
         """End the blocked read of another *thread*, if it has one, as if its time were up."""
@@ -129,6 +133,8 @@ class Driver:
                 return reply_of(step, self._carry_out(self._exchanges.plain(step, step.until)))
             case Call() | Batch() | Ask():
                 return drive(self._exchanges.of(step), self._carry_out)
+            case Share():
+                return self.share(step.coalescer, step.item, step.until)
             case Wait():
                 return self._leading.wait(step)
             case Armed():
@@ -212,7 +218,7 @@ class Driver:
         request = pack_call(call)
         try:
             with self._permit(address, call.until):
-                (reply,) = self._ask(address, request, 1, call.until)
+                (reply,) = self._ask(address, request, 1, call.until, on_send=call.on_send)
                 if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
                     request = packed(commands_of(call, by_source=True, timeout=self._timeout))
                     (reply,) = self._ask(address, request, 1, call.until)
@@ -244,10 +250,19 @@ class Driver:
     def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers. A connection that failed is closed."""
         if self.is_lean:
-            return self._ask(exchange.address, packed(commands), len(commands), exchange.until, exchange.server)
+            request, server, on_send = packed(commands), exchange.server, exchange.on_send
+            return self._ask(exchange.address, request, len(commands), exchange.until, server, on_send)
         return self._answers_from_pool(exchange, commands)
 
-    def _ask(self, address: Address | None, request: bytes, count: int, until: float, server: Any = None) -> list[Any]:
+    def _ask(
+        self,
+        address: Address | None,
+        request: bytes,
+        count: int,
+        until: float,
+        server: Any = None,
+        on_send: Callable[[], None] | None = None,
+    ) -> list[Any]:
         """Send *request* on a link to *address*, or if *server* is given only to that one. Return *count* answers.
 
         No link of a closed client stays open: `close` closes those that there are, and a call that is making or using
@@ -256,8 +271,11 @@ class Driver:
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
         links = self._links_to(address, blocking=False)
-        link, clean = links.take(), False
+        link, clean = links.take(), True
         try:
+            if on_send is not None:
+                on_send()
+            clean = False
             if server is not None and link.peer != server:
                 raise Unanswered("another server is at this address now", sent=False)
             answers = link.ask(request, count, self._exchanges.limit(until))
@@ -287,6 +305,8 @@ class Driver:
         try:
             if exchange.server is not None and peer_of(connection) != exchange.server:
                 raise Unanswered("another server is at this address now", sent=False)
+            if exchange.on_send is not None:
+                exchange.on_send()
             connection.send_packed_command([packed(commands)])
             if limit < self._timeout:
                 _await(connection, limit)

@@ -51,11 +51,16 @@ LOST = frozenset({Settled.LOST, Settled.CANCELLED})
 """Results that mean that the caller had lost the lease."""
 
 
-def ack(state: QueueState, deliveries: Sequence[Received], timeout: float | None = None) -> Op[list[Settled]]:
-    """Remove messages whose work is done. Return a result for each delivery."""
+def ack(
+    state: QueueState, deliveries: Sequence[Received], timeout: float | None = None, found: Results | None = None
+) -> Op[list[Settled]]:
+    """Remove messages whose work is done. Return a result for each delivery.
+
+    *found* gets the results as they come, so that they are known if a later call fails.
+    """
     until = state.until(timeout)
     yield from open_queue(state, until)
-    found: Results = {}
+    found = {} if found is None else found
     for part in ack_parts(deliveries):
         yield from ack_part(state, part, until, found)
     if len(found) == len(deliveries):
@@ -159,19 +164,27 @@ def nack(
     delay: float | Sequence[float] = 0.0,
     error: str | Sequence[str] = "",
     timeout: float | None = None,
+    found: Results | None = None,
 ) -> Op[list[Settled]]:
-    """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each."""
+    """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each.
+
+    *found* is that of `ack`.
+    """
     bound = state.config.max_deliveries
     terms = terms_of(deliveries, delay, error)
-    return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout))
+    return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout, found))
 
 
 def reject(
-    state: QueueState, deliveries: Sequence[Received], reason: str | Sequence[str], timeout: float | None = None
+    state: QueueState,
+    deliveries: Sequence[Received],
+    reason: str | Sequence[str],
+    timeout: float | None = None,
+    found: Results | None = None,
 ) -> Op[list[Settled]]:
-    """Move messages to the dead letters. *reason* is one for all, or one for each."""
+    """Move messages to the dead letters. *reason* is one for all, or one for each. *found* is that of `ack`."""
     terms = terms_of(deliveries, 0.0, reason)
-    return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout))
+    return (yield from _settle_all(state, deliveries, nack_call(state, 0, terms), timeout, found))
 
 
 Terms: TypeAlias = Mapping[str, tuple[int, str]]
@@ -234,13 +247,17 @@ def _settle_all(
     deliveries: Sequence[Received],
     make: Callable[[Sequence[Received], bool], Call],
     timeout: float | None,
+    found: Results | None = None,
 ) -> Op[list[Settled]]:
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Settled] = []
     for part in _parts(deliveries):
         reply = yield from retry_until(lambda repeated, part=part: make(part, repeated), until, state.clock)  # type: ignore[misc]
-        results += [Settled(letter) for letter in reply[1].decode()]
+        settled = [Settled(letter) for letter in reply[1].decode()]
+        results += settled
+        if found is not None:
+            found.update(zip([delivery.token for delivery in part], settled, strict=True))
     return results
 
 

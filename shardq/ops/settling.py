@@ -9,12 +9,13 @@ import msgspec
 
 from shardq.errors import BackendError, OutcomeUnknown
 from shardq.model import Received
-from shardq.ops.coalescing import Line, Verb
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import open_queue
 from shardq.ops.retry import is_of_one, retry_until
 from shardq.ops.settle import CHUNK, Settled, ack_call, ack_parts, extend_call, nack_call, terms_of, unsure_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
+from shardq.ops.verb import Verb
 
 Result: TypeAlias = Settled | Exception
 _RESULTS = {ord(result.value): result for result in Settled}
@@ -57,7 +58,12 @@ class Settles(Verb[Settle, Settled]):
         return 0
 
     def kind(self, item: Settle) -> float:
-        """Leases that one call extends end at the same time."""
+        """Return what else must be the same: when leases that are extended end, or whether an ack is a repetition.
+
+        A call that counts as a repetition would say of another caller's lost lease that it was acked.
+        """
+        if self._is_ack and self._state.unsure:
+            return float(item.delivery.token in self._state.unsure)
         return item.seconds if self._is_extend else 0.0
 
     def attempt(self, items: Sequence[Settle], until: float) -> Tried | None:
@@ -76,9 +82,7 @@ class Settles(Verb[Settle, Settled]):
         return _in_order(tried.items, _by_token(tried.tokens, letters))
 
     def drop(self, tried: Tried) -> None:
-        """Note that the call may have happened."""
-        for item in tried.items:
-            self.doubt(item)
+        """A call holds nothing."""
 
     def doubt(self, item: Settle) -> None:
         """Note that it is unknown whether *item* was acked. If it is acked again, that is a repetition."""
@@ -108,7 +112,7 @@ class Settles(Verb[Settle, Settled]):
 
         try:
             reply = yield from retry_until(make, until, self._state.clock)
-        except (GeneratorExit, OutcomeUnknown):
+        except OutcomeUnknown:
             for item in items:
                 self.doubt(item)
             raise
@@ -122,10 +126,17 @@ class Settles(Verb[Settle, Settled]):
             return {item.delivery.token: error}
 
 
-def settles_of(state: QueueState, verb: str) -> Line[Settle, Settled]:
+def noted(state: QueueState, item: Settle, result: Settled) -> None:
+    """Note that the caller of *item* was told *result*, and raise LeaseLost or MessageCancelled if that says so."""
+    if state.unsure:
+        state.unsure.discard(item.delivery.token)
+    result.check()
+
+
+def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:
     """Return where those meet who *verb* deliveries of this queue: "ack", "nack", "reject" or "extend"."""
-    line: Line[Settle, Settled] | None = state.lines.get(verb)
-    return line or state.lines.setdefault(verb, Line(Settles(state, verb)))
+    coalescer: Coalescer[Settle, Settled] | None = state.coalescers.get(verb)
+    return coalescer or state.coalescers.setdefault(verb, Coalescer(Settles(state, verb)))
 
 
 def _by_token(tokens: Sequence[str], letters: bytes) -> dict[str, Result]:

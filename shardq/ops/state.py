@@ -46,7 +46,7 @@ class QueueState:
     streams that the last read reported as ready; up to `width` of them, or as many as a read asks for, are declared in
     the next one. `producer` is the nonce in the names of the producer sequences. `unsure` has the lease tokens of acks
     that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
-    keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `lines` has for each verb the
+    keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `coalescers` has for each verb the
     callers that share its calls (`ops/coalescing.py`).
     """
 
@@ -70,7 +70,7 @@ class QueueState:
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)
     waiting: Waiting = field(init=False)
-    lines: dict[str, Any] = field(default_factory=dict)
+    coalescers: dict[str, Any] = field(default_factory=dict)
     _reads_without_miss: int = 0
     _names: dict[str, str] = field(default_factory=dict)
     _idle: deque[ProducerSequence] = field(default_factory=deque)
@@ -144,7 +144,7 @@ class QueueState:
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
         self.waiting = Waiting(self.clock)
-        self.lines = {}
+        self.coalescers = {}
 
     def note_server_time(self, ms: int, sent: float, at: float) -> None:
         """Note that a call sent at local time *sent* saw *ms* on the server's clock, at local time *at* or later."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.protocol.keys import QueueKeys, RouterKeys
 from shardq.protocol.scripts import Script, load
+
+if TYPE_CHECKING:
+    from shardq.ops.coalescing import Coalescer
 
 T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
@@ -24,6 +27,7 @@ class Call:
     """Run one script. If `replicas` > 0, then wait on the same connection until so many replicas confirm it.
 
     `until` is the local time at which the caller gives up. The operation that yields the call sets it for each try.
+    The driver calls `on_send` when it is connected and about to send the call. It may raise `Withdrawn`.
     """
 
     script: Script
@@ -31,6 +35,7 @@ class Call:
     args: tuple[Argument, ...] = ()
     replicas: int = 0
     until: float = field(default=math.inf, compare=False)
+    on_send: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def on(
@@ -90,6 +95,18 @@ class Wait:
 
 
 @dataclass(slots=True)
+class Share:
+    """Make a call for `item`, alone or with others on `coalescer`. The caller gives up at local time `until`.
+
+    The reply is the result of this caller. An error is raised from the operation, which does not see it.
+    """
+
+    coalescer: Coalescer[Any, Any]
+    item: Any
+    until: float
+
+
+@dataclass(slots=True)
 class Ask:
     """Run one plain command, such as INFO. The reply is raw. A command about a key goes to the node that owns `key`.
 
@@ -108,7 +125,7 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Batch | Armed | Wait | Ask | Sleep
+Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep
 Op: TypeAlias = Generator[Step, Any, T]
 
 
@@ -127,6 +144,13 @@ class Unanswered(Exception):
     def __init__(self, text: str, *, sent: bool) -> None:
         super().__init__(text)
         self.sent = sent
+
+
+class Withdrawn(Unanswered):
+    """The call was not sent, because somebody who shared it has left meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__("withdrawn before it was sent", sent=False)
 
 
 class Underreplicated(Exception):

@@ -10,8 +10,9 @@ gives up, and `wake_at`, when there is a reason to read again. `block` is a dura
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Final, Protocol, TypeAlias
 
@@ -106,6 +107,19 @@ class Waiter(Operation):
 
 def do_nothing() -> None:
     """The hook of a driver that has nothing to wake or to end."""
+
+
+def give_out(rows: list[Received], takers: Iterable[tuple[int, Callable[[list[Received]], bool]]]) -> list[Received]:
+    """Give *rows* out in the order of *takers*. Return the rows left over.
+
+    A taker is how many rows it wants, and a function that takes them; it returns False if its reader has left.
+    """
+    for count, take in takers:
+        if not rows:
+            break
+        if take(rows[:count]):
+            rows = rows[count:]
+    return rows
 
 
 class Pump(Protocol):
@@ -210,13 +224,9 @@ class Waiting:
 
         *more* tells them whether another read may find more.
         """
-        for waiter in self.waiters():
-            if not rows:
-                break
-            count = waiter.request.count
-            if waiter.request.like(request) and waiter.finish(rows[:count], outstanding=outstanding, more=more):
-                rows = rows[count:]
-        return rows
+        like = [waiter for waiter in self.waiters() if waiter.request.like(request)]
+        takers = [(each.request.count, partial(each.finish, outstanding=outstanding, more=more)) for each in like]
+        return give_out(rows, takers)
 
     def release(self, lost: Outstanding | None = None, failure: Exception | None = None) -> bool:
         """Let each waiter make a read of its own; the first gives back the leases of *lost*. False without waiters."""

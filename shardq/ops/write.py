@@ -16,12 +16,13 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
-from shardq.ops.coalescing import Line, Verb
+from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import open_queue, reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call, Op, Underreplicated
+from shardq.ops.verb import Verb
 from shardq.ops.view import QueueView
 from shardq.protocol.replies import stored_ids
 from shardq.sharding import CACHED_SHARDS
@@ -134,10 +135,10 @@ class Writes(Verb[Outgoing, str]):
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
 
 
-def writes_of(state: QueueState) -> Line[Outgoing, str]:
+def writes_of(state: QueueState) -> Coalescer[Outgoing, str]:
     """Return where the writers of this queue meet."""
-    line: Line[Outgoing, str] = state.lines.get("write") or state.lines.setdefault("write", Line(Writes(state)))
-    return line
+    coalescer: Coalescer[Outgoing, str] | None = state.coalescers.get("write")
+    return coalescer or state.coalescers.setdefault("write", Coalescer(Writes(state)))
 
 
 def _store(

@@ -15,7 +15,7 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
-from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Sleep, Step, Underreplicated, Wait
+from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
@@ -82,6 +82,8 @@ class FakeDriver(Driver):
                 return self._evaluated(step)
             case Batch():
                 return [self._outcome(call) for call in step.calls]
+            case Share():
+                return self.share(step.coalescer, step.item, step.until)
             case Wait():
                 return self._waited(step)
             case Armed():

@@ -57,8 +57,12 @@ def ended(call: Callable[[], Any]) -> Any:
 
 def waiting(queue: Queue, verb: str = "write") -> int:
     """How many callers of *verb* are here: in a call, or waiting for one."""
-    line = queue.state.lines[verb]
-    return int(line.calls) + len(line._waiting) + sum(len(shared.entries) - 1 for shared in list(line.shared))
+    coalescer = queue.state.coalescers[verb]
+    return (
+        int(coalescer.calls)
+        + len(coalescer._waiting)
+        + sum(len(shared.callers) - 1 for shared in list(coalescer.shared))
+    )
 
 
 def meet(
@@ -199,6 +203,83 @@ def test_a_delivery_that_two_callers_ack_is_acked_once(proxy: Proxy, queue: Queu
     assert queue.stats().in_flight == 0
 
 
+def warmed(queue: Queue, proxy: Proxy, pool: ThreadPoolExecutor) -> None:
+    """Let the client have connections enough, so that what it sends next is sent at once."""
+    proxy.delay(0.2)
+    list(pool.map(lambda _: queue.len(), range(MOST + 1)))
+    proxy.heal()
+
+
+def test_an_ack_that_shared_a_call_without_an_answer_may_be_given_again(proxy: Proxy, queue: Queue) -> None:
+    """As after a single ack: the second one is a repetition, and is not told that the lease was lost."""
+    queue.write_many([(n, "tenant") for n in range(4)])
+    deliveries = queue.read_many(4)
+    with ThreadPoolExecutor(THREADS) as pool:
+        deliveries[0].ack()
+        warmed(queue, proxy, pool)
+        proxy.blackhole()
+        timeouts = [60, 60, 0.5]
+        calls = [lambda each=each, left=left: each.ack(timeout=left) for each, left in zip(deliveries[1:], timeouts)]  # noqa: B905
+        futures = meet(queue, pool, calls, "ack")
+        assert isinstance(futures[2].result(60), OutcomeUnknown)
+        proxy.heal()
+        assert [future.result(60) for future in futures[:2]] == [None, None]
+    eventually(lambda: queue.stats().in_flight == 0)
+    assert len(queue.state.unsure) == 1
+    deliveries[3].ack()
+    assert not queue.state.unsure
+    assert not any(each.lost for each in deliveries)
+
+
+def test_who_gives_up_before_a_shared_call_is_sent_knows_that_nothing_happened(proxy: Proxy, queue: Queue) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.drop()
+        proxy.blackhole()
+        futures = meet(queue, pool, [written(queue, n, timeout=30) for n in range(2)])
+        futures += meet_more(queue, pool, [written(queue, 2, timeout=0.4)])
+        error = futures[2].result(60)
+        proxy.heal()
+        assert all(isinstance(future.result(60), str) for future in futures[:2])
+    stored = sorted(each.payload for each in queue.read_many(10))
+    assert stored == [0, 1]
+    assert type(error) is BackendTimeout
+
+
+def test_leases_that_were_settled_by_a_shared_call_are_not_in_the_wheel(proxy: Proxy, queue: Queue) -> None:
+    queue.write_many([(n, "tenant") for n in range(THREADS)])
+    deliveries = queue.read_many(THREADS, visibility_timeout=30)
+    leases = [each._lease for each in deliveries]
+    assert all(lease.pending for lease in leases)
+    with ThreadPoolExecutor(THREADS) as pool:
+        proxy.blackhole()
+        futures = meet(queue, pool, [each.ack for each in deliveries], "ack")
+        proxy.heal()
+        assert [future.result(60) for future in futures] == [None] * THREADS
+    assert not any(lease.pending for lease in leases)
+    assert not any(each.lost for each in deliveries)
+
+
+@pytest.mark.parametrize("verb", ["ack_many", "nack_many", "reject_many"])
+def test_what_was_settled_before_a_failure_is_not_in_the_wheel(
+    server: Server, open_client: Open, queue_name: str, verb: str
+) -> None:
+    """Many deliveries take several calls. The first one settles what lies in stream 0, the second one is refused."""
+    queue = open_client(server.url).queue(f"{queue_name}.{verb}", streams=2, streams_per_shard=1, window=0)
+    queue.write("-", shard_key="-")
+    queue.read().ack()
+    keys = {queue.state.shard(f"t{number}")[0]: f"t{number}" for number in range(100)}
+    queue.write_many([*((n, keys[0]) for n in range(200)), *((n, keys[1]) for n in range(50))])
+    deliveries = sorted(everything(queue), key=lambda each: each.received.token.split(":")[0])
+    server.run("DEL", queue.state.keys.stream(1))
+    server.run("SET", queue.state.keys.stream(1), "not a stream")
+    settle = getattr(queue, verb)
+    with pytest.raises(BackendError):
+        settle(deliveries, "why") if verb == "reject_many" else settle(deliveries)
+    server.run("DEL", queue.state.keys.stream(1))
+    pending = [each._lease.pending for each in deliveries]
+    assert pending == [False] * 200 + [True] * 50
+
+
 def test_terms_of_nacks_are_each_callers_own(proxy: Proxy, queue: Queue) -> None:
     for n in range(8):
         queue.write(n, shard_key="tenant")
@@ -243,7 +324,7 @@ def test_a_child_has_none_of_its_parents_callers(proxy: Proxy, queue_name: str) 
 
 
 def waiting_in_child(queue: Queue) -> str:
-    return str(sum(waiting(queue, verb) for verb in queue.state.lines))
+    return str(sum(waiting(queue, verb) for verb in queue.state.coalescers))
 
 
 def test_cancelling_a_caller_cancels_only_its_own_wait(proxy: Proxy, queue_name: str) -> None:

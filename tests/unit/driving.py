@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from shardq.durability import Durability
 from shardq.model import QueueConfig
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op, Sleep, Step, Wait
+from shardq.ops.steps import Call, Op, Share, Sleep, Step, Wait
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import QueueKeys
 from shardq.testing import ManualClock
@@ -45,6 +45,12 @@ def drive(op: Op[T], answer: Answer, clock: ManualClock) -> Driven[T]:
         except StopIteration as stop:
             done.result = cast("T", stop.value)
             return done
+        if isinstance(step, Share):
+            verb, items = step.coalescer.verb, (step.item,)
+            alone = drive(verb.op(items, step.until, verb.attempt(items, step.until)), answer, clock)
+            done.steps += alone.steps
+            resume, reply = op.send, (alone.result or (None,))[0]
+            continue
         done.steps.append(step)
         if isinstance(step, Sleep):
             clock.advance(step.seconds)

@@ -110,7 +110,7 @@ class Run:
         return True
 
     def _operate(self, look: Any = None) -> None:
-        op = read(self.state, 1, outstanding=self.outstanding, acks=self.acks, look=look, **self.wanted)
+        op = read(self.state, 1, outstanding=self.outstanding, acks=self.acks, made=look, **self.wanted)
         self.done = drive(op, self.server, self.clock)
 
     @property

@@ -1,4 +1,4 @@
-"""Callers of one line, driven by hand in any order: a naive server counts what was stored, and each caller is told."""
+"""Callers of one verb, driven by hand in any order: a naive server counts what was stored, and each caller is told."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, QueueFull
-from shardq.ops.coalescing import Entry, Line, Phase, SharedCall, Verb, own
-from shardq.ops.steps import Call, Op, Refused, Unanswered
+from shardq.ops.caller import Caller, Phase, own
+from shardq.ops.coalescing import Coalescer
+from shardq.ops.shared_call import SharedCall
+from shardq.ops.steps import Call, Op, Refused, Unanswered, Withdrawn
+from shardq.ops.verb import Verb
 from shardq.protocol.scripts import load
 
 MOST = 3
@@ -96,35 +99,35 @@ class Callers(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.verb = Storing()
-        self.line = Line(self.verb)
+        self.coalescer = Coalescer(self.verb)
         self.server = Server()
-        self.entries: list[Entry[int, int]] = []
+        self.callers: list[Caller[int, int]] = []
         self.gone: set[int] = set()
-        self.active: dict[SharedCall[int, int], Entry[int, int]] = {}
+        self.active: dict[SharedCall[int, int], Caller[int, int]] = {}
 
-    def of(self, *phases: Phase) -> list[Entry[int, int]]:
-        return [entry for entry in self.entries if entry.phase in phases]
+    def of(self, *phases: Phase) -> list[Caller[int, int]]:
+        return [caller for caller in self.callers if caller.phase in phases]
 
     @rule(until=st.integers(1, 100))
     def come(self, until: int) -> None:
-        entry: Entry[int, int] = Entry(len(self.entries), until, lambda: None)
-        self.entries.append(entry)
-        self.line.join(entry, 1)
+        caller: Caller[int, int] = Caller(len(self.callers), until, lambda: None)
+        self.callers.append(caller)
+        self.coalescer.join(caller, 1)
 
     @precondition(lambda self: self.of(Phase.LEADING))
     @rule(data=st.data())
     def lead(self, data: st.DataObject) -> None:
         leader = data.draw(st.sampled_from(self.of(Phase.LEADING)))
-        shared = self.line.lead(leader)
+        shared = self.coalescer.lead(leader)
         self.active[shared] = leader
-        assert leader in shared.entries
-        assert len(shared.entries) <= 4
-        assert len({entry.item % 2 for entry in shared.entries}) == 1
+        assert leader in shared.callers
+        assert len(shared.callers) <= 4
+        assert len({caller.item % 2 for caller in shared.callers}) == 1
 
     @precondition(lambda self: self.of(Phase.WAITING))
     @rule(data=st.data())
     def step_forward(self, data: st.DataObject) -> None:
-        self.line.step_forward(data.draw(st.sampled_from(self.of(Phase.WAITING))), MOST)
+        self.coalescer.step_forward(data.draw(st.sampled_from(self.of(Phase.WAITING))), MOST)
 
     @precondition(lambda self: self.active)
     @rule(data=st.data(), ends=st.sampled_from(["answered", "lost", "unheard", "unsent", "refused"]))
@@ -135,6 +138,8 @@ class Callers(RuleBasedStateMachine):
             self.end(shared)
             return
         assert isinstance(call, Call)
+        if not self.send(data, shared, call, ends):
+            return
         if call.script.name == "open":
             outcome: Any = [b"OK"] if ends == "answered" else Unanswered("", sent=False)
             if not isinstance(outcome, list):
@@ -152,68 +157,88 @@ class Callers(RuleBasedStateMachine):
         if shared.ended:
             self.end(shared)
 
-    @precondition(lambda self: self.of(Phase.WAITING, Phase.RIDING))
+    def send(self, data: st.DataObject, shared: SharedCall[int, int], call: Call, ends: str) -> bool:
+        """Let callers leave before and after the driver sends *call*. Return False if it sends none."""
+        self.some_leave(data, shared)
+        if ends != "unsent" and call.on_send is not None:
+            try:
+                call.on_send()
+            except Withdrawn as withdrawn:
+                assert any(caller.phase is Phase.ENDED for caller in shared.callers)
+                shared.answer(withdrawn)
+                return False
+        self.some_leave(data, shared)
+        return True
+
+    def some_leave(self, data: st.DataObject, shared: SharedCall[int, int]) -> None:
+        led = self.active[shared]
+        present = [each for each in shared.callers if each is not led and each.phase is Phase.IN_CALL]
+        for caller in data.draw(st.lists(st.sampled_from(present), unique=True)) if present else ():
+            assert self.coalescer.give_up(caller)
+            self.gone.add(caller.item)
+
+    @precondition(lambda self: self.of(Phase.WAITING, Phase.IN_CALL))
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
         """A caller's time is up, or it was cancelled. A leader who leaves hands its call over."""
-        entry = data.draw(st.sampled_from(self.of(Phase.WAITING, Phase.RIDING)))
-        assert self.line.give_up(entry)
-        self.gone.add(entry.item)
-        led = next((shared for shared, leader in self.active.items() if leader is entry), None)
+        caller = data.draw(st.sampled_from(self.of(Phase.WAITING, Phase.IN_CALL)))
+        assert self.coalescer.give_up(caller)
+        self.gone.add(caller.item)
+        led = next((shared for shared, leader in self.active.items() if leader is caller), None)
         if led is not None:
             del self.active[led]
             if led.heir() is None:
                 assert led.step() is None
-                self.line.leave()
+                self.coalescer.leave()
 
     @precondition(lambda self: self.of(Phase.LEADING))
     @rule(data=st.data())
     def leave_when_appointed(self, data: st.DataObject) -> None:
-        entry = data.draw(st.sampled_from(self.of(Phase.LEADING)))
-        assert not self.line.give_up(entry)
-        self.active[self.line.lead(entry)] = entry
-        assert self.line.give_up(entry)
-        self.gone.add(entry.item)
-        shared = next(shared for shared, leader in self.active.items() if leader is entry)
+        caller = data.draw(st.sampled_from(self.of(Phase.LEADING)))
+        assert not self.coalescer.give_up(caller)
+        self.active[self.coalescer.lead(caller)] = caller
+        assert self.coalescer.give_up(caller)
+        self.gone.add(caller.item)
+        shared = next(shared for shared, leader in self.active.items() if leader is caller)
         del self.active[shared]
         if shared.heir() is None:
             assert shared.step() is None
-            self.line.leave()
+            self.coalescer.leave()
 
     def end(self, shared: SharedCall[int, int]) -> None:
         assert shared.ended
         del self.active[shared]
-        self.line.leave()
+        self.coalescer.leave()
 
     @invariant()
     def everybody_is_told_the_truth(self) -> None:
         stored = Counter(self.server.stored)
         assert not stored or max(stored.values()) == 1
-        for entry in self.of(Phase.ENDED):
-            match entry.result:
+        for caller in self.of(Phase.ENDED):
+            match caller.result:
                 case int():
-                    assert entry.result == entry.item
-                    assert stored[entry.item] == 1
+                    assert caller.result == caller.item
+                    assert stored[caller.item] == 1
                 case OutcomeUnknown():
-                    assert entry.item in self.gone
+                    assert caller.item in self.gone
                 case BackendTimeout():
-                    assert entry.item in self.gone
-                    assert not stored[entry.item]
+                    assert caller.item in self.gone
+                    assert not stored[caller.item]
                 case _:
-                    pytest.fail(f"told {entry.result}")
+                    pytest.fail(f"told {caller.result}")
 
     @invariant()
     def somebody_leads_where_somebody_waits(self) -> None:
         leading = len(self.of(Phase.LEADING)) + len(self.active)
-        assert self.line.calls == leading <= MOST
+        assert self.coalescer.calls == leading <= MOST
         assert leading or not self.of(Phase.WAITING)
 
     def teardown(self) -> None:
         for _ in range(10_000):
             if not self.of(Phase.LEADING) and not self.active:
                 break
-            for entry in self.of(Phase.LEADING):
-                self.active[self.line.lead(entry)] = entry
+            for caller in self.of(Phase.LEADING):
+                self.active[self.coalescer.lead(caller)] = caller
             for shared in list(self.active):
                 call = shared.step()
                 if call is not None:
@@ -221,9 +246,9 @@ class Callers(RuleBasedStateMachine):
                     shared.answer([b"OK"] if is_open else self.server.execute(call))  # type: ignore[arg-type]
                 if shared.ended:
                     self.end(shared)
-        assert all(entry.phase is Phase.ENDED for entry in self.entries)
+        assert all(caller.phase is Phase.ENDED for caller in self.callers)
         assert self.verb.held == 0
-        assert not self.line.shared
+        assert not self.coalescer.shared
         self.everybody_is_told_the_truth()
 
 
@@ -231,67 +256,90 @@ Callers.TestCase.settings = settings(max_examples=200, stateful_step_count=40, d
 TestCallers = Callers.TestCase
 
 
-def entry_of(item: int, until: float = 10.0) -> Entry[int, int]:
-    return Entry(item, until, lambda: None)
+def caller_of(item: int, until: float = 10.0) -> Caller[int, int]:
+    return Caller(item, until, lambda: None)
 
 
 def test_a_caller_that_is_alone_waits_for_nothing() -> None:
-    line = Line(Storing())
-    assert line.enter()
-    assert not line.enter()
-    line.leave()
-    assert line.enter()
+    coalescer = Coalescer(Storing())
+    assert coalescer.enter()
+    assert not coalescer.enter()
+    coalescer.leave()
+    assert coalescer.enter()
 
 
-def test_those_who_wait_ride_in_the_order_in_which_they_came() -> None:
-    line = Line(Storing())
-    assert line.enter()
-    waiting = [entry_of(item) for item in (0, 2, 1, 4, 6, 8)]
-    assert [line.join(entry, 1) for entry in waiting] == [False] * 6
-    line.leave()
+def test_those_who_wait_share_a_call_in_the_order_in_which_they_came() -> None:
+    coalescer = Coalescer(Storing())
+    assert coalescer.enter()
+    waiting = [caller_of(item) for item in (0, 2, 1, 4, 6, 8)]
+    assert [coalescer.join(caller, 1) for caller in waiting] == [False] * 6
+    coalescer.leave()
     assert waiting[0].phase is Phase.LEADING
-    assert [entry.item for entry in line.lead(waiting[0]).entries] == [0, 2, 4, 6]
-    line.leave()
-    assert [entry.item for entry in line.lead(waiting[2]).entries] == [1]
-    line.leave()
-    assert [entry.item for entry in line.lead(waiting[5]).entries] == [8]
+    assert [caller.item for caller in coalescer.lead(waiting[0]).callers] == [0, 2, 4, 6]
+    coalescer.leave()
+    assert [caller.item for caller in coalescer.lead(waiting[2]).callers] == [1]
+    coalescer.leave()
+    assert [caller.item for caller in coalescer.lead(waiting[5]).callers] == [8]
 
 
 def test_a_call_has_no_more_than_it_may_weigh() -> None:
-    line = Line(Storing())
-    line.verb.bounds = lambda: (100, 150)  # type: ignore[method-assign]
-    line.enter()
-    waiting = [entry_of(item) for item in (70, 70, 70)]
-    for entry in waiting:
-        line.join(entry, 1)
-    line.leave()
-    assert len(line.lead(waiting[0]).entries) == 2
+    coalescer = Coalescer(Storing())
+    coalescer.verb.bounds = lambda: (100, 150)  # type: ignore[method-assign]
+    coalescer.enter()
+    waiting = [caller_of(item) for item in (70, 70, 70)]
+    for caller in waiting:
+        coalescer.join(caller, 1)
+    coalescer.leave()
+    assert len(coalescer.lead(waiting[0]).callers) == 2
 
 
 def test_somebody_who_waits_in_a_task_is_ended_at_the_time() -> None:
-    line = Line(Storing())
-    soon, late, rides = entry_of(0, 1.0), entry_of(2, 5.0), entry_of(4, 1.0)
-    assert line.add(rides, 1)
-    shared = line.take()
+    coalescer = Coalescer(Storing())
+    soon, late, calling = caller_of(0, 1.0), caller_of(2, 5.0), caller_of(4, 1.0)
+    assert coalescer.add(calling, 1)
+    shared = coalescer.take()
     assert shared is not None
-    assert not line.add(soon, 1)
-    assert not line.add(late, 1)
-    assert line.earliest() == 1.0
-    assert line.expire(1.0, 0.1) == [soon]
-    assert isinstance(shared.step(), Call)
-    assert line.expire(1.1, 0.1) == [rides]
+    assert not coalescer.add(soon, 1)
+    assert not coalescer.add(late, 1)
+    assert coalescer.earliest() == 1.0
+    assert coalescer.expire(1.0, 0.1) == [soon]
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.on_send is not None
+    call.on_send()
+    assert coalescer.expire(1.1, 0.1) == [calling]
     assert isinstance(soon.result, BackendTimeout)
-    assert isinstance(rides.result, OutcomeUnknown)
-    assert line.earliest() == 5.0
+    assert isinstance(calling.result, OutcomeUnknown)
+    assert coalescer.earliest() == 5.0
+
+
+def test_who_leaves_before_the_call_is_sent_takes_its_item_away() -> None:
+    coalescer = Coalescer(Storing())
+    leaves, stays = caller_of(0), caller_of(2)
+    coalescer.add(leaves, 1)
+    coalescer.add(stays, 1)
+    shared = coalescer.take()
+    assert shared is not None
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.on_send is not None
+    assert coalescer.give_up(leaves)
+    assert isinstance(leaves.result, BackendTimeout)
+    with pytest.raises(Withdrawn) as withdrawn:
+        call.on_send()
+    shared.answer(withdrawn.value)
+    again = shared.step()
+    assert isinstance(again, Call)
+    assert again.args[1:] == (2,)
 
 
 def test_a_call_nobody_wants_any_more_is_not_made() -> None:
-    line = Line(Storing())
-    only = entry_of(0)
-    line.add(only, 1)
-    shared = line.take()
+    coalescer = Coalescer(Storing())
+    only = caller_of(0)
+    coalescer.add(only, 1)
+    shared = coalescer.take()
     assert shared is not None
-    assert line.give_up(only)
+    assert coalescer.give_up(only)
     assert shared.step() is None
     assert shared.ended
 

@@ -11,8 +11,10 @@ import pytest
 
 from shardq.model import Received
 from shardq.ops.acks import Acks
-from shardq.ops.first_look import Look, first_look
+from shardq.ops.first_look import first_look
+from shardq.ops.look import Look
 from shardq.ops.read import read
+from shardq.ops.reading import FEW, reads_of
 from shardq.ops.settle import CHUNK
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Batch, Call, Refused, Unanswered
@@ -125,7 +127,7 @@ def test_the_operation_goes_on_from_the_outcome_and_sends_the_look_no_more(state
     look = taken(state, outstanding=outstanding)
     assert look.rows(LOST) is None
     holder = outstanding.holder
-    operation = read(state, 1, outstanding=outstanding, look=look)
+    operation = read(state, 1, outstanding=outstanding, made=look)
     step = next(operation)
     assert isinstance(step, Call)
     assert (step.script.name, step.args[0]) == ("recover", holder)  # what the lost reply granted comes back first
@@ -146,3 +148,17 @@ def test_an_interrupted_ack_is_a_repetition_afterwards_and_a_done_one_is_not(sta
 def test_a_read_that_is_interrupted_has_nothing_to_doubt(state: QueueState) -> None:
     taken(state).drop()
     assert state.unsure == set()
+
+
+def test_a_reader_of_few_makes_no_look_beside_the_call_of_another() -> None:
+    """It waits with the others instead, and shares the next call. A read of many, or with an ack, shares none."""
+    state = state_of(ManualClock())
+    readers = reads_of(state)
+    assert taken(state).coalescer is readers
+    assert readers.enter()
+    assert looked(state) is None
+    assert looked(state, count=FEW) is None
+    assert taken(state, count=FEW + 1).coalescer is None
+    assert taken(state, Acks(deliveries(1))).coalescer is None
+    readers.leave()
+    assert looked(state) is not None

@@ -71,11 +71,11 @@ def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
 def test_a_refusal_that_may_be_of_one_message_is_not_everybodys(
     state: QueueState, clock: ManualClock, code: str, calls: int
 ) -> None:
-    for line, items in (
+    for coalescer, items in (
         (writes_of(state), [Outgoing("t", "b", bytes([n])) for n in range(3)]),
         (settles_of(state, "ack"), [Settle(received(n)) for n in range(3)]),
     ):
-        verb: Any = line.verb
+        verb: Any = coalescer.verb
         made = 0
 
         def answer(step: Step) -> Any:
@@ -98,17 +98,17 @@ def test_letters_go_to_their_callers_and_a_delivery_that_comes_twice_counts_once
     items = [Settle(received(n), 1.0, "why") for n in (4, 2, 0, 4, 1)]
     letters = {items[0].delivery.token: "o", items[1].delivery.token: "l", items[2].delivery.token: "c"}
     expected = [Settled.OK, Settled.LOST, Settled.CANCELLED, Settled.LOST, Settled.OK]
-    line = settles_of(state, verb)
+    coalescer = settles_of(state, verb)
 
     def reply(call: Call) -> list[Any]:
         tokens = [arg for arg in call.args if isinstance(arg, str) and arg.endswith(":holder")]
         assert len(tokens) == 4
         return [1, "".join(letters.get(token, "o") for token in tokens).encode()]
 
-    tried = line.verb.attempt(items, UNTIL)
-    assert line.verb.results(tried, reply(tried.call)) == expected
+    tried = coalescer.verb.attempt(items, UNTIL)
+    assert coalescer.verb.results(tried, reply(tried.call)) == expected
     lost: list[Any] = [Unanswered("", sent=True)]
-    driven = drive(line.verb.op(items, UNTIL, tried), lambda step: lost.pop() if lost else reply(step), clock)  # type: ignore[arg-type]
+    driven = drive(coalescer.verb.op(items, UNTIL, tried), lambda step: lost.pop() if lost else reply(step), clock)  # type: ignore[arg-type]
     assert driven.result == expected
     if verb != "extend":
         assert [call.args[0] for call in driven.steps if isinstance(call, Call)] == [0, 1]

@@ -242,7 +242,7 @@ def test_callers_that_share_a_call_have_spans_of_their_own(queue: Queue, exporte
     for thread in threads:
         thread.start()
         held.wait(60)
-    eventually(lambda: len(queue.state.lines["write"]._waiting) == 3)
+    eventually(lambda: len(queue.state.coalescers["write"]._waiting) == 3)
     passed.set()
     for thread in threads:
         thread.join(60)

@@ -1,0 +1,115 @@
+"""Reads that several callers share: who gets which rows, and what becomes of those that nobody got."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shardq.errors import BackendTimeout
+from shardq.model import Received
+from shardq.ops import reading
+from shardq.ops.caller import Caller
+from shardq.ops.read_call import ReadReply
+from shardq.ops.reading import Want, reads_of
+from shardq.ops.shared_call import SharedCall
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Unanswered
+from shardq.ops.waiting import Outstanding, Request
+from shardq.testing import ManualClock
+from tests.unit.driving import drive, state_of
+
+UNTIL = 1e9
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def state(clock: ManualClock) -> QueueState:
+    return state_of(clock)
+
+
+def row(number: int) -> Received:
+    token = f"0:1700000000000-{number}:1:holder"
+    return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)
+
+
+def callers_of(state: QueueState, *wants: tuple[int, float]) -> tuple[SharedCall[Any, Any], list[Caller[Any, Any]]]:
+    """A shared call of readers that want so many messages and wait for so long, which has been sent."""
+    coalescer = reads_of(state)
+    callers: list[Caller[Any, Any]] = [
+        Caller(Want(Request(count, 30.0, None), block, Outstanding()), UNTIL, lambda: None) for count, block in wants
+    ]
+    for caller in callers:
+        coalescer.add(caller, 1)
+    shared = coalescer.take()
+    assert shared is not None
+    call = shared.step()
+    assert isinstance(call, Call)
+    assert call.args[0] == sum(count for count, _ in wants)
+    assert call.on_send is not None
+    call.on_send()
+    return shared, callers
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, shared: SharedCall[Any, Any], rows: list[Received]) -> None:
+    monkeypatch.setattr(reading, "read_reply", lambda *_: ReadReply(rows, 500))
+    shared.answer([b"OK", b"1", b"1"])
+    assert shared.ended
+
+
+def given_back(shared: SharedCall[Any, Any], clock: ManualClock) -> list[Any]:
+    """The arguments of the calls that give back what nobody got."""
+    if shared.unclaimed is None:
+        return []
+    steps = drive(shared.unclaimed, lambda _: b"", clock).steps
+    return [step.args for step in steps if isinstance(step, Call) and step.script.name == "recover"]
+
+
+def test_rows_are_given_out_in_the_order_of_the_callers(
+    state: QueueState, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, callers = callers_of(state, (1, 0.0), (3, 0.0), (1, 1.0), (1, 0.0))
+    answered(monkeypatch, shared, [row(n) for n in range(4)])
+    results: list[Any] = [caller.result for caller in callers]
+    assert [[each.message_id for each in result.rows] for result in results] == [
+        [row(0).message_id], [row(n).message_id for n in (1, 2, 3)], [], [],
+    ]  # fmt: skip
+    assert [result.more for result in results] == [False, False, True, False]  # who will wait looks again before
+    assert [caller.item.outstanding.rows for caller in callers] == [result.rows for result in results]
+    assert given_back(shared, clock) == []
+
+
+def test_what_one_who_has_left_would_have_got_goes_to_the_others(
+    state: QueueState, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, callers = callers_of(state, (1, 0.0), (1, 0.0), (1, 0.0))
+    assert reads_of(state).give_up(callers[0])
+    assert isinstance(callers[0].result, BackendTimeout)
+    answered(monkeypatch, shared, [row(0), row(1), row(2)])
+    results: list[Any] = [caller.result for caller in callers[1:]]
+    assert [result.rows for result in results] == [[row(0)], [row(1)]]
+    assert [args[-1] for args in given_back(shared, clock)] == [row(2).token]
+
+
+def test_what_the_only_caller_has_not_waited_for_is_given_back(
+    state: QueueState, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, (caller,) = callers_of(state, (2, 0.0))
+    assert reads_of(state).give_up(caller)
+    answered(monkeypatch, shared, [row(0), row(1)])
+    assert [args[-2:] for args in given_back(shared, clock)] == [(row(0).token, row(1).token)]
+
+
+def test_what_a_lost_reply_had_leased_is_given_back_when_all_have_left(state: QueueState, clock: ManualClock) -> None:
+    shared, callers = callers_of(state, (1, 0.0), (1, 0.0))
+    shared.answer(Unanswered("lost", sent=True))
+    for caller in callers:
+        assert reads_of(state).give_up(caller)
+        assert isinstance(caller.result, BackendTimeout)
+    assert shared.step() is None
+    (args,) = given_back(shared, clock)
+    assert args[0]  # the holder
