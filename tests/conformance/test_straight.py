@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, Queue, ShardqError
+from shardq.ops.settle import ack_call, ack_parts
 from shardq.ops.steps import Refused
 from shardq.testing import ManualClock
 from tests.conformance.twofold import VERBS, twofold_client
@@ -29,7 +31,7 @@ SIZES = (1, 2, 3, 5, 12, 12, 33, 100)
 class Steps:
     """Random steps of a queue, most of them the common ones. With *rules*, the queue has them and they change."""
 
-    def __init__(self, url: str, rng: random.Random, name: str, *, rules: bool) -> None:
+    def __init__(self, url: str, rng: random.Random, name: str, *, rules: bool, **settings: Any) -> None:
         self.rng, self.clock = rng, ManualClock()
         self.client, self.driver = twofold_client(url, self.clock)
         one_of = rng.choice
@@ -38,10 +40,9 @@ class Steps:
             "max_deliveries": 3, "dedup_window": 150.0, "visibility_timeout": 3.0,
         }  # fmt: skip
         chosen = rng.sample(list(others), one_of((0, 1, 1, 2, 5)) if rules else 0)
-        self.queue = self.client.queue(
-            name, streams=one_of((1, 3, 8, 8, 20)), streams_per_shard=one_of((1, 2, 6)), window=one_of((0, 1, 1, 3)),
-            max_len=one_of((0, 0, 25, 150)), **{each: others[each] for each in chosen},
-        )  # fmt: skip
+        default = {"window": one_of((0, 1, 1, 3)), "max_len": one_of((0, 0, 25, 150))}
+        sizes = {"streams": one_of((1, 3, 8, 8, 20)), "streams_per_shard": one_of((1, 2, 6))}
+        self.queue = self.client.queue(name, **(sizes | default | {each: others[each] for each in chosen} | settings))
         self.queue.read_many(1)  # creates it
         self.held: list[Delivery] = []
         self.ids: list[str] = []
@@ -127,7 +128,7 @@ class Steps:
         self.pick().ack()
 
     def ack_many(self) -> None:
-        self.queue.ack_many([self.pick() for _ in range(self.rng.choice(SIZES))])
+        self.queue.ack_many([self.pick() for _ in range(min(self.rng.choice(SIZES), len(self.held)))])
 
     def nack(self) -> None:
         self.pick().nack(delay=self.rng.choice((0, 0, 3)), error=self.rng.choice(("", "it failed")))
@@ -191,7 +192,8 @@ class Steps:
                 if newest["last-generated-id"] < f"{seconds}-{number}".encode():
                     self.driver.both("XADD", stream, f"{seconds}-{number}", "foreign", "entry")
             case 2:
-                self.driver.both("HSET", keys.accounts, "sum", self.rng.choice(("9 0", "30 0", "8 1")))
+                active, held = (self.driver.of(keys.accounts).get(b"sum") or b"0 0").split()
+                self.driver.both("HSET", keys.accounts, "sum", f"{int(active) + self.rng.randint(1, 9)} {int(held)}")
             case 3:
                 self.driver.both("HSET", keys.meta, "ms", int(self.clock.wall() * 1000) + 500)
             case _ if account and not account.startswith(b"0 0"):
@@ -217,6 +219,22 @@ def test_a_straight_part_does_what_the_general_part_does(
     many = taken["write many"] + taken["ack many"]
     assert rules or taken.total() > RUNS * STEPS / 10, taken  # or this test would be about nothing
     assert rules or many > RUNS * STEPS / 50, taken
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize(
+    "rule", [{"parents": 1}, {"max_in_flight": 3}, {"max_backlog": 2}, {"journal": 100}, {"max_len": 9}, {}], ids=str
+)
+def test_each_rule_alone_is_for_the_general_part(
+    server: Server, queue_name: str, rng: random.Random, rule: dict[str, int]
+) -> None:
+    """Without a rule, shard keys have weights."""
+    server.run("FLUSHALL")
+    steps = Steps(server.url, rng, queue_name, rules=False, **({"window": 3, "max_len": 0} | rule))
+    with steps.client:
+        if not rule:
+            steps.queue.set_weights({"a": 3})
+        steps.run(80)
 
 
 SUMS = (None, "0 0", "1 0", "2 3", "7 0", "8 2", "9 0", "20 1", "-1 0")
@@ -292,6 +310,23 @@ def test_an_ack_of_any_kinds_does_what_the_general_part_does(
                 assert driver.differing() == "", kinds
             server.run("FLUSHALL")
         assert driver.straight["ack many"] > 0 or rules.keys() - {"window"}
+
+
+@ON_ONE_SERVER
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_ack_of_a_redriven_message_forgets_where_it_lay(server: Server, queue_name: str, count: int) -> None:
+    """It names the original id, which only the general part removes from `:moved`."""
+    server.run("FLUSHALL")
+    client, driver = twofold_client(server.url, ManualClock())
+    with client:
+        queue = client.queue(queue_name, streams=3, streams_per_shard=2)
+        queue.write_many([Message(b"", f"k{number}") for number in range(count)])
+        received = [delivery.received for delivery in queue.read_many(count)]
+        driver.both("HSET", queue.state.keys.moved, "1-1-0", "0:1-2")
+        (part,) = ack_parts([msgspec.structs.replace(received[0], origin="1-1-0"), *received[1:]])
+        driver._evaluated(ack_call(queue.state, part))
+        assert b"1-1-0" not in driver.of(queue.state.keys.moved)
+        assert driver.differing() == ""
 
 
 @ON_ONE_SERVER

@@ -193,7 +193,7 @@ def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
         for number in range(2):
             reading.append(pool.submit(read, queue))
             eventually(lambda number=number: waiting(queue) == number + 1)  # type: ignore[misc]
-
+        eventually(lambda: server.info("clients")["blocked_clients"] == 1)  # before, the leader can leave by itself
         server.run("CONFIG", "RESETSTAT")
 
         def back() -> bool:
