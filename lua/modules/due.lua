@@ -3,7 +3,8 @@
 -- at get behind the others, so each comes next at some time, whatever the others hold. A bucket here is {member, number, start,
 -- taken, ...}: its name in `due` (false for bucket 0), its number and the score that it starts with, and how many were taken.
 --- @use schedule, leases, attempts, accounts, messages, bodies, deliveries, notifications, redelivery
-local MANY = 16
+local MANY = 16 -- messages that a read wants
+local LIKELY = 64
 
 -- Returns a bucket of which nothing is taken yet.
 local function new_bucket(member, number)
@@ -190,7 +191,11 @@ end
 -- Begins a read that finds something due: a read of few messages puts it into the queue before it takes any, so that what came
 -- due together comes in the order of writing.
 local function put_back_first(q)
-  if q.count < MANY then put_back(q, take_back(q)) end
+  if q.count < MANY then
+    put_back(q, take_back(q))
+  elseif q.width > 0 then
+    q.width = math.max(q.width, LIKELY)
+  end
   return q.count >= MANY
 end
 

@@ -7,8 +7,8 @@
 local function begin_fair_read(q)
   prepare_admission(q)
   load_sum(q, redis.call('HGET', q.accounts, 'sum'))
-  q.most_due = 40
-  if q.held > 0 and q.active > 50 then q.count, q.most_due = math.min(q.count, 50), 25 end
+  q.most_due = 34
+  if q.held > 0 and q.active > 50 then q.count, q.most_due = math.min(q.count, 34), 25 end
   local written, walks = unpack(redis.call('HMGET', q.meta, 'n', 'walk')) -- at most 2: the fields
   q.positions_from, q.walks_left, q.walked = tonumber(written), tonumber(walks or '0'), 0
   q.left, q.lease_scores, q.turns = {shard_keys = {}, delivered = {}, streams = {}}, {}, {}

@@ -18,6 +18,9 @@ from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
+MANY = 16
+"""A read of so many messages declares all the streams that the last reply named, which are more while much comes due."""
+
 RECOVER_PAGE = 1000
 """One call of recover.lua looks at so many leases."""
 
@@ -181,7 +184,8 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
             dict.fromkeys([*map(str, range(view.streams)), *state.hints])
         )  # a hint may name a stream of a later resize
     else:
-        numbers = list(dict.fromkeys(state.hints[: max(state.width, request.count)]))
+        most = max(state.width, request.count) if request.count < MANY else None
+        numbers = list(dict.fromkeys(state.hints[:most]))
         if request.prefer is not None and str(request.prefer) not in numbers:
             numbers.append(str(request.prefer))
     if view.config.legacy_stream is not None:

@@ -15,7 +15,7 @@ from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
 FLOOD, SPAN = 1500, 2**42
-MAX_TAKEN_BACK = {0: 64, 1: 40}
+MAX_TAKEN_BACK = {0: 64, 1: 34}
 """With and without a window, a call takes back at most so many; and 25 where many hold something back."""
 Mass = Callable[[Queue], None]
 _DUE = f"""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shardq import Client, LeaseLost, Queue
 from shardq.protocol.keys import QueueKeys
@@ -121,7 +122,7 @@ def test_a_backward_jump_ends_no_lease_early_and_ids_still_rise(movable: Shimmed
 def behind(queue: Queue, server: Server, milliseconds: int) -> None:
     """As if the server's clock had jumped: all deadlines, and what the client saw of the clock, lie so far back."""
     state: Any = queue.state
-    state.server_time = replace(state.server_time, ms=state.server_time.ms - milliseconds)
+    state.server_time = structs.replace(state.server_time, ms=state.server_time.ms - milliseconds)
     keys = QueueKeys(queue.name)
     with server.client() as plain:
         for index in (keys.leases, keys.due):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from shardq import Client, Empty, LeaseLost, Queue
 from tests.fault.test_clock import HOUR, Shimmed, movable, window  # noqa: F401 # fixtures
@@ -24,7 +24,7 @@ def stood_still(queue: Queue, seconds: float) -> None:
     """As if the machine of this queue's client had been paused just now, while the server's clock went on."""
     state, back = queue.state, round(seconds * 1000)
     assert state.server_time is not None
-    state.server_time = replace(
+    state.server_time = structs.replace(
         state.server_time, ms=state.server_time.ms - back, steady=state.server_time.steady - back
     )
 
@@ -33,7 +33,7 @@ def watched(queue: Queue, seconds: float) -> None:
     """As if this queue's client had looked again and again for so long."""
     state = queue.state
     assert state.server_time is not None
-    state.server_time = replace(state.server_time, steady=state.server_time.steady - round(seconds * 1000))
+    state.server_time = structs.replace(state.server_time, steady=state.server_time.steady - round(seconds * 1000))
 
 
 def lost(queue: Queue, text: str = "lost", *, lasts: float = 0.3) -> str:
