@@ -19,7 +19,7 @@ from shardq.protocol.replies import deliveries
 
 ALL_DECLARED = 8
 MANY = 16
-"""A read of so many messages declares all the streams that the last reply named, which are more while much comes due."""
+"""A read of so many messages declares all streams that the last reply named: these are more while much comes due."""
 
 RECOVER_PAGE = 1000
 """One call of recover.lua looks at so many leases."""
