@@ -79,7 +79,7 @@ class AsyncDriver:
         topology = Topology(target.addresses) if target.kind == "cluster" else None
         self._exchanges = Exchanges(topology, self._clock, self._timeout)
         self._pumping = Pumping(self, timer)
-        self._sharing = AsyncSharing(self, self._clock)
+        self._sharing = AsyncSharing(self, timer, self._clock)
         self._closed = False
 
     async def run(self, op: Op[T]) -> T:

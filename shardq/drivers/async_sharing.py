@@ -20,12 +20,10 @@ from shardq.ops.caller import Caller, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sleep, Step
+from shardq.timing import Callback, LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
-LONGEST: Final = 86_400.0
-"""An alarm rings after so many seconds at most; event loops cannot wait much longer."""
-
 CLOSE_TIMEOUT: Final = 5.0
 
 
@@ -42,11 +40,12 @@ class Sender(Protocol):
 class AsyncSharing:
     """Lets the tasks of a client share calls."""
 
-    def __init__(self, driver: Sender, clock: Clock) -> None:
+    def __init__(self, driver: Sender, timer: LoopTimer, clock: Clock) -> None:
         self._driver = driver
+        self._timer = timer
         self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alarms: dict[Coalescer[Any, Any], tuple[float, asyncio.TimerHandle]] = {}
+        self._alarms: dict[Coalescer[Any, Any], tuple[float, Callback]] = {}
 
     async def run(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
         """Make a call for *item* on *coalescer*, alone or with others. Return its result, or raise its error."""
@@ -160,12 +159,10 @@ class AsyncSharing:
             return failure
 
     def _watch(self, coalescer: Coalescer[Any, Any], until: float) -> None:
-        """End waits at their time. There is one alarm for each coalescer. It rings rarely, since waits are short."""
+        """End waits at their time: one entry of the wheel for each coalescer. It is rarely due, as waits are short."""
         if coalescer in self._alarms:
             self._alarms.pop(coalescer)[1].cancel()
-        pause = min(max(0.001, until - self._clock.monotonic()), LONGEST)
-        handle = asyncio.get_running_loop().call_later(pause, self._ring, coalescer)
-        self._alarms[coalescer] = until, handle
+        self._alarms[coalescer] = until, self._timer.call_at(until, self._ring, coalescer)
 
     def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
         self._alarms.pop(coalescer, None)
