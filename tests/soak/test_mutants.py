@@ -27,7 +27,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"acked twice", "late ack accepted"},
     ),
     "ack of one message looks at the index, not at the deadline": (
-        "ack", "if score and score % SPAN > now and", "if score and", {"late ack accepted"},
+        "ack", "if score and score % SPAN > now then", "if score then", {"late ack accepted"},
     ),
     "ack looks at the index, not at the deadline": (
         "modules/leases",
@@ -36,14 +36,15 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         {"late ack accepted"},
     ),
     "read does not take back ended leases": (
-        "read", "reap_leases(q, end_of_leases(q, clock), any_cancelled)", "{}", {"lost"},
+        "modules/due", "reap_leases(q, take_all_due(q, q.leases, ended, share, q.ended_until))", "{}", {"lost"},
     ),
     "read takes leases back before their end": (
-        "read", "reap_leases(q, end_of_leases(q, clock), any_cancelled)", "reap_leases(q, q.now + 150, any_cancelled)",
+        "read", "q.ended_until = update_jump(q, clock, jump or ''), end_of_leases(q, clock)",
+        "q.ended_until = update_jump(q, clock, jump or ''), q.now + 150",
         {"two leases at one time"},
     ),
     "a lease that ended is forgotten": (
-        "read", "    arrange_messages(items)\n    enqueue_messages(q, items)\n", "", {"lost"},
+        "modules/due", "    arrange_messages(items)\n    enqueue_messages(q, items)\n", "", {"lost"},
     ),
     "read hands out without moving the cursor": (
         "modules/deliveries", "q.cursors[number] = id", "q.cursors[number] = q.cursors[number]",
@@ -66,9 +67,9 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "redis.call('XADD', KEYS[first_stream + to], 'MAXLEN', 20, prefix .. n,",
         {"lost"},
     ),
-    "write keeps a stream at 20 entries": (
-        "write", "redis.call('XADD', keys[first_stream + to], id,",
-        "redis.call('XADD', keys[first_stream + to], 'MAXLEN', 20, id,",
+    "write of a batch keeps a stream at 20 entries": (
+        "write", "redis.call('XADD', keys[first_stream + to], prefix .. before + i,",
+        "redis.call('XADD', keys[first_stream + to], 'MAXLEN', 20, prefix .. before + i,",
         {"lost"},
     ),
 }  # fmt: skip

@@ -178,12 +178,15 @@ def _late(score: int, each: Known, found: Ledger, model: Model) -> Iterator[str]
 
 
 def _sooner(found: Ledger) -> Iterator[str]:
-    """Where leases and delays are kept in buckets, `due` says of each no later a time than the first in it has."""
+    """Where leases and delays are kept in buckets, `due` says of each no later a time than the first in it has.
+
+    Of those that are due, it says when they have their turn.
+    """
     for letter, shift, index in ((b"l", 0, "leases"), (b"d", TIMES, "delayed")):
         for member, score in found.sorted[index].items():
             bucket = int(score) // TIMES
             head = found.sorted.get("due", {}).get(letter + b"%d" % bucket, math.inf)
-            if member and bucket and head - shift > time_of(score):
+            if member and bucket and head - shift > max(time_of(score), found.now):
                 yield f"due: bucket {bucket} of {index} is said to be due at {head}, {member!r} is at {score}"
 
 
