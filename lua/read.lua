@@ -49,7 +49,8 @@ if not epoch then return {'NOQUEUE'} end
 local is_fair, until_now = fair == '1', string.format('%.0f', now)
 local has_ended = redis.call('ZCOUNT', leases, '-inf', until_now) > 0 or string.find(view, 'j', 1, true)
 local has_due = redis.call('ZCOUNT', delayed, '-inf', until_now) > 0
-local has_due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) > 0
+local due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) or 0
+local has_due_buckets = due_buckets > 0
 local has_redeliveries = redis.call('ZCARD', redelivery) > 1
 
 --- @straight
@@ -254,8 +255,7 @@ if has_anything_due then
     local clock = read_view(view)
     q.jump, q.ended_until = update_jump(q, clock, jump or ''), end_of_leases(q, clock)
   end
-  q.count = math.min(q.count, q.most_due)
-  steps.deliver_due = put_back_first(q) and deliver_due
+  steps.deliver_due = put_back_first(q, due_buckets) and deliver_due
 end
 
 -- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,

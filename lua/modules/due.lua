@@ -5,6 +5,8 @@
 --- @use schedule, leases, attempts, accounts, messages, bodies, deliveries, notifications, redelivery
 local MANY = 16 -- messages that a read wants
 local LIKELY = 64
+local FEW_BUCKETS = 8
+local MOST_OF_FEW = 64 -- messages
 
 -- Returns a bucket of which nothing is taken yet.
 local function new_bucket(member, number)
@@ -189,14 +191,15 @@ local function put_back(q, items)
 end
 
 -- Begins a read that finds something due: a read of few messages puts it into the queue before it takes any, so that what came
--- due together comes in the order of writing.
-local function put_back_first(q)
-  if q.count < MANY then
-    put_back(q, take_back(q))
-  elseif q.width > 0 then
-    q.width = math.max(q.width, LIKELY)
-  end
-  return q.count >= MANY
+-- due together comes in the order of writing. A read of many is told of more streams, since it delivers at once only what lies
+-- in those that it declared; and what belongs to few shard keys takes little time, so it takes more of that.
+local function put_back_first(q, due_buckets)
+  local is_many = q.count >= MANY
+  if is_many and q.is_fair and q.held == 0 and due_buckets <= FEW_BUCKETS then q.most_due = MOST_OF_FEW end
+  if is_many and q.width > 0 then q.width = math.max(q.width, LIKELY) end
+  q.count = math.min(q.count, q.most_due)
+  if not is_many then put_back(q, take_back(q)) end
+  return is_many
 end
 
 -- Takes what came due, once the streams have given what a read of many delivers of them: it delivers what there is room for,
