@@ -1,7 +1,8 @@
 """How tasks share calls: the first one makes its call at once, and those who come meanwhile share the next ones.
 
 A shared call runs in a task of its own, so a caller that is cancelled ends only its own wait. Such a task starts in the
-next turn of the event loop, so all callers of one turn share a call.
+next turn of the event loop, so all callers of one turn share a call. Many callers are kept in two calls that take
+turns: Redis works for the one half while this process works for the other.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
-from shardq.drivers.sharing import FAILURES, MOST
+from shardq.drivers.sharing import FAILURES, MOST, PATIENCE
 from shardq.errors import ClosedError, ShardqError
 from shardq.ops.caller import Caller, own
 from shardq.ops.coalescing import Coalescer
@@ -110,7 +111,7 @@ class AsyncSharing:
         if coalescer.add(caller, MOST):
             self._start(coalescer)
         if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
-            self._watch(coalescer, until)
+            self._watch(coalescer, min(until, self._clock.monotonic() + PATIENCE))
         try:
             await future
         except asyncio.CancelledError:
@@ -125,9 +126,11 @@ class AsyncSharing:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, coalescer: Coalescer[Any, Any]) -> None:
-        """Make one shared call after the other, until nobody waits."""
+        """Make one shared call. Who cannot share it may start another one beside it."""
         try:
-            while (shared := coalescer.take()) is not None:
+            if (shared := coalescer.take(halved=True)) is not None:
+                if coalescer.may_start(MOST):
+                    self._start(coalescer)
                 await self._make(shared)
         finally:
             if coalescer.done(MOST):
@@ -158,19 +161,23 @@ class AsyncSharing:
         except FAILURES as failure:
             return failure
 
-    def _watch(self, coalescer: Coalescer[Any, Any], until: float) -> None:
-        """End waits at their time: one entry of the wheel for each coalescer. It is rarely due, as waits are short."""
+    def _watch(self, coalescer: Coalescer[Any, Any], at: float) -> None:
+        """Look after those who wait at that time: one entry of the wheel for each coalescer."""
         if coalescer in self._alarms:
             self._alarms.pop(coalescer)[1].cancel()
-        self._alarms[coalescer] = until, self._timer.call_at(until, self._ring, coalescer)
+        self._alarms[coalescer] = at, self._timer.call_at(at, self._ring, coalescer)
 
     def _ring(self, coalescer: Coalescer[Any, Any]) -> None:
+        """End the waits whose time is up, and let those who have waited long start a call beside others."""
         self._alarms.pop(coalescer, None)
-        for caller in coalescer.expire(self._clock.monotonic(), MIN_TRY):
+        now = self._clock.monotonic()
+        for caller in coalescer.expire(now, MIN_TRY):
             caller.wake()
+        if coalescer.may_start(MOST, at_once=True):
+            self._start(coalescer)
         earliest = coalescer.earliest()
         if earliest is not None:
-            self._watch(coalescer, max(earliest, self._clock.monotonic() + 0.01))
+            self._watch(coalescer, min(max(earliest, now + 0.01), now + PATIENCE))
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from shardq.errors import OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
@@ -19,6 +19,8 @@ from shardq.ops.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
+HALVED: Final = 4
+"""So many callers or more that wait are halved, so that two calls take turns."""
 
 
 class Coalescer(Generic[I, R]):
@@ -72,41 +74,62 @@ class Coalescer(Generic[I, R]):
             return True
 
     def add(self, caller: Caller[I, R], most: int) -> bool:
-        """Let *caller* wait. Return whether somebody must start to `take`: fewer than *most* calls are under way."""
+        """Let *caller* wait. Return as `may_start`."""
         with self.lock:
             self._waiting.append(caller)
             return self._may_start(most)
 
     def done(self, most: int) -> bool:
-        """End a call that was under way. Return as `add`."""
+        """End a call that was under way. Return as `may_start`."""
         with self.lock:
             self.calls -= 1
-            return bool(self._waiting) and self._may_start(most)
+            return self._may_start(most)
 
-    def _may_start(self, most: int) -> bool:
-        if self.starting or self.calls >= most:
+    def may_start(self, most: int, *, at_once: bool = False) -> bool:
+        """Return whether somebody must start to `take`: callers wait, and fewer than *most* calls are under way.
+
+        A call of few costs nearly as much as one of many. So beside other calls one starts only when half as many
+        callers wait as the largest of these has, or *at_once*, when they have waited long.
+        """
+        with self.lock:
+            return self._may_start(most, at_once=at_once)
+
+    def _may_start(self, most: int, *, at_once: bool = False) -> bool:
+        if self.starting or not self._waiting or self.calls >= most:
             return False
+        if self.calls and not at_once:
+            largest = max((len(shared.callers) for shared in self.shared), default=1)
+            if 2 * len(self._waiting) < largest:
+                return False
         self.calls += 1
         self.starting = True
         return True
 
-    def take(self) -> SharedCall[I, R] | None:
-        """Return a call for those who wait, as many as one call may have; None if nobody waits."""
+    def take(self, *, halved: bool = False) -> SharedCall[I, R] | None:
+        """Return a call for those who wait, as many as one call may have; None if nobody waits.
+
+        A *halved* one beside no other call is for half of them: while Redis works for these, the others make theirs.
+        """
         with self.lock:
             self.starting = False
             first = self._next()
-            return None if first is None else self._shared(first)
+            if first is None:
+                return None
+            most = 1 + len(self._waiting)
+            if halved and self.calls == 1 and most >= HALVED:
+                most = (most + 1) // 2
+            return self._shared(first, most)
 
     def lead(self, leader: Caller[I, R]) -> SharedCall[I, R]:
         """Return the call that *leader* has taken over, or a call for *leader* and those who wait."""
         with self.lock:
             if leader.shared is None:
-                return self._shared(leader)
+                return self._shared(leader, 1 + len(self._waiting))
             leader.phase = Phase.IN_CALL
             return leader.shared
 
-    def _shared(self, first: Caller[I, R]) -> SharedCall[I, R]:
-        callers = self._like(first)
+    def _shared(self, first: Caller[I, R], most: int) -> SharedCall[I, R]:
+        callers = self._like(first, most)
         shared = SharedCall(self.verb, callers, self.lock, self.shared.discard)
         for caller in callers:
             caller.phase, caller.shared = Phase.IN_CALL, shared
@@ -120,13 +143,16 @@ class Coalescer(Generic[I, R]):
                 return caller
         return None
 
-    def _like(self, first: Caller[I, R]) -> list[Caller[I, R]]:
-        """Take those who can share a call with *first* out of those who wait, in order. Who has left is forgotten."""
+    def _like(self, first: Caller[I, R], most: int) -> list[Caller[I, R]]:
+        """Take those who can share a call with *first* out of those who wait, in order, at most so many with it.
+
+        Who has left is forgotten.
+        """
         if not self._waiting:
             return [first]
         verb, kind = self.verb, self.verb.kind(first.item)
         count, room = verb.bounds()
-        room -= verb.weight(first.item)
+        count, room = min(count, most), room - verb.weight(first.item)
         taken, others = [first], deque[Caller[I, R]]()
         while self._waiting:
             caller = self._waiting.popleft()

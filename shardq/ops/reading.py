@@ -95,14 +95,13 @@ class Reads(Verb[Want, ReadReply]):
     def give_out(self, tried: Tried, results: Sequence[Result], present: Sequence[bool]) -> Sequence[Result]:
         """Give the rows to those who are *present*, in their order. The rest is left.
 
-        A caller without a row looks again before it waits: only a read that found nothing makes a wait safe.
+        A caller without a row looks again if there were any: only a read that found none says that the queue is empty.
         """
         found = results[0]
         if isinstance(found, Exception):
             return results
         given: list[Result] = [
-            ReadReply([], found.wait_ms, found.more or (want.block > 0 and bool(found.rows)), found.moved, found.jumped)
-            for want in tried.wants
+            ReadReply([], found.wait_ms, found.more or bool(found.rows), found.moved, found.jumped) for _ in tried.wants
         ]
 
         def take(at: int, rows: list[Received]) -> bool:

@@ -293,6 +293,39 @@ def test_a_call_has_no_more_than_it_may_weigh() -> None:
     assert len(coalescer.lead(waiting[0]).callers) == 2
 
 
+def test_many_who_wait_are_halved_so_that_two_calls_take_turns() -> None:
+    coalescer = Coalescer(Storing())
+    waiting = [caller_of(item) for item in (0, 2, 4, 6, 8)]
+    assert [coalescer.add(caller, MOST) for caller in waiting] == [True, False, False, False, False]
+    first = coalescer.take(halved=True)
+    assert first
+    assert [caller.item for caller in first.callers] == [0, 2, 4]
+    assert coalescer.may_start(MOST)
+    second = coalescer.take(halved=True)
+    assert second
+    assert [caller.item for caller in second.callers] == [6, 8]
+
+
+def test_few_who_wait_are_not_halved() -> None:
+    coalescer = Coalescer(Storing())
+    for item in (0, 2, 4):
+        coalescer.add(caller_of(item), MOST)
+    shared = coalescer.take(halved=True)
+    assert shared
+    assert len(shared.callers) == 3
+
+
+def test_beside_a_call_of_many_one_of_few_starts_only_when_they_have_waited_long() -> None:
+    coalescer = Coalescer(Storing())
+    for item in (0, 2, 4, 6):
+        coalescer.add(caller_of(item), MOST)
+    assert coalescer.take()
+    assert not coalescer.add(caller_of(8), MOST)
+    assert not coalescer.may_start(1, at_once=True)
+    assert coalescer.add(caller_of(10), MOST)
+    assert not coalescer.may_start(MOST, at_once=True)  # somebody has started
+
+
 def test_somebody_who_waits_in_a_task_is_ended_at_the_time() -> None:
     coalescer = Coalescer(Storing())
     soon, late, calling = caller_of(0, 1.0), caller_of(2, 5.0), caller_of(4, 1.0)

@@ -78,7 +78,7 @@ def test_rows_are_given_out_in_the_order_of_the_callers(
     assert [[each.message_id for each in result.rows] for result in results] == [
         [row(0).message_id], [row(n).message_id for n in (1, 2, 3)], [], [],
     ]  # fmt: skip
-    assert [result.more for result in results] == [False, False, True, False]  # who will wait looks again before
+    assert [result.more for result in results] == [False, False, True, True]  # who got none looks again
     assert [caller.item.outstanding.rows for caller in callers] == [result.rows for result in results]
     assert given_back(shared, clock) == []
 
