@@ -19,7 +19,7 @@ from shardq.drivers.failures import LOST, Redirected, refusal, unconnected
 from shardq.drivers.permits import AsyncPermits
 from shardq.drivers.pools import Pools
 from shardq.drivers.pumping import PendingRead, Pumping, peer_of, round_trip
-from shardq.drivers.resp import is_lean, pack_call
+from shardq.drivers.resp import is_lean
 from shardq.drivers.shared_link import LARGE
 from shardq.drivers.shared_links import SharedLinks
 from shardq.drivers.silence import NotifyingParser
@@ -35,6 +35,7 @@ from shardq.ops.steps import (
     Call,
     Op,
     Refused,
+    Sendable,
     Share,
     Sleep,
     Step,
@@ -87,14 +88,14 @@ class AsyncDriver:
         with closing(op):
             return await drive(op, self._perform)
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: Sendable) -> Any:
         """Make one try of *call*, as if an operation had yielded it, and return its reply.
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
         if self._shared is not None and not call.replicas:
             return await self._call(self._shared, call)
-        return await self._perform(call)
+        return await self._perform(call.call)
 
     @property
     def is_lean(self) -> bool:
@@ -166,18 +167,18 @@ class AsyncDriver:
     def _is_closed(self) -> bool:
         return self._closed
 
-    async def _call(self, shared: SharedLinks, call: Call) -> Any:
+    async def _call(self, shared: SharedLinks, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
         The general way begins anew where the server lacks the script or another node owns the slot: this one executed
         nothing.
         """
-        exchanges, key, request = self._exchanges, call.keys[0], pack_call(call)
+        exchanges, key, request = self._exchanges, call.key, call.request
         address = exchanges.owner(key)
         try:
             link = await self._link(shared, address, request, call.until)
             if link is None:
-                return await drive(exchanges.of(call), self._carry_out)
+                return await drive(exchanges.of(call.call), self._carry_out)
             if call.on_send is not None:
                 call.on_send()
             (reply,) = await link.ask(request, 1, exchanges.limit(call.until))
@@ -185,7 +186,7 @@ class AsyncDriver:
             exchanges.lost(key, address, failure)
             raise
         if isinstance(reply, Redirected) or (isinstance(reply, Refused) and reply.code == "NOSCRIPT"):
-            return await drive(exchanges.of(call), self._carry_out)
+            return await drive(exchanges.of(call.call), self._carry_out)
         if isinstance(reply, Refused):
             raise reply
         return reply
@@ -194,7 +195,7 @@ class AsyncDriver:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
         exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
         address = exchanges.owner(key)
-        request = b"".join([pack_call(call) for call in batch.calls])
+        request = b"".join([call.request for call in batch.calls])
         try:
             link = await self._link(shared, address, request, until)
             if link is None:

@@ -20,7 +20,7 @@ from shardq.errors import ClosedError, ShardqError
 from shardq.ops.caller import Caller, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Sleep, Step
+from shardq.ops.steps import Call, Op, Sendable, Sleep, Step
 from shardq.timing import Callback, LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -31,7 +31,7 @@ CLOSE_TIMEOUT: Final = 5.0
 class Sender(Protocol):
     """The part of the driver that is used here."""
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: Sendable) -> Any:
         """Make one try of a call, and return its reply."""
 
     async def run(self, op: Op[Any]) -> Any:
@@ -79,7 +79,7 @@ class AsyncSharing:
         if tried is None:
             return await self._finish(verb.op((item,), until, None))
         try:
-            reply = await self._driver.call(tried.call)
+            reply = await self._driver.call(tried.sendable)
         except FAILURES as failure:
             return await self._finish(verb.op((item,), until, tried), tried.call, failure)
         except BaseException:

@@ -65,9 +65,9 @@ class Link:
         self._send(request, limit)
         self._receive(limit)
         answers: list[Any] = []
-        parser = self._parser
+        gets = self._parser.gets
         while True:
-            reply = parser.gets()
+            reply = gets()
             if reply is MORE:
                 self._receive(self._silence)
                 continue
@@ -169,6 +169,8 @@ class Links:
                 link = self._idle.pop()
             except IndexError:
                 return Link(self._connect(self._pool))
+            if self._now() - link.used_at < TRUSTED and not self._has_sentinels:
+                return link  # the common case
             if self._is_fit(link):
                 return link
             self.drop(link)

@@ -1,20 +1,18 @@
-"""Redis's wire format: pack commands, and make parsers for replies.
+"""Parsers for replies, and which clients read and write their sockets themselves.
 
-hiredis does both, in C. Where it is missing, commands are packed here, and there is no lean path: redis-py then reads
-the replies with a parser of its own (see `is_lean`).
+hiredis parses, in C. Where it is missing there is no lean path: redis-py then reads the replies with a parser of its
+own (see `is_lean`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any, Final
 
 from redis.exceptions import InvalidResponse
 
 from shardq.drivers.failures import parse_error
 from shardq.drivers.target import Target
-from shardq.ops.steps import Argument, Call
 
 try:
     import hiredis
@@ -23,9 +21,6 @@ except ImportError:  # a redis-py without its extra
 
 MORE: Final = object()
 """What a parser returns if the next reply has not arrived whole."""
-
-CACHED_PREFIXES: Final = 1024
-_PREFIXES: dict[tuple[str, tuple[str, ...]], bytes] = {}
 
 
 def is_lean(target: Target) -> bool:
@@ -44,36 +39,3 @@ def new_parser() -> Any:
     An error reply becomes one of redis-py's exceptions. `InvalidResponse` is raised for what is no reply at all.
     """
     return hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=MORE)
-
-
-def pack_plainly(words: tuple[Argument, ...]) -> bytes:
-    """Return the bytes of one command. It is what hiredis's function does, which is three times as quick."""
-    packed = [b"*%d\r\n" % len(words)]
-    for word in words:
-        raw = word if isinstance(word, bytes) else str(word).encode()
-        packed.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return b"".join(packed)
-
-
-pack: Final[Callable[[tuple[Argument, ...]], bytes]] = pack_plainly if hiredis is None else hiredis.pack_command  # type: ignore[assignment, unused-ignore] # stubs lie
-
-
-def pack_call(call: Call) -> bytes:
-    """Return the bytes of the command that runs *call* by its script's hash.
-
-    The command's name, the hash and the keys are mostly those of an earlier call, so they are packed once. They are
-    most of a call's words.
-    """
-    which = (call.script.sha, call.keys)
-    prefix = _PREFIXES.get(which) or _pack_prefix(call)
-    args = pack(call.args)
-    return b"*%d\r\n%b%b" % (3 + len(call.keys) + len(call.args), prefix, args[args.index(b"\n") + 1 :])
-
-
-def _pack_prefix(call: Call) -> bytes:
-    script, keys = call.script, call.keys
-    if len(_PREFIXES) >= CACHED_PREFIXES:
-        _PREFIXES.clear()
-    packed = pack(("EVALSHA_RO" if script.readonly else "EVALSHA", script.sha, len(keys), *keys))
-    prefix = _PREFIXES[script.sha, keys] = packed[packed.index(b"\n") + 1 :]
-    return prefix

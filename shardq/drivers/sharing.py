@@ -18,7 +18,7 @@ from shardq.errors import ShardqError
 from shardq.ops.caller import Caller, Phase, own
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
-from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.steps import Call, Op, Refused, Sendable, Sleep, Step, Unanswered, Underreplicated
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
@@ -34,7 +34,7 @@ FAILURES: Final = (Refused, Unanswered, Underreplicated)
 class Sender(Protocol):
     """The part of the driver that is used here."""
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: Sendable) -> Any:
         """Make one try of a call, and return its reply."""
 
     def run(self, op: Op[Any]) -> Any:
@@ -53,38 +53,35 @@ class Sharing:
 
     def run(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
         """Make a call for *item* on *coalescer*, alone or with others. Return its result, or raise its error."""
-        if coalescer.enter():
+        if not coalescer.enter():
+            return self._together(coalescer, item, until)
+        verb = coalescer.verb
+        try:
+            tried = verb.attempt((item,), until)
+            if tried is None:
+                return self._finish(verb.op((item,), until, None))
             try:
-                return self._alone(coalescer, item, until)
-            except Exception:
+                reply = self._driver.call(tried.sendable)
+            except FAILURES as failure:
+                return self._finish(verb.op((item,), until, tried), tried.call, failure)
+            except BaseException:
+                verb.drop(tried)
                 raise
-            except BaseException:  # such as KeyboardInterrupt
-                coalescer.verb.doubt(item)
-                raise
-            finally:
-                coalescer.leave()
-        return self._together(coalescer, item, until)
+            results = verb.results(tried, reply)
+            if results is None:
+                return self._finish(verb.op((item,), until, tried), tried.call, reply)
+            return own(results[0])
+        except Exception:
+            raise
+        except BaseException:  # such as KeyboardInterrupt
+            verb.doubt(item)
+            raise
+        finally:
+            coalescer.leave()
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
         coalescer.leave()
-
-    def _alone(self, coalescer: Coalescer[I, R], item: I, until: float) -> R:
-        verb = coalescer.verb
-        tried = verb.attempt((item,), until)
-        if tried is None:
-            return self._finish(verb.op((item,), until, None))
-        try:
-            reply = self._driver.call(tried.call)
-        except FAILURES as failure:
-            return self._finish(verb.op((item,), until, tried), tried.call, failure)
-        except BaseException:
-            verb.drop(tried)
-            raise
-        results = verb.results(tried, reply)
-        if results is None:
-            return self._finish(verb.op((item,), until, tried), tried.call, reply)
-        return own(results[0])
 
     def _finish(self, op: Op[Sequence[R | Exception]], tried: Call | None = None, outcome: Any = None) -> R:
         """Run *op* for one caller. The *outcome* of its first step is known if that is the call that was tried."""

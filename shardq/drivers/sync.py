@@ -19,14 +19,28 @@ from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
 from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
-from shardq.drivers.resp import is_lean, pack_call
+from shardq.drivers.resp import is_lean
 from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
 from shardq.ops.coalescing import Coalescer
-from shardq.ops.steps import Armed, Ask, Batch, Call, Op, Refused, Share, Sleep, Step, Unanswered, Underreplicated, Wait
+from shardq.ops.steps import (
+    Armed,
+    Ask,
+    Batch,
+    Call,
+    Op,
+    Refused,
+    Sendable,
+    Share,
+    Sleep,
+    Step,
+    Unanswered,
+    Underreplicated,
+    Wait,
+)
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -64,13 +78,13 @@ class Driver:
         with closing(op):
             return drive(op, self.perform)
 
-    def call(self, call: Call) -> Any:
+    def call(self, call: Sendable) -> Any:
         """Make one try of *call*, as if an operation had yielded it, and return its reply.
 
         Raises `Refused`, `Unanswered` or `Underreplicated`. The caller gives up at `call.until`.
         """
         if call.replicas or not self.is_lean:
-            return self.perform(call)
+            return self.perform(call.call)
         try:
             return self._call(call)
         except CLOSED as error:
@@ -208,26 +222,28 @@ class Driver:
             follow_up = exchange.follow_up(answers)
             return self._answers(exchange, follow_up) if follow_up else answers
 
-    def _call(self, call: Call) -> Any:
+    def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
         The general way begins anew where another node owns the slot: this one executed nothing.
         """
-        exchanges, key = self._exchanges, call.keys[0]
+        exchanges, key, until = self._exchanges, call.key, call.until
         address = exchanges.owner(key)
-        request = pack_call(call)
         try:
-            with self._permit(address, call.until):
-                (reply,) = self._ask(address, request, 1, call.until, on_send=call.on_send)
+            permits = self._permit(address, until)
+            try:
+                (reply,) = self._ask(address, call.request, 1, until, None, call.on_send)
                 if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
-                    request = packed(commands_of(call, by_source=True, timeout=self._timeout))
-                    (reply,) = self._ask(address, request, 1, call.until)
+                    request = packed(commands_of(call.call, by_source=True, timeout=self._timeout))
+                    (reply,) = self._ask(address, request, 1, until)
+            finally:
+                permits.give()
         except Unanswered as failure:
             exchanges.lost(key, address, failure)
             raise
-        if isinstance(reply, Redirected):
-            return drive(exchanges.of(call), self._carry_out)
         if isinstance(reply, Refused):
+            if isinstance(reply, Redirected):
+                return drive(exchanges.of(call.call), self._carry_out)
             raise reply
         return reply
 
@@ -236,7 +252,7 @@ class Driver:
         key, until = batch.calls[0].keys[0], batch.until
         address = self._exchanges.owner(key)
         first, second = batch.calls
-        request = pack_call(first) + pack_call(second)
+        request = first.request + second.request
         try:
             permit = self._permit(address, until)
             try:
@@ -270,7 +286,7 @@ class Driver:
         """
         if self._closed:
             raise ClosedError(CLOSED_MEANWHILE)
-        links = self._links_to(address, blocking=False)
+        links = self._links.get((address, False)) or self._links_to(address, blocking=False)
         link, clean = links.take(), True
         try:
             if on_send is not None:

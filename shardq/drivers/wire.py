@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from shardq.drivers.resp import pack
 from shardq.ops.retry import TRANSIENT
 from shardq.ops.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
+from shardq.protocol.packing import pack
 
 Command: TypeAlias = tuple[Argument, ...]
 

@@ -22,7 +22,7 @@ from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
-from shardq.ops.write import call_of, positions_of
+from shardq.ops.write_call import call_of, positions_of
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
 """Bounds of a queue that are reached for a while only: the writer waits until workers have drained messages."""

@@ -45,6 +45,8 @@ class Tried:
         """The call of the script."""
         return self.read.call
 
+    sendable = call
+
 
 class Reads(Verb[Want, ReadReply]):
     """The first look of readers of one queue. Each result has the rows of one caller."""

@@ -36,6 +36,11 @@ class Tried(msgspec.Struct, frozen=True):
     tokens: Sequence[str]
     items: Sequence[Settle]
 
+    @property
+    def sendable(self) -> Call:
+        """What a driver sends."""
+        return self.call
+
 
 Make: TypeAlias = Callable[[QueueState, Sequence[Settle], bool], tuple[Call, Sequence[str]]]
 """Makes a call, with the lease tokens in its order. The flag says whether an earlier try may have happened."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.protocol.packing import pack_script
 from shardq.protocol.scripts import Script, load
 
 if TYPE_CHECKING:
@@ -51,9 +52,48 @@ class Call:
         known = load(script)
         return cls(known, keys.of(script, known.keys) + rest, args, replicas)
 
-    def with_args(self, args: tuple[Argument, ...]) -> Call:
-        """Make the call of the same script with the same keys, and other arguments."""
-        return type(self)(self.script, self.keys, args, self.replicas)
+    @property
+    def key(self) -> str:
+        """Its first key. All of them are on the same node."""
+        return self.keys[0]
+
+    @property
+    def request(self) -> bytes:
+        """The bytes of the command that runs it by its script's hash."""
+        return pack_script(self.script, self.keys, self.args)
+
+    @property
+    def call(self) -> Call:
+        """Itself: see `Sendable`."""
+        return self
+
+
+class Sendable(Protocol):
+    """What a driver can send for one call: the `request` to the node of `key`. It stands for `call`."""
+
+    @property
+    def key(self) -> str:
+        """A key of the call."""
+
+    @property
+    def request(self) -> bytes:
+        """The bytes of the command."""
+
+    @property
+    def until(self) -> float:
+        """The local time at which the caller gives up."""
+
+    @property
+    def on_send(self) -> Callable[[], None] | None:
+        """As that of a call."""
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas must confirm what it writes."""
+
+    @property
+    def call(self) -> Call:
+        """The call."""
 
 
 @dataclass(frozen=True, slots=True)

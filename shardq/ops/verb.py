@@ -15,8 +15,9 @@ R = TypeVar("R")
 class Verb(ABC, Generic[I, R]):
     """What calls of one verb of one queue look like.
 
-    The call of the common case is *tried* first. It is an object with the attribute `call`; what else it holds is the
-    verb's own. If the call `changes` nothing that concerns the callers, one who leaves need not doubt its outcome.
+    The call of the common case is *tried* first. It is an object with the attributes `call` and `sendable`, the latter
+    what a driver sends for it; what else it holds is the verb's own. If the call `changes` nothing that concerns the
+    callers, one who leaves need not doubt its outcome.
     """
 
     changes = True

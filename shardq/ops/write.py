@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
 from typing import Any, NamedTuple
 
 from shardq.errors import (
@@ -21,22 +19,12 @@ from shardq.ops.opening import open_queue, reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
-from shardq.ops.steps import Argument, Call, Op, Underreplicated
+from shardq.ops.steps import Call, Op, Underreplicated
 from shardq.ops.verb import Verb
-from shardq.ops.view import QueueView
+from shardq.ops.write_call import REPEATED_FOR, LoneWrite, call_for, is_lone
 from shardq.protocol.replies import stored_ids
-from shardq.sharding import CACHED_SHARDS
 
 Result = str | ShardqError
-BYTE_POSITIONS = 255
-"""With up to so many declared streams, a position takes one byte; with more, two."""
-
-REPEATED_FOR = 3600.0
-"""After a try that may have been executed, a write is tried again for at most so many seconds."""
-
-LATE = 120.0
-"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
-
 FORGOTTEN = ProducerSequence("")
 """Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
@@ -81,12 +69,16 @@ def _unsent(last: Result) -> ShardqError:
     return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(NamedTuple):
     """The call of the common case, and the producer sequence that it uses."""
 
     call: Call
     sequence: ProducerSequence
+
+    @property
+    def sendable(self) -> Call:
+        """What a driver sends."""
+        return self.call
 
 
 class Writes(Verb[Outgoing, str]):
@@ -107,28 +99,30 @@ class Writes(Verb[Outgoing, str]):
     def kind(self, message: Outgoing) -> None:
         """All messages can share a call."""
 
-    def attempt(self, messages: Sequence[Outgoing], until: float) -> Tried | None:
+    def attempt(self, messages: Sequence[Outgoing], until: float) -> Tried | LoneWrite | None:
         """Return the call that stores *messages*; None if the queue must be opened first."""
         state = self._state
         if not state.view.epoch:
             return None
+        if is_lone(state, messages):
+            return LoneWrite(state, messages[0], until)
         sequence = state.take_sequence()
-        call = _call(state, sequence, messages, until)
+        call = call_for(state, sequence, messages, until)
         call.until = until
         return Tried(call, sequence)
 
-    def results(self, tried: Tried, reply: Any) -> list[Result] | None:
+    def results(self, tried: Tried | LoneWrite, reply: Any) -> list[Result] | None:
         """Return the ids in *reply*; None if it is anything but OK."""
         if reply[0] != b"OK":
             return None
         self._state.free_sequence(tried.sequence)
         return stored_ids(reply[1])  # type: ignore[return-value]
 
-    def drop(self, tried: Tried) -> None:
+    def drop(self, tried: Tried | LoneWrite) -> None:
         """Let another call use the sequence."""
         self._state.free_sequence(tried.sequence)
 
-    def op(self, messages: Sequence[Outgoing], until: float, tried: Tried | None) -> Op[list[Result]]:
+    def op(self, messages: Sequence[Outgoing], until: float, tried: Tried | LoneWrite | None) -> Op[list[Result]]:
         """Store *messages*, from the reply to *tried* on."""
         if tried is None:
             yield from open_queue(self._state, until)
@@ -145,7 +139,7 @@ def _store(
     state: QueueState,
     chunk: Sequence[Outgoing],
     until: float,
-    tried: Tried | None = None,
+    tried: Tried | LoneWrite | None = None,
     *,
     shared: bool = False,
 ) -> Op[list[Result]]:
@@ -158,7 +152,7 @@ def _store(
     made = tried.call if tried else None
     try:
         while True:
-            call = Same(made or _call(state, sequence, chunk, until))
+            call = Same(made or call_for(state, sequence, chunk, until))
             made, remembered = None, REPEATED_FOR if sequence.name else 0.0
             reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
             match reply:
@@ -228,102 +222,3 @@ def _full_text(state: QueueState, bound: str) -> str:
     if bound == "max_len":
         return f"queue {state.keys.name!r} holds max_len = {state.config.max_len:,} messages: write later, or raise it"
     return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
-
-
-def _call(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
-    view = state.view  # read once, since another thread may replace it meanwhile
-    if len(chunk) == 1 and not (chunk[0].headers or chunk[0].options):
-        return _call_alone(state, view, sequence, chunk[0], until)
-    numbers, positions = positions_of(view, [message.shard_key for message in chunk])
-    plain = not any(message.headers or message.options for message in chunk)
-    keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
-    args: list[Argument] = []
-    for message, own in zip(chunk, positions, strict=True):
-        args += (own, message.shard_key, message.tag, message.body)
-        if not plain:
-            args += (message.headers, message.options)
-    return call_of(state, view, sequence.name, _number_of(state, sequence, until), numbers, len(chunk), args, keyed)
-
-
-class Alone(NamedTuple):
-    """What the writes of one message of one shard key have in common: a call with its keys, and middle arguments."""
-
-    call: Call
-    args: tuple[Argument, ...]
-
-
-def _call_alone(
-    state: QueueState, view: QueueView, sequence: ProducerSequence, message: Outgoing, until: float
-) -> Call:
-    """Make the call for one plain message. What depends on its shard key only is made once for each view."""
-    known: Alone | None = view.alone_cache[0].get(message.shard_key)
-    if known is None:
-        known = _alone(state, view, message.shard_key)
-    args = (view.epoch, sequence.name, _number_of(state, sequence, until), *known.args, message.tag, message.body)
-    return known.call.with_args(args)
-
-
-def _alone(state: QueueState, view: QueueView, key: str | bytes) -> Alone:
-    numbers, (own,) = positions_of(view, [key])
-    call = call_of(state, view, "", "", numbers, 1, [own, key, "", b""], 0)
-    if len(view.alone_cache[0]) > CACHED_SHARDS:
-        view.alone_cache[0] = {}
-    known = view.alone_cache[0][key] = Alone(call, call.args[3:-2])
-    return known
-
-
-def _number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
-    """Return the number of this call in its sequence, and for how many ms Redis must remember it.
-
-    Redis must remember it for as long as a repeated try may still arrive.
-    """
-    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
-    return f"{sequence.number}|{round(lasts * 1000)}"
-
-
-def call_of(
-    state: QueueState,
-    view: QueueView,
-    field: str,
-    number: Argument,
-    numbers: Sequence[int],
-    count: int,
-    args: list[Argument],
-    keyed: int,
-) -> Call:
-    """Make the call that stores *count* messages with these *args*, of which *keyed* have a dedup key.
-
-    *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
-    """
-    config = view.config
-    head: tuple[Argument, ...] = (
-        view.epoch, field, number, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
-        count, len(numbers), len(args) // count, *numbers,
-    )  # fmt: skip
-    streams = tuple(map(state.keys.stream, numbers))
-    return Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=state.durability.replicas)
-
-
-def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
-    """Return the streams to declare, and for each shard key the positions of its streams among them, from 1."""
-    if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
-        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams are needed, so declare all
-    shards = {key: view.shard(key) for key in set(shard_keys)}
-    numbered = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
-    size = 1 if len(numbered) <= BYTE_POSITIONS else 2
-    positions = {key: b"".join([numbered[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
-    return list(numbered), [positions[key] for key in shard_keys]
-
-
-def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    """Return the positions if all streams are declared. They are cached, since a view does not change."""
-    known = view.positions_cache[0]
-    if len(known) > CACHED_SHARDS:
-        known = view.positions_cache[0] = {}
-    try:
-        return [known[key] for key in shard_keys]
-    except KeyError:
-        for key in set(shard_keys):
-            if key not in known:
-                known[key] = bytes([stream + 1 for stream in view.shard(key)])
-        return [known[key] for key in shard_keys]

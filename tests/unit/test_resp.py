@@ -10,10 +10,12 @@ from hypothesis import strategies as some
 from redis.connection import PythonRespSerializer
 
 from shardq.drivers import resp
-from shardq.drivers.resp import MORE, is_lean, new_parser, pack, pack_call, pack_plainly
+from shardq.drivers.resp import MORE, is_lean, new_parser
 from shardq.drivers.target import Target
 from shardq.drivers.wire import commands_of
 from shardq.ops.steps import Call
+from shardq.protocol import packing
+from shardq.protocol.packing import pack, pack_plainly
 from shardq.protocol.scripts import load
 
 SCRIPTS = [load("write"), load("len")]
@@ -40,14 +42,14 @@ def test_a_command_is_packed_as_redis_py_does(command: list[Any]) -> None:
 def test_a_call_is_packed_as_its_command_is(script: Any, keys: list[str], args: list[Any]) -> None:
     call = Call(script, tuple(keys), tuple(args))
     (command,) = commands_of(call, by_source=False, timeout=5)
-    assert pack_call(call) == by_redis_py(*command)
-    assert pack_call(call) == by_redis_py(*command)  # now its beginning is known
+    assert call.request == by_redis_py(*command)
+    assert call.request == by_redis_py(*command)  # now its beginning is known
 
 
 def test_only_so_many_beginnings_are_kept() -> None:
-    for number in range(3 * resp.CACHED_PREFIXES):
-        pack_call(Call(SCRIPTS[0], (f"key-{number}",)))
-    assert len(resp._PREFIXES) <= resp.CACHED_PREFIXES
+    for number in range(3 * packing.CACHED_PREFIXES):
+        assert Call(SCRIPTS[0], (f"key-{number}",)).request
+    assert len(packing._PREFIXES) <= packing.CACHED_PREFIXES
 
 
 def as_reply(value: Any) -> bytes:

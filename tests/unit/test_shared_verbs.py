@@ -13,7 +13,8 @@ from shardq.ops.settle import Settled
 from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Refused, Step, Unanswered
-from shardq.ops.write import _call, call_of, positions_of, writes_of
+from shardq.ops.write import writes_of
+from shardq.ops.write_call import LoneWrite, call_of, is_lone, positions_of
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -35,15 +36,36 @@ def received(number: int) -> Received:
     return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)
 
 
-@pytest.mark.parametrize("config", [{}, {"streams": 64, "streams_per_shard": 6}, {"streams": 2000, "max_len": 7}])
-def test_a_message_alone_makes_the_same_call_in_less_time(clock: ManualClock, config: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"streams": 64, "streams_per_shard": 6},
+        {"streams": 5, "streams_per_shard": 5},
+        {"streams": 1},
+        {"streams": 2000, "max_len": 7},
+        {"streams": 4096, "streams_per_shard": 255},
+    ],
+)
+def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: dict[str, int]) -> None:
     state = state_of(clock, **config)
-    for key in ("a", "b", b"\xff", "a"):
-        sequence = state.take_sequence()
-        call = _call(state, sequence, [Outgoing(key, "b", b"body")], UNTIL)
+    for key in ("a", "b", b"\xff", "a", "ä" * 500):
+        message = Outgoing(key, "b", b"body")
+        assert is_lone(state, [message])
+        lone = LoneWrite(state, message, UNTIL)
         numbers, (own,) = positions_of(state.view, [key])
         args: list[Any] = [own, key, "b", b"body"]
-        assert call == call_of(state, state.view, sequence.name, call.args[2], numbers, 1, args, 0)
+        assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, 1, args, 0)
+        assert lone.call is lone.call
+        assert (lone.request, lone.key, lone.until) == (lone.call.request, lone.call.key, lone.call.until)
+
+
+@pytest.mark.parametrize("options", [{"headers": b"x"}, {"delay": 1}, {"deadline": 1}, {"dedup_key": "x"}])
+def test_a_message_with_options_is_not_plain(state: QueueState, options: dict[str, Any]) -> None:
+    assert not is_lone(state, [Outgoing("t", "b", b"", **options)])
+
+
+def test_a_message_that_may_go_to_very_many_streams_is_not_plain(clock: ManualClock) -> None:
+    assert not is_lone(state_of(clock, streams=4096, streams_per_shard=256), [Outgoing("t", "b", b"")])
 
 
 def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(

@@ -11,7 +11,7 @@ from shardq.ops.bulk import BulkOffset, Rows, _call
 from shardq.ops.opening import remember
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call
-from shardq.ops.write import call_of, positions_of
+from shardq.ops.write_call import call_of, positions_of
 from shardq.protocol.replies import NOTHING_ASSIGNED
 from shardq.testing import ManualClock
 from tests.unit.driving import state_of

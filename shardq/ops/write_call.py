@@ -1,0 +1,200 @@
+"""The call of write.lua: for many messages, and for one plain message its bytes alone.
+
+A `Call` has some forty words, for each shard key others. That is much memory, of which little is in the processor's
+caches when the server has answered the call before. To touch it took a client longer than all else that a single write
+does, so the bytes of a single write are put together from words that all of them share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.state import ProducerSequence, QueueState
+from shardq.ops.steps import Argument, Call
+from shardq.ops.view import QueueView
+from shardq.protocol.packing import pack_words, words_of
+from shardq.sharding import CACHED_SHARDS
+
+BYTE_POSITIONS = 255
+"""With up to so many declared streams, a position takes one byte; with more, two."""
+
+REPEATED_FOR = 3600.0
+"""After a try that may have been executed, a write is tried again for at most so many seconds."""
+
+LATE = 120.0
+"""A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
+
+
+class Words(NamedTuple):
+    """The words of all writes of one plain message that declare as many streams.
+
+    `start` comes first, then the keys of the streams, the `epoch`, the producer sequence, the `settings`, and the
+    numbers of the streams. `streams` has both words of each stream. `positions` come next, if all writes have the same.
+    """
+
+    start: bytes
+    epoch: bytes
+    settings: bytes
+    streams: list[tuple[bytes, bytes]]
+    positions: bytes
+
+
+class LoneWrite:
+    """The bytes of a call for one plain message (see `Sendable`). The `call` itself is made if it is needed."""
+
+    __slots__ = ("_call", "_message", "_number", "_state", "_view", "request", "sequence", "until")
+
+    on_send = None
+    replicas = 0
+
+    def __init__(self, state: QueueState, message: Outgoing, until: float) -> None:
+        self._state, self._message, self.until = state, message, until
+        self._view = view = state.view  # read once, since another thread may replace it meanwhile
+        self.sequence = state.take_sequence()
+        self._number = number_of(state, self.sequence, until)
+        self._call: Call | None = None
+        self.request = _bytes_of(state, view, self.sequence.name, self._number, message)
+
+    @property
+    def sendable(self) -> LoneWrite:
+        """Itself."""
+        return self
+
+    @property
+    def key(self) -> str:
+        """The first key of the call."""
+        return self._state.keys.meta
+
+    @property
+    def call(self) -> Call:
+        """The call, always the same one."""
+        if self._call is None:
+            self._call = call_with(self._state, self._view, self.sequence, [self._message], self._number)
+            self._call.until = self.until
+        return self._call
+
+
+def is_lone(state: QueueState, messages: Sequence[Outgoing]) -> bool:
+    """Return whether there is a `LoneWrite` for these *messages*."""
+    if len(messages) > 1 or state.durability.replicas or state.view.choices > BYTE_POSITIONS:
+        return False
+    return not (messages[0].headers or messages[0].options)
+
+
+def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
+    streams = view.shard(message.shard_key)
+    chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
+    declared: Sequence[int] = range(view.wanted) if chooses_all else streams
+    words = view.words_cache.get(len(declared)) or _words(state, view, len(declared))
+    positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else words.positions
+    named = words.streams
+    key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
+    return b"".join([
+        words.start,
+        *[named[stream][0] for stream in declared],
+        words.epoch,
+        b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name.encode(), len(number), number.encode()),
+        words.settings,
+        *[named[stream][1] for stream in declared],
+        positions,
+        _word(key),
+        _word(message.tag.encode()),
+        _word(message.body),
+    ])  # fmt: skip
+
+
+def _words(state: QueueState, view: QueueView, declared: int) -> Words:
+    """Return the words of writes that declare so many streams. They are made once for each view."""
+    own = bytes(range(1, declared + 1))
+    like = call_of(state, view, "", "", range(declared), 1, [own, "", "", b""], 0)
+    fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
+    first = words_of(like.script, like.keys)
+    start = b"*%d\r\n%b" % (len(first) + len(like.args), pack_words(first[: 3 + fixed]))
+    streams = [(pack_words((state.keys.stream(n),)), pack_words((n,))) for n in range(view.wanted)]
+    words = Words(start, pack_words((epoch,)), pack_words(tuple(settings)), streams, _word(own))
+    view.words_cache[declared] = words
+    return words
+
+
+def _word(raw: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(raw), raw)
+
+
+def call_with(
+    state: QueueState, view: QueueView, sequence: ProducerSequence, chunk: Sequence[Outgoing], number: str
+) -> Call:
+    """Make the call that stores *chunk*. *number* says which call of *sequence* this is: see `number_of`."""
+    numbers, positions = positions_of(view, [message.shard_key for message in chunk])
+    plain = not any(message.headers or message.options for message in chunk)
+    keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
+    args: list[Argument] = []
+    for message, own in zip(chunk, positions, strict=True):
+        args += (own, message.shard_key, message.tag, message.body)
+        if not plain:
+            args += (message.headers, message.options)
+    return call_of(state, view, sequence.name, number, numbers, len(chunk), args, keyed)
+
+
+def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
+    """Make the call that stores *chunk*, the next one of *sequence*."""
+    return call_with(state, state.view, sequence, chunk, number_of(state, sequence, until))
+
+
+def number_of(state: QueueState, sequence: ProducerSequence, until: float) -> str:
+    """Return the number of this call in its sequence, and for how many ms Redis must remember it.
+
+    Redis must remember it for as long as a repeated try may still arrive.
+    """
+    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
+    return f"{sequence.number}|{round(lasts * 1000)}"
+
+
+def call_of(
+    state: QueueState,
+    view: QueueView,
+    field: str,
+    number: Argument,
+    numbers: Sequence[int],
+    count: int,
+    args: list[Argument],
+    keyed: int,
+) -> Call:
+    """Make the call that stores *count* messages with these *args*, of which *keyed* have a dedup key.
+
+    *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
+    """
+    config = view.config
+    head: tuple[Argument, ...] = (
+        view.epoch, field, number, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        count, len(numbers), len(args) // count, *numbers,
+    )  # fmt: skip
+    streams = tuple(map(state.keys.stream, numbers))
+    return Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=state.durability.replicas)
+
+
+def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:
+    """Return the streams to declare, and for each shard key the positions of its streams among them, from 1."""
+    if view.wanted <= min(BYTE_POSITIONS, len(shard_keys) * view.config.streams_per_shard):
+        return range(view.wanted), _full_positions(view, shard_keys)  # nearly all streams are needed, so declare all
+    shards = {key: view.shard(key) for key in set(shard_keys)}
+    numbered = {stream: at for at, stream in enumerate(dict.fromkeys(chain.from_iterable(shards.values())), 1)}
+    size = 1 if len(numbered) <= BYTE_POSITIONS else 2
+    positions = {key: b"".join([numbered[stream].to_bytes(size) for stream in shards[key]]) for key in shards}
+    return list(numbered), [positions[key] for key in shard_keys]
+
+
+def _full_positions(view: QueueView, shard_keys: Sequence[str | bytes]) -> Sequence[bytes]:
+    """Return the positions if all streams are declared. They are cached, since a view does not change."""
+    known = view.positions_cache[0]
+    if len(known) > CACHED_SHARDS:
+        known = view.positions_cache[0] = {}
+    try:
+        return [known[key] for key in shard_keys]
+    except KeyError:
+        for key in set(shard_keys):
+            if key not in known:
+                known[key] = bytes([stream + 1 for stream in view.shard(key)])
+        return [known[key] for key in shard_keys]
