@@ -15,7 +15,7 @@ from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
-from shardq.protocol.packing import pack_words, words_of
+from shardq.protocol.packing import command_of, pack_words
 from shardq.sharding import CACHED_SHARDS
 
 BYTE_POSITIONS = 255
@@ -111,8 +111,8 @@ def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     own = bytes(range(1, declared + 1))
     like = call_of(state, view, "", "", range(declared), 1, [own, "", "", b""], 0)
     fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
-    first = words_of(like.script, like.keys)
-    start = b"*%d\r\n%b" % (len(first) + len(like.args), pack_words(first[: 3 + fixed]))
+    first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
+    start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
     streams = [(pack_words((state.keys.stream(n),)), pack_words((n,))) for n in range(view.wanted)]
     words = Words(start, pack_words((epoch,)), pack_words(tuple(settings)), streams, _word(own))
     view.words_cache[declared] = words

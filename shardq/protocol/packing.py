@@ -16,8 +16,11 @@ try:
 except ImportError:  # a redis-py without its extra
     hiredis = None  # type: ignore[assignment, unused-ignore]
 
-CACHED_PREFIXES: Final = 1024
-_PREFIXES: dict[tuple[str, tuple[str, ...]], bytes] = {}
+CACHED: Final = 16_384
+"""So many keys are kept packed at most, and as many beginnings of commands."""
+
+_KEYS: dict[str, bytes] = {}
+_BEGINNINGS: dict[tuple[str, str], tuple[tuple[str, ...], bytes, bytes]] = {}
 
 
 def pack_plainly(words: tuple[str | bytes | int | float, ...]) -> bytes:
@@ -43,20 +46,40 @@ def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:
 def pack_script(script: Script, keys: tuple[str, ...], args: tuple[str | bytes | int | float, ...]) -> bytes:
     """Return the bytes of the command that runs *script* by its hash.
 
-    The command's name, the hash and the keys are mostly those of an earlier call, so they are packed once. They are
-    most of a call's words.
+    The command's name, the hash and the keys that the script names are those of earlier calls on the queue, so they are
+    packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
+    processor's caches.
     """
-    prefix = _PREFIXES.get((script.sha, keys)) or _pack_prefix(script, keys)
-    return b"*%d\r\n%b%b" % (3 + len(keys) + len(args), prefix, pack_words(args))
+    named = len(script.keys)
+    known = _BEGINNINGS.get((script.sha, keys[0]))
+    if known is None or known[0] != keys[:named]:
+        known = _pack_beginning(script, keys[:named])
+    count = b"%d" % len(keys)
+    return b"".join([
+        b"*%d\r\n" % (3 + len(keys) + len(args)),
+        known[1],
+        b"$%d\r\n%b\r\n" % (len(count), count),
+        known[2],
+        *[_KEYS.get(key) or _pack_key(key) for key in keys[named:]],
+        pack_words(args),
+    ])  # fmt: skip
 
 
-def _pack_prefix(script: Script, keys: tuple[str, ...]) -> bytes:
-    if len(_PREFIXES) >= CACHED_PREFIXES:
-        _PREFIXES.clear()
-    prefix = _PREFIXES[script.sha, keys] = pack_words(words_of(script, keys))
-    return prefix
+def _pack_beginning(script: Script, named: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, bytes]:
+    if len(_BEGINNINGS) >= CACHED:
+        _BEGINNINGS.clear()
+    command = pack_words((command_of(script), script.sha))
+    known = _BEGINNINGS[script.sha, named[0]] = named, command, b"".join(map(_pack_key, named))
+    return known
 
 
-def words_of(script: Script, keys: tuple[str, ...]) -> tuple[str | int, ...]:
-    """Return the first words of the command that runs *script* by its hash, up to the last of its *keys*."""
-    return ("EVALSHA_RO" if script.readonly else "EVALSHA", script.sha, len(keys), *keys)
+def _pack_key(key: str) -> bytes:
+    if len(_KEYS) >= CACHED:
+        _KEYS.clear()
+    packed = _KEYS[key] = pack_words((key,))
+    return packed
+
+
+def command_of(script: Script) -> str:
+    """Return the command that runs *script* by its hash."""
+    return "EVALSHA_RO" if script.readonly else "EVALSHA"

@@ -46,10 +46,16 @@ def test_a_call_is_packed_as_its_command_is(script: Any, keys: list[str], args: 
     assert call.request == by_redis_py(*command)  # now its beginning is known
 
 
-def test_only_so_many_beginnings_are_kept() -> None:
-    for number in range(3 * packing.CACHED_PREFIXES):
-        assert Call(SCRIPTS[0], (f"key-{number}",)).request
-    assert len(packing._PREFIXES) <= packing.CACHED_PREFIXES
+def test_only_so_many_keys_and_beginnings_are_kept() -> None:
+    for number in range(packing.CACHED + 10):
+        assert Call(load("len"), (f"key-{number}", f"other-{number}", f"stream-{number}")).request
+    assert len(packing._BEGINNINGS) <= packing.CACHED
+    assert len(packing._KEYS) <= packing.CACHED
+
+
+def test_a_call_of_another_queue_has_its_own_keys() -> None:
+    one, other = (Call(SCRIPTS[0], ("same", *(f"{name}{at}" for at in range(20)))) for name in "ab")
+    assert one.request.replace(b"\na", b"\nb") == other.request != one.request
 
 
 def as_reply(value: Any) -> bytes:
