@@ -16,7 +16,7 @@ from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.first_look import first_look
-from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.read_call import give_back_all
 from shardq.ops.settle import Cancelled, checked_each
@@ -79,9 +79,10 @@ class AsyncQueue(AsyncQueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
+        if is_plain(delay, deadline, dedup_key, headers) and not enabled():
+            plain = compose_plain(self.state, self._codecs, payload, shard_key)
+            return await self._client.store(self.state, plain, timeout)
         message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
-        if not enabled():
-            return await self._client.store(self.state, compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
             composed = compose(self.state, self._codecs, message, context)
             message_id = await self._client.store(self.state, composed, timeout)

@@ -207,7 +207,9 @@ class Client(BaseClient):
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
-        message_id = self.share(writes_of(state), message, state.until(timeout))
+        if self._closed or not self._inspected:
+            self._prepare()
+        message_id = self._driver.share(writes_of(state), message, state.until(timeout))
         if state.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id

@@ -15,7 +15,7 @@ from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.first_look import first_look
-from shardq.ops.outgoing import compose, compose_all
+from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.settle import Cancelled, checked_each
 from shardq.ops.settling import Settle, noted, settles_of
@@ -77,9 +77,10 @@ class Queue(QueueAdmin):
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
+        if is_plain(delay, deadline, dedup_key, headers) and not enabled():
+            plain = compose_plain(self.state, self._codecs, payload, shard_key)
+            return self._client.store(self.state, plain, timeout)
         message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
-        if not enabled():
-            return self._client.store(self.state, compose(self.state, self._codecs, message), timeout)
         with self._telemetry.writing(None) as context:
             composed = compose(self.state, self._codecs, message, context)
             message_id = self._client.store(self.state, composed, timeout)

@@ -66,14 +66,13 @@ class Link:
         self._receive(limit)
         answers: list[Any] = []
         gets = self._parser.gets
-        while True:
+        while len(answers) < count:
             reply = gets()
             if reply is MORE:
                 self._receive(self._silence)
-                continue
-            answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
-            if len(answers) == count:
-                return answers
+            else:
+                answers.append(answer_of(reply) if isinstance(reply, Exception) else reply)
+        return answers
 
     def send(self, request: bytes) -> None:
         """Send *request*, whose answers are gathered later."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,13 +45,9 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
 
     *context* is the trace context, which becomes headers. Headers that the user set win over it.
     """
-    shard(message.shard_key, 1, 1)
-    tag, body = codecs.encode(message.payload)
-    if len(body) > state.max_payload:
-        raise ConfigError(
-            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
-            "store it elsewhere and write a reference"
-        )
+    plain = compose_plain(state, codecs, message.payload, message.shard_key)
+    if is_plain(message.delay, message.deadline, message.dedup_key, message.headers) and not context:
+        return plain
     due = 0 if message.delay is None else _ms("delay", message.delay, 0)
     ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
     if ends and ends <= due:
@@ -59,7 +56,24 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     if context and (headers is None or isinstance(headers, Mapping)):
         headers = {**context, **(headers or {})}
     packed = b"" if headers is None else encode_headers(headers)
-    return Outgoing(message.shard_key, tag, body, packed, due, ends, checked_dedup_key(message.dedup_key))
+    return Outgoing(plain.shard_key, plain.tag, plain.body, packed, due, ends, checked_dedup_key(message.dedup_key))
+
+
+def is_plain(delay: Any, deadline: Any, dedup_key: Any, headers: Any) -> bool:
+    """Return whether a message with these has no options."""
+    return delay is None and deadline is None and dedup_key is None and headers is None
+
+
+def compose_plain(state: QueueState, codecs: Codecs, payload: Any, shard_key: str | bytes) -> Outgoing:
+    """Check and encode one message without options, as `compose` does."""
+    shard(shard_key, 1, 1)
+    tag, body = codecs.encode(payload)
+    if len(body) > state.max_payload:
+        raise ConfigError(
+            f"the payload has {len(body):,} bytes, more than max_payload = {state.max_payload:,}: "
+            "store it elsewhere and write a reference"
+        )
+    return Outgoing(shard_key, tag, body)
 
 
 def compose_all(
