@@ -369,7 +369,7 @@ def test_what_is_let_in_by_single_reads_goes_where_the_general_part_puts_it(serv
         ("read", "if left == 1 then", "if left == 9 then"),
         ("read", "shared - 1 .. ' 0'", "shared .. ' 0'"),
         ("modules/admission", "offset = read.turn, (read.turn + 1) % 4097", "offset = read.turn, read.turn"),
-        ("modules/admission", "if not (active and shared) then return nil end", "active, shared = active or 0, shared or 1"),
+        ("modules/admission", "if not (active and shared) then return nil end", "shared = shared or 1"),
         ("ack", "(acked or 0) + 1", "(acked or 0)"),
         ("ack", "(acked or 0) + count", "(acked or 0) + 1"),
         ("ack", "is_common and scores[i] and scores[i] % SPAN > now", "is_common and scores[i] and scores[i] > now"),
