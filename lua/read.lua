@@ -46,10 +46,10 @@ local epoch, offset, owed, journal_size, void, fair, cap, parents, weighted, wal
 if not epoch then return {'NOQUEUE'} end
 
 -- What comes back into the queue by time: leases that ended, and delayed messages that are due.
-local is_fair, until_now = fair == '1', string.format('%.0f', now)
-local has_ended = redis.call('ZCOUNT', leases, '-inf', until_now) > 0 or string.find(view, 'j', 1, true)
-local has_due = redis.call('ZCOUNT', delayed, '-inf', until_now) > 0
-local due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', until_now) or 0
+local is_fair = fair == '1'
+local has_ended = redis.call('ZCOUNT', leases, '-inf', now) > 0 or string.find(view, 'j', 1, true)
+local has_due = redis.call('ZCOUNT', delayed, '-inf', now) > 0
+local due_buckets = is_fair and redis.call('ZCOUNT', due, '-inf', now) or 0
 local has_due_buckets = due_buckets > 0
 local has_redeliveries = redis.call('ZCARD', redelivery) > 1
 
@@ -83,127 +83,60 @@ then
       return {'OK', now, epoch, soonest < SPAN and math.ceil(soonest - now) or -1, '', {}, {}}
     end
   elseif turn and turn ~= LEGACY and count == 1 and visibility >= 5000 then
-    -- The first of them is declared, and counts as many entries as it has beyond its cursor.
-    local key, entry = nil, nil
+    -- One message of the first of them, if it is declared. The stream counts as many entries as it has beyond its cursor.
+    local key, entries = nil, nil
     for i = 12, #ARGV do
       if ARGV[i] == turn then key = KEYS[i + 6] break end
     end
     if not key and width > 0 then
       return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(width, #turns)), {}, {}}
     end
-    local left, cursor, entries, let_in = 0, nil, nil, nil
-    if key then
-      left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
-      left = tonumber(left or '0')
-      -- What was let in out of an overflow waits in the redelivery queue, and has its place among the new messages.
-      local first, last = turn * POSITIONS, turn * POSITIONS + POSITIONS - 1
-      local queue = has_redeliveries and redis.call('ZRANGEBYSCORE', redelivery, first, last, 'WITHSCORES', 'LIMIT', 0, 1) or {}
-      if left > 0 and (not queue[1] or left > 1 and left > redis.call('ZCOUNT', redelivery, first, last)) then
-        entries = redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2)
-        entry = #entries == 1 and entries[1]
-      end
-      if left > 0 and queue[1] and (not entry or queue[2] - first < tonumber(string.match(entry[1], '%-(%d+)$'))) then
-        let_in = queue[1]
-        local id = string.match(let_in, '^d:(.*)$')
-        entry = id and not redis.call('HGET', attempts, let_in) and redis.call('XRANGE', bodies, id, id)[1]
-      end
+    local left, cursor = unpack(redis.call('HMGET', lens, turn, 'h' .. turn)) -- at most 2: the fields
+    left = tonumber(left or '0')
+    if key and left > 0 and not has_redeliveries then
+      entries = redis.call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', left > 1 and 1 or 2)
     end
-    if entry and entry[2][5] ~= 'm' and (not let_in or entry[2][1] == 'K') then -- an attribute may be the message's own deadline
-      local id, fields = entry[1], entry[2]
-      local counted = fields[1] == 'K' and fields[2]
-      local field, shared, behind, active, held, admitted = nil, nil, nil, nil, nil, nil
-      if is_fair and counted then
-        field = 't:' .. counted
-        local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
-        active, held = string.match(sum or '', '^(%d+) (%d+)$')
-        shared, behind = string.match(account or '', '^([1-9]%d*) (%d+)$')
-      end
-
-      -- The shard key holds something back. If its next message has room now, and needs no more to be known, it is let in: into
-      -- this stream if that is empty now, else into the shortest of its shard.
-      if active and behind and behind ~= '0' then
-        local window, n, gone, skipped, waiting, streams = unpack( -- at most 6: the fields
-          redis.call('HMGET', meta, 'window', 'n', 'gone', 'skipped', 'waiting', 'streams'))
-        local places = tonumber(window or '0')
-        if active - 1 < 8 then places = math.max(places, math.floor(8 / active)) end
-        local room, run = math.min(places - shared + 1, behind), #counted .. ':' .. counted
-        if window == '0' or room > 1 or tonumber(waiting) > now then
-          shared = nil -- more than this part does
-        elseif room == 1 then
-          local member = redis.call('ZRANGEBYLEX', overflow, '[' .. run .. ':', '(' .. run .. ';', 'LIMIT', 0, 1)[1]
-          local number, more, shard, ms = string.match(member or '', '^(%d+),?([%d,]*):([%d,]+):d:(%d+)$', #run + 3)
-          local numbers, to, length = {}, nil, 9e15
-          if shard and left == 1 and string.find(',' .. shard .. ',', ',' .. turn .. ',', 1, true) then
-            to, length = turn, 0
-          elseif shard then
-            for each in string.gmatch(shard, '%d+') do numbers[#numbers + 1] = each end
-            local lengths = redis.call('HMGET', lens, unpack(numbers)) -- at most 4,096: a shard
-            for at, each in ipairs(numbers) do
-              local its_length = each == turn and left - 1 or tonumber(lengths[at] or '0')
-              if its_length < length then to, length = each, its_length end
-              if length == 0 then break end
-              if tonumber(each) >= tonumber(streams) then to = nil break end -- the queue has fewer streams than before
-            end
-          end
-          if to and tonumber(to) < tonumber(streams) then
-            admitted = {
-              member = member, to = to, length = length, handle = 'd:' .. ms .. '-' .. number, n = n + 1, gone = (gone or 0) + 1,
-              skipped = (skipped or 0) + 1, start = run .. ':', more = more, rest = ':' .. shard .. ':d:' .. ms,
-            }
-          else
-            shared = nil
-          end
-        end
-      end
-
-      if not field or shared and active then
-        local token, ends = (let_in or turn .. ':' .. id) .. ':1:' .. holder, string.format('%.0f', now + visibility)
-        if counted then token = token .. ':' .. (let_in and turn or '') .. ':' .. counted end
-        left = left - 1
-        if field then
-          -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
-          local bucket = tonumber(string.sub(redis.sha1hex(counted), 1, 8), 16) % 2045 + 1
-          redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
-          ends = string.format('%.0f', bucket * SPAN + now + visibility)
-          -- The shard key has one message less in the streams. With the last one its account goes.
-          if admitted then
-            redis.call('HSET', accounts, field, shared .. ' ' .. behind - 1, 'sum', active .. ' ' .. math.max(0, held - 1))
-          elseif shared == '1' and behind == '0' then
-            redis.call('HDEL', accounts, field)
-            redis.call('HSET', accounts, 'sum', math.max(0, active - 1) .. ' ' .. held)
-          else
-            redis.call('HSET', accounts, field, shared - 1 .. ' ' .. behind)
-          end
-        end
-        if let_in then redis.call('ZREM', redelivery, let_in) end
-        if admitted then
-          -- The message leaves the overflow and gets behind all that came so far. Its position is a number that no message has.
-          local to, more = admitted.to, admitted.more
-          redis.call('ZREM', overflow, admitted.member)
-          if more ~= '' then
-            local letter = string.char(64 + #string.match(more, '^%d+'))
-            redis.call('ZADD', overflow, 0, admitted.start .. letter .. more .. admitted.rest)
-          end
-          redis.call('ZADD', redelivery, to * POSITIONS + admitted.n, admitted.handle)
-          if admitted.length == 0 then redis.call('ZADD', ready, to, to) end
-          if to == turn then left = left + 1 else redis.call('HSET', lens, to, admitted.length + 1) end
-        end
-        redis.call('ZADD', leases, ends, token)
-        if not let_in then
-          redis.call('HSET', lens, turn, left, 'h' .. turn, id)
-        elseif not admitted or admitted.to ~= turn then
-          redis.call('HSET', lens, turn, left)
-        end
-        local next_offset = (turn + 1) % 4097
-        if admitted then
-          redis.call('HSET', meta, 'offset', next_offset, 'n', admitted.n, 'gone', admitted.gone, 'skipped', admitted.skipped)
+    local id, fields, field, behind, shared, active, held = nil, {}, nil, '0', nil, nil, nil
+    if entries and #entries == 1 then id, fields = entries[1][1], entries[1][2] end
+    local shard_key = fields[1] == 'K' and fields[2]
+    if is_fair and shard_key then
+      field = 't:' .. shard_key
+      local sum, account = unpack(redis.call('HMGET', accounts, 'sum', field)) -- at most 2: the fields
+      active, held = string.match(sum or '', '^(%d+) (%d+)$')
+      shared, behind = string.match(account or '', '^([1-9]%d*) (%d+)$')
+    end
+    if id and fields[5] ~= 'm' and behind == '0' and (active or not field) then -- an attribute may be the message's own deadline
+      local token, ends = turn .. ':' .. id .. ':1:' .. holder, now + visibility
+      if shard_key then token = token .. '::' .. shard_key end
+      if field then
+        -- The lease lies in the bucket of its shard key, which is due when it ends, if not before.
+        local bucket = tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
+        redis.call('ZADD', due, 'LT', ends, 'l' .. bucket)
+        ends = bucket * SPAN + ends
+        -- The shard key has one message less in the streams. With the last one its account goes.
+        if shared == '1' then
+          redis.call('HDEL', accounts, field)
+          redis.call('HSET', accounts, 'sum', math.max(0, active - 1) .. ' ' .. held)
         else
-          redis.call('HSET', meta, 'offset', next_offset)
+          redis.call('HSET', accounts, field, shared - 1 .. ' 0')
         end
-        if left == 0 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
-        local hints = width > 0 and table.concat(turns, ',', 2) or ''
-        if let_in then return {'OK', now, epoch, -1, hints, {}, {{let_in .. ':1:' .. turn, '', fields, ''}}} end
-        return {'OK', now, epoch, -1, hints, {turn, entries}, {}}
+      end
+      redis.call('ZADD', leases, ends, token)
+      redis.call('HSET', lens, turn, left - 1, 'h' .. turn, id)
+      redis.call('HSET', meta, 'offset', (turn + 1) % 4097)
+      if left == 1 then redis.call('ZREM', ready, turn) else turns[#turns + 1] = turn end
+      return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', {turn, entries}, {}}
+    elseif key and is_fair and (has_redeliveries or behind and behind ~= '0') then
+      --- @use admission
+      local read = {
+        meta = meta, lens = lens, ready = ready, leases = leases, redelivery = redelivery, bodies = bodies, attempts = attempts,
+        accounts = accounts, overflow = overflow, due = due, key = key, turn = turn, left = left, cursor = cursor, now = now,
+        ends = now + visibility, holder = holder, has_redeliveries = has_redeliveries,
+      }
+      local first_time, again = read_beside_overflow(read)
+      if first_time then
+        if read.left > 0 then turns[#turns + 1] = turn end
+        return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', first_time, again}
       end
     end
   end
