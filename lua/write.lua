@@ -334,11 +334,7 @@ for i = 1, count do
       append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
       place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
     elseif counts and is_held_back(q, shard_key) then
-      if has_options then
-        append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
-      else
-        redis.call('XADD', bodies, id, mark, shard_key, tag, payload)
-      end
+      append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
       if hold_message(q, string.sub(id, #prefix + 1), shard_key) then
         held_keys[#held_keys + 1], held_shards[#held_shards + 1] = shard_key, shard
       end
