@@ -5,9 +5,10 @@
 -- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all.
 --
 -- A call loads an account once at most, and saves it once. Where the queue has no rule but the window, an account that has
--- nothing held back and nothing delayed is *plain*: all of it is the number `q.plain[name]`, its messages in the streams.
--- Most accounts are plain in most calls, and a table for each took longer than all else. A message that counts is marked by its first field, 'K', so that
--- switching the window on or off never miscounts.
+-- nothing delayed is *plain*: all of it is two numbers, `q.plain[name]`, its messages in the streams, and `q.behind[name]`, those
+-- that are held in its overflow (nil if there are none). `q.behind_names` lists the plain accounts that were loaded with any.
+-- Most accounts are plain in most calls, and a table for each took longer than all else. A message that counts is marked by
+-- its first field, 'K', so that switching the window on or off never miscounts.
 --- @use lists
 
 -- Reads the rules of fairness and begins without any account.
@@ -18,7 +19,7 @@ local function read_rules(q)
   q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
   q.has_more = q.has_parents or q.has_weights or q.cap > 0
   q.loaded, q.account_by, q.texts = {}, {}, {}
-  q.plain, q.plain_loads = {}, {}
+  q.plain, q.behind, q.behind_names, q.plain_loads = {}, {}, {}, {}
 end
 
 -- Returns the name of the account that a shard key belongs to.
@@ -68,20 +69,32 @@ end
 -- Takes the accounts that are plain out of what was read, and opens the others. `texts` has theirs from the place `at` on, like
 -- `fields`.
 local function load_plain(q, names, fields, texts, at)
-  local plain, before = q.plain, at - 1
+  local plain, behind, waiting, before = q.plain, q.behind, q.behind_names, at - 1
   q.plain_loads[#q.plain_loads + 1] = {names = names, fields = fields, texts = texts, before = before}
   for nth, name in ipairs(names) do
     local text = texts[before + nth]
-    local shared = text == '1 0' and 1 or not text and 0 or tonumber(string.match(text, '^(%d+) 0$'))
-    if shared then plain[name] = shared else open_account(q, name, fields[before + nth], text) end
+    if text == '1 0' then
+      plain[name] = 1
+    elseif not text then
+      plain[name] = 0
+    else
+      local shared, held = string.match(text, '^(%d+) (%d+)$')
+      if not shared then
+        open_account(q, name, fields[before + nth], text)
+      else
+        plain[name] = tonumber(shared)
+        if held ~= '0' then behind[name], waiting[#waiting + 1] = tonumber(held), name end
+      end
+    end
   end
 end
 
--- Opens an account that was plain so far in this call, since more is to be said of it than a number. What is stored of it is
+-- Opens an account that was plain so far in this call, since more is to be said of it than two numbers. What is stored of it is
 -- not looked up again, so it is written in any case.
 local function open_plain(q, name)
   local account = open_account(q, name, 't:' .. name, nil)
-  account.shared, account.stored, q.plain[name] = q.plain[name], '', nil
+  account.shared, account.held, account.stored = q.plain[name], q.behind[name] or 0, ''
+  q.plain[name], q.behind[name] = nil, nil
   return account
 end
 
@@ -195,13 +208,15 @@ end
 
 -- Notes what the plain accounts have now, but for those that were opened since.
 local function note_plains(q, changes)
-  local plain = q.plain
+  local plain, behind, spelled = q.plain, q.behind, q.texts
   for _, load in ipairs(q.plain_loads) do
     local fields, texts, before = load.fields, load.texts, load.before
     for nth, name in ipairs(load.names) do
       local shared, at = plain[name], before + nth
       if shared then
-        local text = shared == 1 and '1 0' or shared > 0 and spell_number(q, shared) .. ' 0'
+        local held = behind[name] or 0
+        local text = shared == 1 and held == 0 and '1 0' or shared + held > 0
+          and (spelled[shared] or spell_number(q, shared)) .. ' ' .. (spelled[held] or spell_number(q, held))
         if text ~= texts[at] then note_field(changes, fields[at], texts[at], text) end
       end
     end

@@ -4,7 +4,8 @@
 
 -- Reads entries of the store of delayed messages from one id to another.
 local function read_stored(q, first, last, count)
-  for _, entry in ipairs(redis.call('XRANGE', q.bodies, first, last, 'COUNT', count)) do q.entries[entry[1]] = entry end
+  local entries = q.entries
+  for _, entry in ipairs(redis.call('XRANGE', q.bodies, first, last, 'COUNT', count)) do entries[entry[1]] = entry end
 end
 
 -- Reads bodies out of the store, given their ids by the numbers in these. It has them in the order of these numbers, so those
@@ -14,19 +15,14 @@ local function load_ids(q, ids)
     if not ids[number - 1] then
       local last = number
       while ids[last + 1] do last = last + 1 end
-      read_stored(q, ids[number], ids[last], last - number + 1)
+      if last > number then
+        read_stored(q, ids[number], ids[last], last - number + 1)
+      else
+        local id = ids[number]
+        q.entries[id] = redis.call('XRANGE', q.bodies, id, id)[1]
+      end
     end
   end
-end
-
--- Reads bodies out of the store, given the handles of messages.
-local function load_stored(q, handles)
-  local ids = {}
-  for _, handle in ipairs(handles) do
-    local id, number = string.match(handle, '^d:(%d+%-(%d+))$')
-    if id then ids[tonumber(number)] = id end
-  end
-  load_ids(q, ids)
 end
 
 -- Reads bodies out of streams. What waits in a stream's redelivery queue is often all that the stream has: so they are one
@@ -52,6 +48,11 @@ end
 
 -- Reads the bodies of these messages.
 local function load_bodies(q, handles)
-  load_streamed(q, handles)
-  load_stored(q, handles)
+  local ids, streamed = {}, {}
+  for _, handle in ipairs(handles) do
+    local id, number = string.match(handle, '^d:(%d+%-(%d+))$')
+    if id then ids[tonumber(number)] = id else streamed[#streamed + 1] = handle end
+  end
+  if #streamed > 0 then load_streamed(q, streamed) end
+  load_ids(q, ids)
 end

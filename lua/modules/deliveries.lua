@@ -5,10 +5,14 @@
 --- @use attempts, bodies, dead_letters, journal, messages, notifications, redelivery, schedule
 
 -- Returns the score of a lease of this call, of a message that counts in the admission window. It is made once for each shard key.
+-- All leases of a call end at the same time, so `q.lease_dues` has that time for each of their buckets, as `due` gets it.
 local function lease_score(q, shard_key)
   local score = q.lease_scores[shard_key]
   if not score then
-    score = score_at(q, 'l', shard_key, q.now + q.visibility)
+    local bucket, dues = bucket_of(shard_key), q.lease_dues
+    dues[#dues + 1] = q.ends
+    dues[#dues + 1] = 'l' .. bucket
+    score = bucket * SPAN + q.now + q.visibility -- Redis spells a number faster than Lua, and exactly, as a score
     q.lease_scores[shard_key] = score
   end
   return score

@@ -3,15 +3,17 @@
 --- @use accounts, bodies, deliveries, journal, keys, messages, offset, overflow, redelivery, schedule, walks, window
 
 -- Begins a read of a fair queue. What a read of many messages takes grows with the accounts that it comes across, most of all
--- where these hold something back: then it takes fewer messages, so that nobody waits for a long script.
+-- where these hold something back: then it takes back less, so that nobody waits for a long script. Where there are more rules
+-- than the window, each account takes so much that it delivers less, too.
 local function begin_fair_read(q)
   prepare_admission(q)
   load_sum(q, redis.call('HGET', q.accounts, 'sum'))
-  q.most_due = 34
-  if q.held > 0 and q.active > 50 then q.count, q.most_due = math.min(q.count, 34), 25 end
+  local is_flooded = q.held > 0 and q.active > 50
+  q.most_due = is_flooded and 25 or 34
+  if is_flooded and q.has_more then q.count = math.min(q.count, 34) end
   local written, walks = unpack(redis.call('HMGET', q.meta, 'n', 'walk')) -- at most 2: the fields
   q.positions_from, q.walks_left, q.walked = tonumber(written), tonumber(walks or '0'), 0
-  q.left, q.lease_scores, q.turns = {shard_keys = {}, delivered = {}, streams = {}}, {}, {}
+  q.left, q.lease_scores, q.lease_dues, q.turns = {shard_keys = {}, delivered = {}, streams = {}}, {}, {}, {}
   q.has_turns = q.has_weights and q.window > 0
 end
 
@@ -38,14 +40,18 @@ local function count_left(q)
   local shard_keys, delivered, streams = q.left.shard_keys, q.left.delivered, q.left.streams
   if #shard_keys == 0 then return end
   load_accounts(q, shard_keys)
-  local plain = q.plain
+  local plain, behind, streams_left = q.plain, q.behind, q.streams_left
   for at, shard_key in ipairs(shard_keys) do
-    local shared = plain[shard_key]
+    local shared, stream = plain[shard_key], streams[at]
     if not shared then
-      count_departure(q, find_account(q, shard_key), delivered[at], streams[at])
-    elseif streams[at] and shared > 0 then
+      count_departure(q, find_account(q, shard_key), delivered[at], stream)
+    elseif stream and shared > 0 then
       plain[shard_key] = shared - 1
-      if shared == 1 then q.active = math.max(0, q.active - 1) end
+      if behind[shard_key] then
+        streams_left[shard_key] = stream
+      elseif shared == 1 then
+        q.active = math.max(0, q.active - 1)
+      end
     end
   end
   q.left = {shard_keys = {}, delivered = {}, streams = {}}
@@ -85,7 +91,8 @@ local function deliver_all_held(q, items)
     if item.place ~= 'd' then
       local account = find_account(q, item.shard_key)
       count_messages(q, account, 1, 0)
-      keep_stream(q, account, item)
+      keep_stream(q, account.stream, item)
+      account.stream = false
       queued[#queued + 1] = item
     elseif item.is_known then
       known[#known + 1], handles[#handles + 1] = item, item.handle
@@ -103,10 +110,25 @@ local function deliver_all_held(q, items)
   for _, item in ipairs(new) do deliver_held(q, item, groups) end
 end
 
--- Takes the rest of a batch out of the overflows of the accounts that this call has loaded, each its share by weight. A share is
+-- Takes the rest of a batch out of the overflows of the plain accounts that this call has loaded, in even shares. A share is
 -- rounded up or down by the clock: always up would favour the accounts that a read loads first.
+local function take_even_shares(q, items, rounding)
+  local plain, behind, waiting = q.plain, q.behind, {}
+  for _, name in ipairs(q.behind_names) do
+    if behind[name] and plain[name] < count_places(q, q.active - 1) then waiting[#waiting + 1] = name end
+  end
+  local left = #waiting
+  for _, name in ipairs(waiting) do
+    local most = math.floor((q.count - q.found - #items) / left + rounding)
+    left = left - 1
+    if most > 0 then take_plain(q, name, most, items) end
+  end
+end
+
+-- Takes the rest of a batch out of the overflows of the other accounts, each its share by weight.
 local function take_shares(q)
   local waiting, weights, items, rounding = {}, 0, {}, q.now * 0.6180339887 % 1
+  if not q.has_more then take_even_shares(q, items, rounding) end
   for _, account in ipairs(q.loaded) do
     if account.held > 0 and find_room(q, account) > 0 then
       waiting[#waiting + 1], weights = account, weights + account.weight
@@ -170,4 +192,5 @@ local function end_fair_read(q)
   if q.walks_left > 0 and q.walked == 0 then walk_on(q) end
   close_accounts(q)
   save_due_times(q)
+  if #q.lease_dues > 0 then redis.call('ZADD', q.due, 'LT', unpack(q.lease_dues)) end -- at most 2,000: a read
 end

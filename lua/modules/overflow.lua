@@ -28,7 +28,8 @@ end
 local function list_members(members, start, numbers, rest)
   local at = #members
   if not numbers[2] then
-    members[at + 1], members[at + 2] = '0', start .. mark_numbers(numbers[1]) .. rest
+    local number = numbers[1]
+    members[at + 1], members[at + 2] = '0', start .. string.char(64 + #number) .. number .. rest
     return
   end
   for from = 1, #numbers, MOST_NUMBERS do
@@ -119,6 +120,35 @@ local function take_held(q, account, most, items, is_admitted)
   local taken = #items - before
   count_messages(q, account, is_admitted and taken or 0, taken < most and -account.held or -math.min(account.held, taken))
   return taken
+end
+
+-- Takes the next message out of the overflow of a plain account, to be admitted, without a table for it. Returns its handle and
+-- the streams that it may go to; or nil if more is known of it, or none is there, which `take_plain` sees to.
+local function take_next(q, name)
+  local run = (q.texts[#name] or spell_number(q, #name)) .. ':' .. name
+  local member = redis.call('ZRANGEBYLEX', q.overflow, '[' .. run .. ':', '(' .. run .. ';', 'LIMIT', '0', '1')[1] -- texts: they take less than numbers
+  if not member then return nil end
+  local number, more, shard, ms = string.match(member, '^(%d+),?([%d,]*):([%d,-]*):d:(%d+)$', #run + 3)
+  if not number then return nil end
+  local gone, held = q.gone_members, q.behind[name]
+  gone[#gone + 1] = member
+  if more ~= '' then
+    local left = q.left_members
+    left[#left + 1], left[#left + 2] = '0', run .. ':' .. mark_numbers(more) .. ':' .. shard .. ':d:' .. ms
+  end
+  q.plain[name], q.behind[name], q.held = q.plain[name] + 1, held > 1 and held - 1 or nil, math.max(0, q.held - 1)
+  return 'd:' .. ms .. '-' .. number, shard
+end
+
+-- Takes the first messages out of the overflow of a plain account, like `take_held`.
+local function take_plain(q, name, most, items, is_admitted)
+  local plain, behind, before = q.plain, q.behind, #items
+  take_from_run(q, name, most, items)
+  local held, taken = behind[name], #items - before
+  local left = taken < most and 0 or math.max(0, held - taken)
+  behind[name], q.held = left > 0 and left or nil, math.max(0, q.held - held + left)
+  if is_admitted then plain[name] = plain[name] + taken end
+  if plain[name] + left == 0 then q.active = math.max(0, q.active - 1) end
 end
 
 -- Returns what the members of a shard key's run begin with.

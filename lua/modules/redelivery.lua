@@ -81,6 +81,33 @@ local function save_lengths(q, changed, lengths)
   act_in_parts(fields, function(from, upto) redis.call('HSET', q.lens, unpack(fields, from, upto)) end)
 end
 
+-- Puts a message that is admitted into the queue of a stream that this call has loaded, without a table for it: of the one that
+-- its shard key was handed a message out of if that is empty now and so as short as any, else of the shortest of its shard. What
+-- is to be written is noted in `q.enqueued`. Returns false if something must be known first: `enqueue_messages` finds it out.
+local function enqueue_admitted(q, handle, shard, stream)
+  local loaded, scores, number = q.lengths, q.enqueued, stream
+  if loaded[number] ~= 0 or not string.find(',' .. shard .. ',', ',' .. number .. ',', 1, true) then
+    number = pick_shortest(shard, loaded, loaded)
+    if not number then return false end
+  end
+  local length, size = loaded[number], #scores
+  if length == 0 then q.woken[#q.woken + 1] = number end
+  loaded[number] = length + 1
+  q.positions_taken = q.positions_taken + 1
+  scores[size + 1], scores[size + 2] = number * POSITIONS + q.positions_from + q.positions_taken, handle
+  notify_reader(q, number)
+  return true
+end
+
+-- Writes down what `enqueue_admitted` noted.
+local function save_enqueued(q)
+  local scores, woken = q.enqueued, {}
+  for at, number in ipairs(q.woken) do woken[2 * at - 1], woken[2 * at] = number, number end
+  act_in_parts(scores, function(from, upto) redis.call('ZADD', q.redelivery, unpack(scores, from, upto)) end)
+  act_in_parts(woken, function(from, upto) redis.call('ZADD', q.ready, unpack(woken, from, upto)) end)
+  q.enqueued, q.woken = {}, {}
+end
+
 -- Puts messages into the redelivery queue, each of the shortest of its streams. An item has a handle, a place and a shard; the
 -- stream that it stays in, if any; and a position, or none for behind all that came so far.
 local function enqueue_messages(q, items)

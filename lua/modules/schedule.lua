@@ -54,10 +54,15 @@ local function move_deadline(q, score, at)
 end
 
 -- Returns the bucket of a shard key. 2,045 is the last one: the score after it would be above the sentinels'.
+local function bucket_of(shard_key)
+  return tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
+end
+
+-- Returns the bucket of a shard key, which is computed once in a call.
 local function find_bucket(q, shard_key)
   local bucket = q.buckets[shard_key]
   if not bucket then
-    bucket = tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045 + 1
+    bucket = bucket_of(shard_key)
     q.buckets[shard_key] = bucket
   end
   return bucket

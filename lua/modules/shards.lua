@@ -15,13 +15,23 @@ local function choose_stream(undelivered, shard)
   return best
 end
 
--- Returns the numbers of a shard's streams as text, "3,17".
+-- Returns by position, which is one byte, the numbers of the declared streams as text, each with a comma.
+local function spell_positions(q)
+  local texts = {}
+  for position, number in ipairs(q.numbers) do texts[string.char(position)] = number .. ',' end
+  return texts
+end
+
+-- Returns the numbers of a shard's streams as text, "3,17". Where a position is one byte, one call puts in all of them.
 local function spell_shard(q, shard)
-  local numbers, width = {}, q.declared > 255 and 2 or 1
-  for at = 1, #shard, width do
-    local position = string.byte(shard, at)
-    if width == 2 then position = position * 256 + string.byte(shard, at + 1) end
-    numbers[#numbers + 1] = q.numbers[position]
+  if q.declared <= 255 then
+    q.by_position = q.by_position or spell_positions(q)
+    return string.sub(string.gsub(shard, '.', q.by_position), 1, -2)
+  end
+  local numbers = {}
+  for at = 1, #shard, 2 do
+    local high, low = string.byte(shard, at, at + 1)
+    numbers[#numbers + 1] = q.numbers[high * 256 + low]
   end
   return table.concat(numbers, ',')
 end

@@ -33,11 +33,17 @@ end
 -- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it
 -- may go into a stream.
 local function is_held_back(q, shard_key)
-  local shared, active = q.plain[shard_key], q.active
-  if shared and shared < count_places(q, shared > 0 and active - 1 or active) then
-    q.plain[shard_key] = shared + 1
-    if shared == 0 then q.active = active + 1 end
-    return false
+  local shared, active, behind = q.plain[shard_key], q.active, q.behind
+  if shared then
+    local held = behind[shard_key]
+    local is_held = held or shared >= count_places(q, shared > 0 and active - 1 or active)
+    if is_held then
+      behind[shard_key], q.held = (held or 0) + 1, q.held + 1
+    else
+      q.plain[shard_key] = shared + 1
+      if shared == 0 then q.active = active + 1 end
+    end
+    return is_held
   end
   local account = not q.has_parents and q.account_by[shard_key] or find_account(q, shard_key)
   if account.held == 0 and find_room(q, account) > 0 then
@@ -64,36 +70,62 @@ end
 
 -- Notes of a message that is admitted the stream that it stays in: where its shard key was handed a message out of a stream
 -- that is empty now, the next one goes there, since that stream is as short as any.
-local function keep_stream(q, account, item)
-  local stream = item.place == 'd' and account.stream
-  if stream and q.lengths[stream] == 0 and string.find(',' .. item.shard .. ',', ',' .. stream .. ',', 1, true) then
+local function keep_stream(q, stream, item)
+  if stream and item.place == 'd' and q.lengths[stream] == 0
+    and string.find(',' .. item.shard .. ',', ',' .. stream .. ',', 1, true)
+  then
     item.stream = stream
   end
-  account.stream = false
+end
+
+-- Admits messages of the accounts that are plain, each as many as it has room for and `most` at most. Those that are to be
+-- enqueued yet are appended to `admitted`. Returns how many were enqueued.
+local function admit_plain(q, most, admitted)
+  local plain, behind, streams, before = q.plain, q.behind, q.streams_left, q.positions_taken
+  for _, name in ipairs(q.behind_names) do
+    local held, stream = behind[name], streams[name]
+    local room = held and math.min(count_places(q, q.active - 1) - plain[name], held, most) or 0
+    local handle, shard = nil, nil
+    if room == 1 then handle, shard = take_next(q, name) end
+    if not handle and room > 0 then
+      local first = #admitted + 1
+      take_plain(q, name, room, admitted, true)
+      if admitted[first] then keep_stream(q, stream, admitted[first]) end
+    elseif handle and not enqueue_admitted(q, handle, shard, stream) then
+      admitted[#admitted + 1] = {handle = handle, place = 'd', shard = shard}
+    end
+    streams[name] = nil
+  end
+  save_enqueued(q)
+  return q.positions_taken - before
 end
 
 -- Admits messages of all accounts that this call has loaded, as many as they have room for. Where there are few accounts, all
 -- together get MOST_ADMITTED at most, else one each. Who had room has something in the streams then, and is looked at again
 -- when that leaves; so nobody is left behind by the bound. Returns whether any was admitted.
 local function admit_held(q)
-  local admitted, most = {}, math.max(1, math.floor(MOST_ADMITTED / math.max(1, #q.loaded)))
+  local admitted, accounts = {}, math.max(1, #q.loaded + #q.behind_names)
+  local most = math.max(1, math.floor(MOST_ADMITTED / accounts))
   for _, account in ipairs(q.loaded) do
     local room = account.held > 0 and math.min(find_room(q, account), account.held, most) or 0
     if room > 0 then
       local before = #admitted
       take_held(q, account, room, admitted, true)
-      for at = before + 1, #admitted do keep_stream(q, account, admitted[at]) end
+      if admitted[before + 1] then keep_stream(q, account.stream, admitted[before + 1]) end
+      account.stream = false
     end
   end
+  local enqueued = admit_plain(q, most, admitted)
   save_taken(q)
   enqueue_messages(q, admitted)
-  return #admitted > 0
+  return enqueued + #admitted > 0
 end
 
 -- Begins a call that may admit messages: nothing is taken out of the overflow or put into the redelivery queue yet.
 local function prepare_admission(q)
   read_rules(q)
   q.gone_members, q.left_members, q.added_members, q.stream_lists, q.positions_taken = {}, {}, {}, {}, 0
+  q.streams_left, q.enqueued, q.woken = {}, {}, {}
 end
 
 -- Gives messages back: those whose shard keys have room come into the redelivery queue, the others into the overflow, before
