@@ -188,7 +188,7 @@ if has_anything_due then
     local clock = read_view(view)
     q.jump, q.ended_until = update_jump(q, clock, jump or ''), end_of_leases(q, clock)
   end
-  steps.deliver_due = put_back_first(q, due_buckets) and deliver_due
+  steps.deliver_due = begin_due(q, due_buckets) and deliver_due
 end
 
 -- A plain read takes new messages only. Another one looks into the redelivery queue, or at the legacy stream; and in a fair queue,

@@ -190,13 +190,18 @@ local function put_back(q, items)
   q.has_redeliveries = redis.call('ZCARD', q.redelivery) > 1
 end
 
--- Begins a read that finds something due: a read of few messages puts it into the queue before it takes any, so that what came
--- due together comes in the order of writing. A read of many is told of more streams, since it delivers at once only what lies
--- in those that it declared; and what belongs to few shard keys takes little time, so it takes more of that.
-local function put_back_first(q, due_buckets)
+-- Sets the bounds of a read of many that finds something due. It is told of more streams, since it delivers at once only what
+-- lies in those that it declared; and what belongs to few shard keys takes little time, so it takes more of that.
+local function set_bounds_of_many(q, due_buckets)
+  if q.is_fair and q.held == 0 and due_buckets <= FEW_BUCKETS then q.most_due = MOST_OF_FEW end
+  if q.width > 0 then q.width = math.max(q.width, LIKELY) end
+end
+
+-- Begins a read that finds something due. One of few messages puts that into the queue before it takes any, so that what came
+-- due together comes in the order of writing. Returns whether it is one of many, which ends with `deliver_due` instead.
+local function begin_due(q, due_buckets)
   local is_many = q.count >= MANY
-  if is_many and q.is_fair and q.held == 0 and due_buckets <= FEW_BUCKETS then q.most_due = MOST_OF_FEW end
-  if is_many and q.width > 0 then q.width = math.max(q.width, LIKELY) end
+  if is_many then set_bounds_of_many(q, due_buckets) end
   q.count = math.min(q.count, q.most_due)
   if not is_many then put_back(q, take_back(q)) end
   return is_many

@@ -197,6 +197,22 @@ def test_the_end_of_a_short_lease_wakes_a_reader_that_blocked_before_it_was_gran
     assert sorted(reader.got().count for reader in readers) == [1, 2]
 
 
+def test_what_one_reader_leaves_of_a_mass_that_came_due_wakes_the_others(
+    queue: Queue, world: World, start_readers: StartReaders
+) -> None:
+    """They know of no event before the leases end, in ten minutes. One batch is all that looks at the mass then."""
+    ids = queue.write_many([(number, f"t{number % 7}") for number in range(200)])
+    held = [each for _ in range(5) for each in queue.read_many(100, visibility_timeout=600)]
+    assert len(held) == len(ids)
+    readers = start_readers(3, visibility=600)
+    world.elapse(queue, 700)
+    batch = queue.read_many(20, visibility_timeout=600)
+    assert len(batch) == 20
+    found = [*batch, *(reader.got() for reader in readers)]
+    assert len({each.message_id for each in found}) == 23
+    assert {each.count for each in found} == {2}
+
+
 def test_a_shortened_lease_wakes_a_reader_when_it_ends(
     waiting_queue: Queue, queue: Queue, world: World, start_reader: StartReader
 ) -> None:

@@ -205,3 +205,25 @@ def test_a_full_purge_of_delayed_messages_leaves_nothing_to_be_met(open_queue: O
     assert queue.purge() == 40
     assert queue.read_many(1) == []
     assert sound(queue, world)
+
+
+@pytest.mark.parametrize("batch", [1, 50])
+def test_a_walk_goes_on_while_due_messages_fill_every_read(
+    anywhere: None, real: None, open_queue: OpenQueue, world: World, batch: int
+) -> None:
+    """Those who were at the cap are found by the walk alone, and no read is ever left with nothing."""
+    queue = open_queue(streams=8, streams_per_shard=2, max_in_flight=2)
+    queue.write_many([(number, key) for number in range(3) for key in MANY])
+    held = [each for _ in range(4) for each in queue.read_many(100, visibility_timeout=600)]
+    assert len(held) == 2 * len(MANY)
+    queue.write_many([Message(number, f"due-{number % 50}", delay=50) for number in range(4000)])
+    world.elapse(queue, 60)
+    queue.configure(max_in_flight=0)
+    seen: set[object] = set()
+    for _ in range(1000 // batch):
+        some = queue.read_many(batch)
+        assert some
+        assert queue.ack_many(some) == []
+        seen.update(each.shard_key for each in some)
+    assert seen >= set(MANY)
+    assert sound(queue, world)

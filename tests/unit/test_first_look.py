@@ -39,12 +39,6 @@ def found(*rows: Any, kind: bytes = b"OK", epoch: bytes = b"1", again: tuple[Any
     return [kind, NOW, epoch, -1, b"2,3", [b"2", list(rows)] if rows else [], list(again)]
 
 
-@pytest.fixture
-def state() -> QueueState:
-    """An open queue."""
-    return state_of(ManualClock())
-
-
 def looked(state: QueueState, acks: Acks | None = None, count: int = 1, **wanted: Any) -> Look | None:
     wanted = {"block": 0.0, "visibility": None, "prefer": None, "timeout": None, "outstanding": Outstanding()} | wanted
     return first_look(state, count, acks=acks, **wanted)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardq.ops.read_call import MANY
 from shardq.protocol import scripts
 
 
@@ -133,3 +134,10 @@ def test_scripts_are_loaded_once_and_shown_short() -> None:
     assert repr(scripts.load("write")) == "Script(write)"
     with pytest.raises(FileNotFoundError):
         scripts.load("nothing")
+
+
+def test_a_read_of_many_is_the_same_to_the_script_and_to_its_caller() -> None:
+    """The script delivers at once what lies in streams that were declared, and the caller declares more of them."""
+    parts, _ = scripts.parts_in("due", scripts.root())
+    (many,) = [part.text for part in parts if part.name == "MANY"]
+    assert many.startswith(f"local MANY = {MANY} ")

@@ -17,19 +17,9 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Unanswered
 from shardq.ops.waiting import Outstanding, Request
 from shardq.testing import ManualClock
-from tests.unit.driving import drive, state_of
+from tests.unit.driving import drive
 
 UNTIL = 1e9
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def state(clock: ManualClock) -> QueueState:
-    return state_of(clock)
 
 
 def row(number: int) -> Received:

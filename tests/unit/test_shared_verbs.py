@@ -21,16 +21,6 @@ from tests.unit.driving import drive, state_of
 UNTIL = 1e9
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def state(clock: ManualClock) -> QueueState:
-    return state_of(clock)
-
-
 def received(number: int) -> Received:
     token = f"{number % 3}:1700000000000-{number}:1:holder"
     return Received(f"1700000000000-{number}-0", "t", 1, UNTIL, b"", "b", {}, "", 0, 0.0, token)

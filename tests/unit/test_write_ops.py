@@ -55,16 +55,6 @@ class Server:
         return [(call.args[1], int(str(call.args[2]).partition("|")[0])) for call in self.writes]
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def state(clock: ManualClock) -> QueueState:
-    return state_of(clock)
-
-
 # --- chunks --------------------------------------------------------------------------------------------------------
 
 
