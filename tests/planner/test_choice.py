@@ -12,7 +12,7 @@ from shardq import Client
 from shardq.errors import ConfigError
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence
-from shardq.ops.write import _call
+from shardq.ops.write_call import call_for
 from shardq.planner import Plan, cost, frontier, plan
 from shardq.planner.costs import QUEUE_BYTES, STREAM_BYTES
 from shardq.sharding import Odds
@@ -100,7 +100,7 @@ def test_the_keys_are_those_that_writes_declare(n: int, m: int) -> None:
     clock = ManualClock()
     state = state_of(clock, streams=n, streams_per_shard=m)
     messages = [Outgoing(f"tenant-{number}", "b", b"") for number in range(100)]
-    one, many = (len(_call(state, ProducerSequence("l"), chunk, 1.0).keys) for chunk in (messages[:1], messages))
+    one, many = (len(call_for(state, ProducerSequence("l"), chunk, 1.0).keys) for chunk in (messages[:1], messages))
     assert one == cost(n, m).write_keys
     assert many == pytest.approx(cost(n, m).batch_keys, rel=0.1)
 

@@ -54,8 +54,8 @@ def test_only_so_many_keys_and_beginnings_are_kept() -> None:
 
 
 def test_a_call_of_another_queue_has_its_own_keys() -> None:
-    one, other = (Call(SCRIPTS[0], ("same", *(f"{name}{at}" for at in range(20)))) for name in "ab")
-    assert one.request.replace(b"\na", b"\nb") == other.request != one.request
+    one, other = (Call(SCRIPTS[0], ("same", *(f"{name}-{at}" for at in range(20)))) for name in ("one", "two"))
+    assert one.request.replace(b"one-", b"two-") == other.request != one.request
 
 
 def as_reply(value: Any) -> bytes:
