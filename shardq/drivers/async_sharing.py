@@ -7,7 +7,7 @@ next turn of the event loop, so all callers of one turn share a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -16,15 +16,17 @@ from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST
 from shardq.errors import ClosedError, ShardqError
-from shardq.ops.caller import Caller, own
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.caller import Caller, Phase, own
+from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sleep, Step
+from shardq.ops.together import run_together
 from shardq.timing import Callback, LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 CLOSE_TIMEOUT: Final = 5.0
+STOPPED: Final = "the event loop was stopped while this call was under way"
 
 
 class Sender(Protocol):
@@ -35,6 +37,9 @@ class Sender(Protocol):
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an operation, and return its result."""
+
+    def owner(self, key: str) -> Any:
+        """Return what tells apart the nodes that own keys."""
 
 
 class AsyncSharing:
@@ -58,6 +63,32 @@ class AsyncSharing:
             finally:
                 self.leave(coalescer)
         return await self._together(coalescer, item, until)
+
+    async def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `run` for all *parts* at once. Return for each its result or its error.
+
+        The calls that begin here go out together, those of each node in one round trip.
+        """
+        future = asyncio.get_running_loop().create_future()
+        left: list[Caller[Any, Any]] = []
+        wake = partial(_resolve_after, future, left)
+        callers = [Caller[Any, Any](part.item, until, wake) for part in parts]
+        left += callers
+        starting: dict[Any, list[Coalescer[Any, Any]]] = {}
+        for part, caller in zip(parts, callers, strict=True):
+            if part.coalescer.add(caller, MOST):
+                starting.setdefault(self._driver.owner(part.key), []).append(part.coalescer)
+            self._watch_until(part.coalescer, until)
+        for coalescers in starting.values():
+            self._begin(self._carry_all(coalescers))
+        try:
+            await future
+        except asyncio.CancelledError:
+            for part, caller in zip(parts, callers, strict=True):
+                if not part.coalescer.give_up(caller):
+                    part.coalescer.verb.doubt(part.item)
+            raise
+        return [caller.result for caller in callers]
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
@@ -109,8 +140,7 @@ class AsyncSharing:
         caller: Caller[I, R] = Caller(item, until, partial(_resolve, future))
         if coalescer.add(caller, MOST):
             self._start(coalescer)
-        if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
-            self._watch(coalescer, until)
+        self._watch_until(coalescer, until)
         try:
             await future
         except asyncio.CancelledError:
@@ -120,7 +150,10 @@ class AsyncSharing:
         return own(caller.result)
 
     def _start(self, coalescer: Coalescer[Any, Any]) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(coalescer))
+        self._begin(self._carry(coalescer))
+
+    def _begin(self, carry: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(carry)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -133,6 +166,41 @@ class AsyncSharing:
             if coalescer.done(MOST):
                 self._start(coalescer)
 
+    async def _carry_all(self, coalescers: Sequence[Coalescer[Any, Any]]) -> None:
+        """Make one shared call of each of *coalescers*, all together. Who waits there then gets a call of its own."""
+        taken = [(coalescer, coalescer.take()) for coalescer in coalescers]
+        calls = [(coalescer, shared) for coalescer, shared in taken if shared is not None]
+        for coalescer, shared in taken:
+            if shared is None:  # all who waited have left
+                self.leave(coalescer)
+        try:
+            await self._driver.run(run_together([self._steps(coalescer, shared) for coalescer, shared in calls]))
+        except BaseException as error:
+            failure = error if isinstance(error, Exception) else ClosedError(STOPPED)
+            for coalescer, shared in calls:
+                if not shared.ended:
+                    shared.fail(failure)
+                    self._end(coalescer, shared)
+            if failure is not error:
+                raise
+
+    def _steps(self, coalescer: Coalescer[Any, Any], shared: SharedCall[Any, Any]) -> Op[None]:
+        """Return the operation that makes one of several shared calls. As it ends, so do the waits of its callers."""
+        try:
+            while (step := shared.step()) is not None:
+                try:
+                    outcome = yield step
+                except FAILURES as failure:
+                    outcome = failure
+                shared.answer(outcome)
+        except Exception as error:  # noqa: BLE001 (the callers get it)
+            shared.fail(error)
+        self._end(coalescer, shared)
+
+    def _end(self, coalescer: Coalescer[Any, Any], shared: SharedCall[Any, Any]) -> None:
+        shared.wake()
+        self.leave(coalescer)
+
     async def _make(self, shared: SharedCall[Any, Any]) -> None:
         try:
             while (step := shared.step()) is not None:
@@ -140,7 +208,7 @@ class AsyncSharing:
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:
-            shared.fail(ClosedError("the event loop was stopped while this call was under way"))
+            shared.fail(ClosedError(STOPPED))
             raise
         finally:
             shared.wake()
@@ -158,6 +226,10 @@ class AsyncSharing:
         except FAILURES as failure:
             return failure
 
+    def _watch_until(self, coalescer: Coalescer[Any, Any], until: float) -> None:
+        if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
+            self._watch(coalescer, until)
+
     def _watch(self, coalescer: Coalescer[Any, Any], until: float) -> None:
         """End waits at their time: one entry of the wheel for each coalescer. It is rarely due, as waits are short."""
         if coalescer in self._alarms:
@@ -171,6 +243,14 @@ class AsyncSharing:
         earliest = coalescer.earliest()
         if earliest is not None:
             self._watch(coalescer, max(earliest, self._clock.monotonic() + 0.01))
+
+
+def _resolve_after(future: asyncio.Future[None], left: list[Caller[Any, Any]]) -> None:
+    """Resolve *future* once all callers have ended. Those at the end of *left* that have are taken out."""
+    while left and left[-1].phase is Phase.ENDED:
+        left.pop()
+    if not left:
+        _resolve(future)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -16,9 +16,10 @@ from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
 from shardq.errors import ShardqError
 from shardq.ops.caller import Caller, Phase, own
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.together import run_together
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
@@ -42,6 +43,9 @@ class Sender(Protocol):
 
     def perform(self, step: Step) -> Any:
         """Do what *step* says, and return its reply."""
+
+    def owner(self, key: str) -> Any:
+        """Return what tells apart the nodes that own keys."""
 
 
 class Sharing:
@@ -112,20 +116,69 @@ class Sharing:
                 if caller.phase is Phase.LEADING:
                     self._lead(coalescer, caller)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
-            if not coalescer.give_up(caller):
-                if caller.phase is Phase.LEADING:
-                    self._pass_on(coalescer, caller)
-                else:
-                    coalescer.verb.doubt(item)  # it has ended, but nobody was told
+            self._abandon(coalescer, caller)
             raise
         return own(caller.result)
+
+    def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `run` for all *parts* at once. Return for each its result or its error.
+
+        One thread waits at all the coalescers. What it may lead of the queues of one node goes out in one round trip.
+        Those of another node follow in another one, so that a node that hangs holds up nobody at a healthy one.
+        """
+        ticket = Lock()
+        ticket.acquire()
+        wake = partial(_release, ticket)
+        callers = [(part, Caller[Any, Any](part.item, until, wake)) for part in parts]
+        try:
+            for part, caller in callers:
+                part.coalescer.join(caller, 1)
+            while left := [(part, caller) for part, caller in callers if caller.phase is not Phase.ENDED]:
+                leading = [(part, caller) for part, caller in left if caller.phase is Phase.LEADING]
+                if leading:
+                    self._lead_all(leading)
+                else:
+                    self._wait_at(left, until, ticket)
+        except BaseException:  # such as KeyboardInterrupt: only this caller leaves
+            for part, caller in callers:
+                self._abandon(part.coalescer, caller)
+            raise
+        return [caller.result for _, caller in callers]
+
+    def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> None:
+        """Make those calls that the node of the first one serves, together."""
+        owner, node = self._driver.owner, self._driver.owner(leading[0][0].key)
+        here = [(part.coalescer, caller) for part, caller in leading if owner(part.key) == node]
+        self._driver.run(run_together([self._steps(coalescer, caller) for coalescer, caller in here]))
+
+    def _abandon(self, coalescer: Coalescer[I, R], caller: Caller[I, R]) -> None:
+        """Let *caller* leave, whose thread was interrupted."""
+        if coalescer.give_up(caller):
+            return
+        if caller.phase is Phase.LEADING:
+            self._pass_on(coalescer, caller)
+        else:
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
 
     def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
         """Wait until *caller* has ended or must lead; or lead beside a call that takes long; or give up."""
         waiting = caller.phase is Phase.WAITING
-        left = max(0.0, caller.until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
-        if ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT)):
-            return
+        if not self._woken(ticket, caller.until, waiting=waiting):
+            self._look_up(coalescer, caller, waiting)
+
+    def _wait_at(self, left: Sequence[tuple[Part, Caller[Any, Any]]], until: float, ticket: Any) -> None:
+        """Do as `_wait` at the coalescers of all who are *left*."""
+        waiting = [caller.phase is Phase.WAITING for _, caller in left]
+        if not self._woken(ticket, until, waiting=any(waiting)):
+            for (part, caller), waited in zip(left, waiting, strict=True):
+                self._look_up(part.coalescer, caller, waited)
+
+    def _woken(self, ticket: Any, until: float, *, waiting: bool) -> bool:
+        left = max(0.0, until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
+        return ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT))  # type: ignore[no-any-return]
+
+    def _look_up(self, coalescer: Coalescer[I, R], caller: Caller[I, R], waiting: bool) -> None:
+        """Give up if the time of *caller* is up; or lead if it was *waiting* and a call takes long."""
         if self._clock.monotonic() >= caller.until + (0.0 if caller.phase is Phase.WAITING else MIN_TRY):
             coalescer.give_up(caller)
         elif waiting:
@@ -133,17 +186,32 @@ class Sharing:
 
     def _lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Make the call that *leader* has taken over, or the next one, for all who wait."""
+        steps, outcome = self._steps(coalescer, leader), None
+        with suppress(StopIteration):
+            while True:
+                step = steps.send(outcome)
+                try:
+                    outcome = self._outcome(step)
+                except BaseException as error:  # noqa: BLE001 (the operation knows whom it concerns)
+                    steps.throw(error)
+
+    def _steps(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> Op[None]:
+        """Return the operation by which *leader* makes a call for all who wait."""
         shared = coalescer.lead(leader)
         try:
             while (step := shared.step()) is not None:
-                shared.answer(self._outcome(self._bounded(step, leader)))
+                try:
+                    outcome = yield self._bounded(step, leader)
+                except FAILURES as failure:
+                    outcome = failure
+                shared.answer(outcome)
                 if not shared.ended and self._clock.monotonic() >= leader.until:
                     coalescer.give_up(leader)
                     self._hand_over(coalescer, shared)
                     return
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
-        except BaseException:  # such as KeyboardInterrupt
+        except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where a batch of calls fails
             shared.answer(Unanswered("the call was interrupted", sent=True))
             coalescer.give_up(leader)
             self._hand_over(coalescer, shared)

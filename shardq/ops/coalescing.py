@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from shardq.errors import OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
@@ -19,6 +19,14 @@ from shardq.ops.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
+
+
+class Part(NamedTuple):
+    """What a caller of several coalescers wants of one of them. `key` is a key of its queue, which a node owns."""
+
+    coalescer: Coalescer[Any, Any]
+    item: Any
+    key: str
 
 
 class Coalescer(Generic[I, R]):
