@@ -148,7 +148,8 @@ class AsyncClient(BaseClient):
     ) -> dict[str, str]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
-        if unknown := [state for state in states if not state.epoch]:
+        unknown = [state for state in states if not state.epoch]
+        if len(unknown) > 1:
             await self.run(routing.open_all(unknown, until))
         await self._prepare()
         parts = [

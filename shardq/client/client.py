@@ -152,7 +152,8 @@ class Client(BaseClient):
     ) -> dict[str, str]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
-        if unknown := [state for state in states if not state.epoch]:
+        unknown = [state for state in states if not state.epoch]
+        if len(unknown) > 1:
             self.run(routing.open_all(unknown, until))
         if self._closed or not self._inspected:
             self._prepare()

@@ -69,6 +69,11 @@ class AsyncSharing:
 
         The calls that begin here go out together, those of each node in one round trip.
         """
+        if len(parts) == 1:
+            try:
+                return [await self.run(parts[0].coalescer, parts[0].item, until)]
+            except ShardqError as error:
+                return [error]
         future = asyncio.get_running_loop().create_future()
         left: list[Caller[Any, Any]] = []
         wake = partial(_resolve_after, future, left)

@@ -126,6 +126,11 @@ class Sharing:
         One thread waits at all the coalescers. What it may lead of the queues of one node goes out in one round trip.
         Those of another node follow in another one, so that a node that hangs holds up nobody at a healthy one.
         """
+        if len(parts) == 1:
+            try:
+                return [self.run(parts[0].coalescer, parts[0].item, until)]
+            except ShardqError as error:
+                return [error]
         ticket = Lock()
         ticket.acquire()
         wake = partial(_release, ticket)
