@@ -88,7 +88,7 @@ def nothing_is_left(queues: list[Queue]) -> None:
 
 def all_free(state: Any) -> bool:
     """Whether no sequence is taken. It can be asked once, since it takes the number of the next one."""
-    return len(state._idle) == next(state._numbers)
+    return bool(len(state._idle) == next(state._numbers))
 
 
 def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, queues: list[Queue]) -> None:
