@@ -77,7 +77,7 @@ class AsyncSharing:
         future = asyncio.get_running_loop().create_future()
         left: list[Caller[Any, Any]] = []
         wake = partial(_resolve_after, future, left)
-        callers = [Caller[Any, Any](part.item, until, wake) for part in parts]
+        callers: list[Caller[Any, Any]] = [Caller(part.item, until, wake) for part in parts]
         left += callers
         starting: dict[Any, list[Coalescer[Any, Any]]] = {}
         for part, caller in zip(parts, callers, strict=True):

@@ -134,7 +134,7 @@ class Sharing:
         ticket = Lock()
         ticket.acquire()
         wake = partial(_release, ticket)
-        callers = [(part, Caller[Any, Any](part.item, until, wake)) for part in parts]
+        callers: list[tuple[Part, Caller[Any, Any]]] = [(part, Caller(part.item, until, wake)) for part in parts]
         try:
             for part, caller in callers:
                 part.coalescer.join(caller, 1)
