@@ -116,10 +116,6 @@ class AsyncDriver:
         """Do as `share` for all *parts* at once. Return for each its result or its error."""
         return await self._sharing.run_all(parts, until)
 
-    def owner(self, key: str) -> Address | None:
-        """Return the address of the node that owns *key*; None if there is a single node."""
-        return self._exchanges.owner(key)
-
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun: whoever waits there may make a call."""
         self._sharing.leave(coalescer)

@@ -7,7 +7,7 @@ next turn of the event loop, so all callers of one turn share a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -16,8 +16,8 @@ from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST
 from shardq.errors import ClosedError, ShardqError
-from shardq.ops.caller import Caller, Phase, own
-from shardq.ops.coalescing import Coalescer, Part
+from shardq.ops.caller import Caller, own
+from shardq.ops.coalescing import Coalescer, Part, alone
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sleep, Step
 from shardq.ops.together import run_together
@@ -26,7 +26,6 @@ from shardq.timing import Callback, LoopTimer
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 CLOSE_TIMEOUT: Final = 5.0
-STOPPED: Final = "the event loop was stopped while this call was under way"
 
 
 class Sender(Protocol):
@@ -37,9 +36,6 @@ class Sender(Protocol):
 
     async def run(self, op: Op[Any]) -> Any:
         """Run an operation, and return its result."""
-
-    def owner(self, key: str) -> Any:
-        """Return what tells apart the nodes that own keys."""
 
 
 class AsyncSharing:
@@ -67,33 +63,31 @@ class AsyncSharing:
     async def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
-        The calls that begin here go out together, those of each node in one round trip.
+        The calls that this caller makes alone go out together; meanwhile, it waits at those coalescers that are busy.
         """
         if len(parts) == 1:
             try:
                 return [await self.run(parts[0].coalescer, parts[0].item, until)]
             except ShardqError as error:
                 return [error]
-        future = asyncio.get_running_loop().create_future()
-        left: list[Caller[Any, Any]] = []
-        wake = partial(_resolve_after, future, left)
-        callers: list[Caller[Any, Any]] = [Caller(part.item, until, wake) for part in parts]
-        left += callers
-        starting: dict[Any, list[Coalescer[Any, Any]]] = {}
-        for part, caller in zip(parts, callers, strict=True):
-            if part.coalescer.add(caller, MOST):
-                starting.setdefault(self._driver.owner(part.key), []).append(part.coalescer)
-            self._watch_until(part.coalescer, until)
-        for coalescers in starting.values():
-            self._begin(self._carry_all(coalescers))
+        callers: list[tuple[Part, Caller[Any, Any], asyncio.Future[None]]] = []
+
+        def join(part: Part) -> Caller[Any, Any]:
+            future = asyncio.get_running_loop().create_future()
+            caller: Caller[Any, Any] = Caller(part.item, until, partial(_resolve, future))
+            callers.append((part, caller, future))
+            self._add(part.coalescer, caller)
+            return caller
+
         try:
-            await future
-        except asyncio.CancelledError:
-            for part, caller in zip(parts, callers, strict=True):
-                if not part.coalescer.give_up(caller):
-                    part.coalescer.verb.doubt(part.item)
+            outcomes = await self._driver.run(run_together([alone(part, until, self.leave, join) for part in parts]))
+            for _, _, future in callers:
+                await future
+        except BaseException:
+            for part, caller, _ in callers:
+                self._abandon(part.coalescer, caller)
             raise
-        return [caller.result for caller in callers]
+        return [each.result if isinstance(each, Caller) else each for each in outcomes]
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
@@ -143,22 +137,28 @@ class AsyncSharing:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         caller: Caller[I, R] = Caller(item, until, partial(_resolve, future))
-        if coalescer.add(caller, MOST):
-            self._start(coalescer)
-        self._watch_until(coalescer, until)
+        self._add(coalescer, caller)
         try:
             await future
         except asyncio.CancelledError:
-            if not coalescer.give_up(caller):
-                coalescer.verb.doubt(item)  # it has ended, but nobody was told
+            self._abandon(coalescer, caller)
             raise
         return own(caller.result)
 
-    def _start(self, coalescer: Coalescer[Any, Any]) -> None:
-        self._begin(self._carry(coalescer))
+    def _add(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
+        """Let *caller* wait for a call, until its time is up."""
+        if coalescer.add(caller, MOST):
+            self._start(coalescer)
+        if coalescer not in self._alarms or caller.until < self._alarms[coalescer][0]:
+            self._watch(coalescer, caller.until)
 
-    def _begin(self, carry: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(carry)
+    def _abandon(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
+        """Let *caller* leave, whose task was cancelled."""
+        if not coalescer.give_up(caller):
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
+
+    def _start(self, coalescer: Coalescer[Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(coalescer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -171,41 +171,6 @@ class AsyncSharing:
             if coalescer.done(MOST):
                 self._start(coalescer)
 
-    async def _carry_all(self, coalescers: Sequence[Coalescer[Any, Any]]) -> None:
-        """Make one shared call of each of *coalescers*, all together. Who waits there then gets a call of its own."""
-        taken = [(coalescer, coalescer.take()) for coalescer in coalescers]
-        calls = [(coalescer, shared) for coalescer, shared in taken if shared is not None]
-        for coalescer, shared in taken:
-            if shared is None:  # all who waited have left
-                self.leave(coalescer)
-        try:
-            await self._driver.run(run_together([self._steps(coalescer, shared) for coalescer, shared in calls]))
-        except BaseException as error:
-            failure = error if isinstance(error, Exception) else ClosedError(STOPPED)
-            for coalescer, shared in calls:
-                if not shared.ended:
-                    shared.fail(failure)
-                    self._end(coalescer, shared)
-            if failure is not error:
-                raise
-
-    def _steps(self, coalescer: Coalescer[Any, Any], shared: SharedCall[Any, Any]) -> Op[None]:
-        """Return the operation that makes one of several shared calls. As it ends, so do the waits of its callers."""
-        try:
-            while (step := shared.step()) is not None:
-                try:
-                    outcome = yield step
-                except FAILURES as failure:
-                    outcome = failure
-                shared.answer(outcome)
-        except Exception as error:  # noqa: BLE001 (the callers get it)
-            shared.fail(error)
-        self._end(coalescer, shared)
-
-    def _end(self, coalescer: Coalescer[Any, Any], shared: SharedCall[Any, Any]) -> None:
-        shared.wake()
-        self.leave(coalescer)
-
     async def _make(self, shared: SharedCall[Any, Any]) -> None:
         try:
             while (step := shared.step()) is not None:
@@ -213,7 +178,7 @@ class AsyncSharing:
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
         except BaseException:
-            shared.fail(ClosedError(STOPPED))
+            shared.fail(ClosedError("the event loop was stopped while this call was under way"))
             raise
         finally:
             shared.wake()
@@ -231,10 +196,6 @@ class AsyncSharing:
         except FAILURES as failure:
             return failure
 
-    def _watch_until(self, coalescer: Coalescer[Any, Any], until: float) -> None:
-        if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
-            self._watch(coalescer, until)
-
     def _watch(self, coalescer: Coalescer[Any, Any], until: float) -> None:
         """End waits at their time: one entry of the wheel for each coalescer. It is rarely due, as waits are short."""
         if coalescer in self._alarms:
@@ -248,14 +209,6 @@ class AsyncSharing:
         earliest = coalescer.earliest()
         if earliest is not None:
             self._watch(coalescer, max(earliest, self._clock.monotonic() + 0.01))
-
-
-def _resolve_after(future: asyncio.Future[None], left: list[Caller[Any, Any]]) -> None:
-    """Resolve *future* once all callers have ended. Those at the end of *left* that have are taken out."""
-    while left and left[-1].phase is Phase.ENDED:
-        left.pop()
-    if not left:
-        _resolve(future)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

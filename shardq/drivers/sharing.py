@@ -6,23 +6,24 @@ needed. One call at a time is best, since the calls of several threads would onl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from threading import Lock
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
 from shardq.errors import ShardqError
 from shardq.ops.caller import Caller, Phase, own
-from shardq.ops.coalescing import Coalescer, Part
+from shardq.ops.coalescing import Coalescer, Part, alone
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Sleep, Step, Unanswered, Underreplicated
 from shardq.ops.together import run_together
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
+Turns: TypeAlias = Generator[bool, None, None]
 PATIENCE: Final = 0.1
 """After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
 
@@ -123,8 +124,7 @@ class Sharing:
     def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `run` for all *parts* at once. Return for each its result or its error.
 
-        One thread waits at all the coalescers. What it may lead of the queues of one node goes out in one round trip.
-        Those of another node follow in another one, so that a node that hangs holds up nobody at a healthy one.
+        The calls that this thread makes alone go out together. Where others are, it waits or leads, too.
         """
         if len(parts) == 1:
             try:
@@ -133,28 +133,49 @@ class Sharing:
                 return [error]
         ticket = Lock()
         ticket.acquire()
-        wake = partial(_release, ticket)
-        callers: list[tuple[Part, Caller[Any, Any]]] = [(part, Caller(part.item, until, wake)) for part in parts]
+        callers: list[tuple[Part, Caller[Any, Any]]] = []
+
+        def join(part: Part) -> Caller[Any, Any]:
+            caller: Caller[Any, Any] = Caller(part.item, until, partial(_release, ticket))
+            callers.append((part, caller))
+            part.coalescer.join(caller, 1)
+            return caller
+
+        outcomes: list[Any] = []
+        turns = [self._turns(run_together([alone(part, until, self.leave, join) for part in parts]), outcomes)]
         try:
-            for part, caller in callers:
-                part.coalescer.join(caller, 1)
-            while left := [(part, caller) for part, caller in callers if caller.phase is not Phase.ENDED]:
-                leading = [(part, caller) for part, caller in left if caller.phase is Phase.LEADING]
-                if leading:
-                    self._lead_all(leading)
+            while turns or any(caller.phase is not Phase.ENDED for _, caller in callers):
+                turns += self._lead_all([each for each in callers if each[1].phase is Phase.LEADING])
+                if turns:
+                    turns = [turn for turn in turns if next(turn, False)]
                 else:
-                    self._wait_at(left, until, ticket)
+                    self._wait_at([each for each in callers if each[1].phase is not Phase.ENDED], until, ticket)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
+            for turn in turns:
+                turn.close()
             for part, caller in callers:
                 self._abandon(part.coalescer, caller)
             raise
-        return [caller.result for _, caller in callers]
+        return [each.result if isinstance(each, Caller) else each for each in outcomes]
 
-    def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> None:
-        """Make those calls that the node of the first one serves, together."""
-        owner, node = self._driver.owner, self._driver.owner(leading[0][0].key)
-        here = [(part.coalescer, caller) for part, caller in leading if owner(part.key) == node]
-        self._driver.run(run_together([self._steps(coalescer, caller) for coalescer, caller in here]))
+    def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> list[Turns]:
+        """Return what makes the calls of all who lead, those of each node together: none waits until another ends."""
+        nodes: dict[Any, list[Op[None]]] = {}
+        for part, caller in leading:
+            nodes.setdefault(self._driver.owner(part.key), []).append(self._steps(part.coalescer, caller))
+        return [self._turns(run_together(ops), []) for ops in nodes.values()]
+
+    def _turns(self, op: Op[list[Any]], results: list[Any]) -> Turns:
+        """Perform a step of *op* each time. In the end, *results* has what it returned."""
+        outcome = None
+        with closing(op):
+            try:
+                while True:
+                    step = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)
+                    outcome = self._outcome(step)
+                    yield True
+            except StopIteration as done:
+                results += done.value
 
     def _abandon(self, coalescer: Coalescer[I, R], caller: Caller[I, R]) -> None:
         """Let *caller* leave, whose thread was interrupted."""
