@@ -141,6 +141,7 @@ class Sharing:
             part.coalescer.join(caller, 1)
             return caller
 
+        patient = self._clock.monotonic() + PATIENCE
         outcomes: list[Any] = []
         turns = [self._turns(run_together([alone(part, until, self.leave, join) for part in parts]), outcomes)]
         try:
@@ -148,6 +149,7 @@ class Sharing:
                 turns += self._lead_all([each for each in callers if each[1].phase is Phase.LEADING])
                 if turns:
                     turns = [turn for turn in turns if next(turn, False)]
+                    self._look_round(callers, patient)
                 else:
                     self._wait_at([each for each in callers if each[1].phase is not Phase.ENDED], until, ticket)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
@@ -157,6 +159,13 @@ class Sharing:
                 self._abandon(part.coalescer, caller)
             raise
         return [each.result if isinstance(each, Caller) else each for each in outcomes]
+
+    def _look_round(self, callers: Sequence[tuple[Part, Caller[Any, Any]]], patient: float) -> None:
+        """Do as `_wait` for those who wait while this thread makes calls elsewhere. It is *patient* for a while."""
+        if callers and self._clock.monotonic() >= patient:
+            for part, caller in callers:
+                if caller.phase is Phase.WAITING:
+                    self._look_up(part.coalescer, caller, waiting=True)
 
     def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> list[Turns]:
         """Return what makes the calls of all who lead, those of each node together: none waits until another ends."""
