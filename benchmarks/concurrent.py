@@ -1,4 +1,4 @@
-"""concurrent: threads and tasks that write and ack single messages on one client, beside LPUSH one at a time.
+"""concurrent: threads and tasks that write, publish and ack single messages on one client, beside LPUSH one at a time.
 
 `--base` adds the same of another checkout. Each contender is a process of its own.
 """
@@ -34,7 +34,7 @@ class Crowd(NamedTuple):
 
 CROWDS = (Crowd("64 threads", 3, 1.2), Crowd("64 tasks", 5, 3), Crowd("1,000 tasks", 6, 3.5))
 SHORTER, MORE = 5, 3  # than a turn of the settings, and as many more rounds; a crowd needs some calls for each
-VERBS = ("write", "ack")
+VERBS = ("write", "publish to 3 queues", "ack")
 SLOWEST = 0.25
 """What the p99 of a write is to be at most, of the base's."""
 

@@ -14,6 +14,7 @@ from shardq import AsyncClient, Client, Delivery, Queue
 SCRIPTS = ("evalsha",)
 LEASE = 600.0
 THREADS, TASKS = (64,), (64, 1000)
+COPIES, TOPIC = 3, "copies"
 
 
 def actions(given: Given) -> dict[str, Action]:
@@ -30,7 +31,9 @@ class Calls:
         self.settings = {
             "streams": given.streams, "streams_per_shard": given.per_shard, "visibility_timeout": LEASE, **window
         }  # fmt: skip
-        self.queue = Client.from_url(given.url).queue(given.name, **self.settings)
+        self.client = Client.from_url(given.url)
+        self.queue = self.client.queue(given.name, **self.settings)
+        self.copies: list[Queue] = []
 
     def fill(self, messages: int = 0) -> None:
         traffic, batch = self.given.traffic(messages) if messages else self.traffic, self.given.batch
@@ -53,6 +56,23 @@ class Calls:
     def drain(self, _: object = None) -> None:
         while found := self.queue.read_many(self.given.batch):
             self.queue.ack_many(found)
+
+    def bind(self) -> None:
+        """Let what is published go to three queues of its own."""
+        if not self.copies:
+            names = [f"{self.given.name}.{number}" for number in range(COPIES)]
+            self.copies = [self.client.queue(name, **self.settings) for name in names]
+            for queue in self.copies:
+                queue.len()
+                self.client.bind(TOPIC, queue, router=self.given.name)
+
+    def drain_copies(self, _: object = None) -> None:
+        for queue in self.copies:
+            while found := queue.read_many(self.given.batch):
+                queue.ack_many(found)
+
+    def publish(self, item: tuple[bytes, str]) -> None:
+        self.client.publish(TOPIC, item[0], shard_key=item[1], router=self.given.name)
 
     def write(self, item: tuple[bytes, str]) -> None:
         self.queue.write(item[0], shard_key=item[1])
@@ -127,10 +147,16 @@ class Calls:
             def writers(threads: int = threads, count: int = count) -> Crowd:
                 return Crowd(threads, self.write, self.given.traffic(count))
 
+            def publishers(threads: int = threads, count: int = count) -> Crowd:
+                self.bind()
+                return Crowd(threads, self.publish, self.given.traffic(count))
+
             def settlers(threads: int = threads, count: int = count) -> Crowd:
                 return Crowd(threads, lambda each: each.ack(), self.taken(count))
 
             made[f"write, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, writers, self.drain)
+            name = f"publish to {COPIES} queues, {threads} threads"
+            made[name] = Action(count, Crowd.go, SCRIPTS, publishers, self.drain_copies)
             made[f"ack, {threads} threads"] = Action(count, Crowd.go, SCRIPTS, settlers)
         return made
 
@@ -150,6 +176,9 @@ class Tasks:
             def write(items: Sequence[Any], tasks: int = tasks) -> list[float]:
                 return self._run(tasks, lambda item: self._queue.write(item[0], shard_key=item[1]), items)
 
+            def publish(items: Sequence[Any], tasks: int = tasks) -> list[float]:
+                return self._run(tasks, self._publish, items)
+
             def ack(items: Sequence[Any], tasks: int = tasks) -> list[float]:
                 return self._run(tasks, lambda each: each.ack(), items)
 
@@ -157,12 +186,18 @@ class Tasks:
                 self._open()
                 return self._calls.given.traffic(count)
 
+            def topics(count: int = count) -> Sequence[Any]:
+                self._calls.bind()
+                return traffic(count)
+
             def taken(count: int = count) -> Sequence[Any]:
                 self._open()
                 self._calls.fill(count)
                 return self._runner.run(self._taken(count))
 
             made[f"write, {tasks:,} tasks"] = Action(count, write, SCRIPTS, traffic, self._calls.drain)
+            name = f"publish to {COPIES} queues, {tasks:,} tasks"
+            made[name] = Action(count, publish, SCRIPTS, topics, self._calls.drain_copies)
             made[f"ack, {tasks:,} tasks"] = Action(count, ack, SCRIPTS, taken)
         return made
 
@@ -170,6 +205,9 @@ class Tasks:
         if self._queue is None:
             calls = self._calls
             self._queue = AsyncClient.from_url(calls.given.url).queue(calls.given.name, **calls.settings)
+
+    async def _publish(self, item: tuple[bytes, str]) -> None:
+        await self._queue.client.publish(TOPIC, item[0], shard_key=item[1], router=self._calls.given.name)
 
     async def _taken(self, count: int) -> list[Any]:
         found: list[Any] = []

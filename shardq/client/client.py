@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
 from shardq.client.leases import Leases
 from shardq.client.queue import Queue
 from shardq.drivers import Driver, Target
-from shardq.errors import ClosedError, PartlyPublished, ShardqError
+from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received
 from shardq.ops import routing
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
@@ -145,18 +145,25 @@ class Client(BaseClient):
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
             composed = [compose(state, self.codecs, message, context) for state in states]
-            if len(states) == 1:
-                return self._publish_to(states[0], composed[0], timeout)
-            return self.run(routing.write_all(states, composed, timeout)) if states else {}
+            return self._publish_to(states, composed, timeout) if states else {}
 
-    def _publish_to(self, state: QueueState, message: Outgoing, timeout: float | None) -> dict[str, str]:
-        """Write to the only queue that a topic goes to, as `Queue.write` does."""
-        try:
-            return {state.keys.name: self.store(state, message, timeout)}
-        except ClosedError:
-            raise
-        except ShardqError as error:
-            raise PartlyPublished({state.keys.name: error}, error) from error
+    def _publish_to(
+        self, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
+    ) -> dict[str, str]:
+        """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
+        until = states[0].until(timeout)
+        unknown = [state for state in states if not state.epoch]
+        if len(unknown) > 1:
+            self.run(routing.open_all(unknown, until))
+        if self._closed or not self._inspected:
+            self._prepare()
+        parts = [
+            Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
+        ]
+        ids = routing.ids_of(states, self._driver.share_all(parts, until))
+        if expiring := [state for state in states if state.config.ttl is not None]:
+            self.run(routing.upkeep_all(expiring))
+        return ids
 
     def close(self) -> None:
         """Close every connection, and stop the embedded server if this client started one. Idempotent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.steps import (
     Armed,
     Ask,
@@ -112,6 +112,10 @@ class AsyncDriver:
     async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
         return await self._sharing.run(coalescer, item, until)
+
+    async def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `share` for all *parts* at once. Return for each its result or its error."""
+        return await self._sharing.run_all(parts, until)
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun: whoever waits there may make a call."""

@@ -18,9 +18,10 @@ from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST, PATIENCE
 from shardq.errors import ClosedError, ShardqError
 from shardq.ops.caller import Caller, own
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part, alone
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sendable, Sleep, Step
+from shardq.ops.together import run_together
 from shardq.timing import Callback, LoopTimer
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -59,6 +60,35 @@ class AsyncSharing:
             finally:
                 self.leave(coalescer)
         return await self._together(coalescer, item, until)
+
+    async def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `run` for all *parts* at once. Return for each its result or its error.
+
+        The calls that this caller makes alone go out together; meanwhile, it waits at those coalescers that are busy.
+        """
+        if len(parts) == 1:
+            try:
+                return [await self.run(parts[0].coalescer, parts[0].item, until)]
+            except ShardqError as error:
+                return [error]
+        callers: list[tuple[Part, Caller[Any, Any], asyncio.Future[None]]] = []
+
+        def join(part: Part) -> Caller[Any, Any]:
+            future = asyncio.get_running_loop().create_future()
+            caller: Caller[Any, Any] = Caller(part.item, until, partial(_resolve, future))
+            callers.append((part, caller, future))
+            self._add(part.coalescer, caller)
+            return caller
+
+        try:
+            outcomes = await self._driver.run(run_together([alone(part, until, self.leave, join) for part in parts]))
+            for _, _, future in callers:
+                await future
+        except BaseException:
+            for part, caller, _ in callers:
+                self._abandon(part.coalescer, caller)
+            raise
+        return [each.result if isinstance(each, Caller) else each for each in outcomes]
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
@@ -108,17 +138,25 @@ class AsyncSharing:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         caller: Caller[I, R] = Caller(item, until, partial(_resolve, future))
-        if coalescer.add(caller, MOST):
-            self._start(coalescer)
-        if coalescer not in self._alarms or until < self._alarms[coalescer][0]:
-            self._watch(coalescer, min(until, self._clock.monotonic() + PATIENCE))
+        self._add(coalescer, caller)
         try:
             await future
         except asyncio.CancelledError:
-            if not coalescer.give_up(caller):
-                coalescer.verb.doubt(item)  # it has ended, but nobody was told
+            self._abandon(coalescer, caller)
             raise
         return own(caller.result)
+
+    def _add(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
+        """Let *caller* wait for a call, until its time is up."""
+        if coalescer.add(caller, MOST):
+            self._start(coalescer)
+        if coalescer not in self._alarms or caller.until < self._alarms[coalescer][0]:
+            self._watch(coalescer, min(caller.until, self._clock.monotonic() + PATIENCE))
+
+    def _abandon(self, coalescer: Coalescer[Any, Any], caller: Caller[Any, Any]) -> None:
+        """Let *caller* leave, whose task was cancelled."""
+        if not coalescer.give_up(caller):
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
 
     def _start(self, coalescer: Coalescer[Any, Any]) -> None:
         task = asyncio.get_running_loop().create_task(self._carry(coalescer))

@@ -7,7 +7,7 @@ here: scripts that a server does not know, slots that other nodes own, nodes tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -145,7 +145,8 @@ class Exchanges:
         for address, indexes in by_owner(self.topology, calls).items():
             sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in indexes]
             try:
-                answers = iter((yield Exchange(address, tuple(chain(*sent)), until)))
+                on_send = _on_send([calls[at] for at in indexes])
+                answers = iter((yield Exchange(address, tuple(chain(*sent)), until, on_send=on_send)))
                 for at, commands in zip(indexes, sent, strict=True):
                     outcomes[at] = outcome_of(calls[at], [next(answers) for _ in commands])
             except (Refused, Unanswered) as failure:
@@ -194,6 +195,19 @@ class Exchanges:
                 self.lost(key, address, failure)
                 raise
         raise Refused("TRYAGAIN", "the slot's owner kept changing")
+
+
+def _on_send(calls: Sequence[Call]) -> Callable[[], None] | None:
+    """Return what says of each of *calls* that it is sent now. If one is withdrawn, none of them is sent."""
+    told = [call.on_send for call in calls if call.on_send is not None]
+    if not told:
+        return None
+
+    def tell() -> None:
+        for each in told:
+            each()
+
+    return tell
 
 
 def reply_of(call: Call, answers: list[Any]) -> Any:

@@ -6,22 +6,24 @@ needed. One call at a time is best, since the calls of several threads would onl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from threading import Lock
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.permits import MAX_WAIT, MIN_TRY
 from shardq.errors import ShardqError
 from shardq.ops.caller import Caller, Phase, own
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part, alone
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Sendable, Sleep, Step, Unanswered, Underreplicated
+from shardq.ops.together import run_together
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
+Turns: TypeAlias = Generator[bool, None, None]
 PATIENCE: Final = 0.1
 """After so many seconds of waiting for a call that is under way, a caller makes another call beside it."""
 
@@ -42,6 +44,9 @@ class Sender(Protocol):
 
     def perform(self, step: Step) -> Any:
         """Do what *step* says, and return its reply."""
+
+    def owner(self, key: str) -> Any:
+        """Return what tells apart the nodes that own keys."""
 
 
 class Sharing:
@@ -109,20 +114,103 @@ class Sharing:
                 if caller.phase is Phase.LEADING:
                     self._lead(coalescer, caller)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
-            if not coalescer.give_up(caller):
-                if caller.phase is Phase.LEADING:
-                    self._pass_on(coalescer, caller)
-                else:
-                    coalescer.verb.doubt(item)  # it has ended, but nobody was told
+            self._abandon(coalescer, caller)
             raise
         return own(caller.result)
+
+    def run_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `run` for all *parts* at once. Return for each its result or its error.
+
+        The calls that this thread makes alone go out together. Where others are, it waits or leads, too.
+        """
+        if len(parts) == 1:
+            try:
+                return [self.run(parts[0].coalescer, parts[0].item, until)]
+            except ShardqError as error:
+                return [error]
+        ticket = Lock()
+        ticket.acquire()
+        callers: list[tuple[Part, Caller[Any, Any]]] = []
+
+        def join(part: Part) -> Caller[Any, Any]:
+            caller: Caller[Any, Any] = Caller(part.item, until, partial(_release, ticket))
+            callers.append((part, caller))
+            part.coalescer.join(caller, 1)
+            return caller
+
+        patient = self._clock.monotonic() + PATIENCE
+        outcomes: list[Any] = []
+        turns = [self._turns(run_together([alone(part, until, self.leave, join) for part in parts]), outcomes)]
+        try:
+            while turns or any(caller.phase is not Phase.ENDED for _, caller in callers):
+                turns += self._lead_all([each for each in callers if each[1].phase is Phase.LEADING])
+                if turns:
+                    turns = [turn for turn in turns if next(turn, False)]
+                    self._look_round(callers, patient)
+                else:
+                    self._wait_at([each for each in callers if each[1].phase is not Phase.ENDED], until, ticket)
+        except BaseException:  # such as KeyboardInterrupt: only this caller leaves
+            for turn in turns:
+                turn.close()
+            for part, caller in callers:
+                self._abandon(part.coalescer, caller)
+            raise
+        return [each.result if isinstance(each, Caller) else each for each in outcomes]
+
+    def _look_round(self, callers: Sequence[tuple[Part, Caller[Any, Any]]], patient: float) -> None:
+        """Do as `_wait` for those who wait while this thread makes calls elsewhere. It is *patient* for a while."""
+        if callers and self._clock.monotonic() >= patient:
+            for part, caller in callers:
+                if caller.phase is Phase.WAITING:
+                    self._look_up(part.coalescer, caller, waiting=True)
+
+    def _lead_all(self, leading: Sequence[tuple[Part, Caller[Any, Any]]]) -> list[Turns]:
+        """Return what makes the calls of all who lead, those of each node together: none waits until another ends."""
+        nodes: dict[Any, list[Op[None]]] = {}
+        for part, caller in leading:
+            nodes.setdefault(self._driver.owner(part.key), []).append(self._steps(part.coalescer, caller))
+        return [self._turns(run_together(ops), []) for ops in nodes.values()]
+
+    def _turns(self, op: Op[list[Any]], results: list[Any]) -> Turns:
+        """Perform a step of *op* each time. In the end, *results* has what it returned."""
+        outcome = None
+        with closing(op):
+            try:
+                while True:
+                    step = op.throw(outcome) if isinstance(outcome, Exception) else op.send(outcome)
+                    outcome = self._outcome(step)
+                    yield True
+            except StopIteration as done:
+                results += done.value
+
+    def _abandon(self, coalescer: Coalescer[I, R], caller: Caller[I, R]) -> None:
+        """Let *caller* leave, whose thread was interrupted."""
+        if coalescer.give_up(caller):
+            return
+        if caller.phase is Phase.LEADING:
+            self._pass_on(coalescer, caller)
+        else:
+            coalescer.verb.doubt(caller.item)  # it has ended, but nobody was told
 
     def _wait(self, coalescer: Coalescer[I, R], caller: Caller[I, R], ticket: Any) -> None:
         """Wait until *caller* has ended or must lead; or lead beside a call that takes long; or give up."""
         waiting = caller.phase is Phase.WAITING
-        left = max(0.0, caller.until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
-        if ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT)):
-            return
+        if not self._woken(ticket, caller.until, waiting=waiting):
+            self._look_up(coalescer, caller, waiting)
+
+    def _wait_at(self, left: Sequence[tuple[Part, Caller[Any, Any]]], until: float, ticket: Any) -> None:
+        """Do as `_wait` at the coalescers of all who are *left*."""
+        waiting = [caller.phase is Phase.WAITING for _, caller in left]
+        if not self._woken(ticket, until, waiting=any(waiting)):
+            for (part, caller), waited in zip(left, waiting, strict=True):
+                self._look_up(part.coalescer, caller, waited)
+
+    def _woken(self, ticket: Any, until: float, *, waiting: bool) -> bool:
+        left = max(0.0, until - self._clock.monotonic()) + (0.0 if waiting else MIN_TRY)
+        return ticket.acquire(timeout=min(left, PATIENCE if waiting else MAX_WAIT))  # type: ignore[no-any-return]
+
+    def _look_up(self, coalescer: Coalescer[I, R], caller: Caller[I, R], waiting: bool) -> None:
+        """Give up if the time of *caller* is up; or lead if it was *waiting* and a call takes long."""
         if self._clock.monotonic() >= caller.until + (0.0 if caller.phase is Phase.WAITING else MIN_TRY):
             coalescer.give_up(caller)
         elif waiting:
@@ -130,17 +218,32 @@ class Sharing:
 
     def _lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Make the call that *leader* has taken over, or the next one, for all who wait."""
+        steps, outcome = self._steps(coalescer, leader), None
+        with suppress(StopIteration):
+            while True:
+                step = steps.send(outcome)
+                try:
+                    outcome = self._outcome(step)
+                except BaseException as error:  # noqa: BLE001 (the operation knows whom it concerns)
+                    steps.throw(error)
+
+    def _steps(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> Op[None]:
+        """Return the operation by which *leader* makes a call for all who wait."""
         shared = coalescer.lead(leader)
         try:
             while (step := shared.step()) is not None:
-                shared.answer(self._outcome(self._bounded(step, leader)))
+                try:
+                    outcome = yield self._bounded(step, leader)
+                except FAILURES as failure:
+                    outcome = failure
+                shared.answer(outcome)
                 if not shared.ended and self._clock.monotonic() >= leader.until:
                     coalescer.give_up(leader)
                     self._hand_over(coalescer, shared)
                     return
         except Exception as error:  # noqa: BLE001 (such as ClosedError; the callers get it)
             shared.fail(error)
-        except BaseException:  # such as KeyboardInterrupt
+        except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where a batch of calls fails
             shared.answer(Unanswered("the call was interrupted", sent=True))
             coalescer.give_up(leader)
             self._hand_over(coalescer, shared)

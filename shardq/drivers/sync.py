@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
 from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.coalescing import Coalescer
+from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.steps import (
     Armed,
     Ask,
@@ -106,6 +106,14 @@ class Driver:
     def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. Return its result, or raise its error."""
         return self._sharing.run(coalescer, item, until)
+
+    def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
+        """Do as `share` for all *parts* at once. Return for each its result or its error."""
+        return self._sharing.run_all(parts, until)
+
+    def owner(self, key: str) -> Address | None:
+        """Return the address of the node that owns *key*; None if there is a single node."""
+        return self._exchanges.owner(key)
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun: whoever waits there may make a call."""

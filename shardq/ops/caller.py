@@ -40,7 +40,13 @@ class Caller(Generic[I, R]):
 def own(result: R | Exception | None) -> R:
     """Return the result of one caller, or raise its error: a copy, since others may get the same one."""
     if isinstance(result, Exception):
-        error = type(result).__new__(type(result), *result.args)
-        error.__dict__.update(result.__dict__)
-        raise error from result.__cause__
+        raise copied(result)
     return result  # type: ignore[return-value] # of an caller that has ended
+
+
+def copied(error: Exception) -> Exception:
+    """Return a copy of *error* for one caller."""
+    copy = type(error).__new__(type(error), *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy

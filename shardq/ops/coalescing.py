@@ -9,18 +9,28 @@ does no I/O. Each caller keeps its own deadline and its own result or error.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from threading import Lock
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from shardq.errors import OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
 from shardq.ops.shared_call import SharedCall, nothing_sent
+from shardq.ops.steps import Op
 from shardq.ops.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
 R = TypeVar("R")
 HALVED: Final = 4
 """So many callers or more that wait are halved, so that two calls take turns."""
+
+
+class Part(NamedTuple):
+    """What a caller of several coalescers wants of one of them. `key` is a key of its queue, which a node owns."""
+
+    coalescer: Coalescer[Any, Any]
+    item: Any
+    key: str
 
 
 class Coalescer(Generic[I, R]):
@@ -198,3 +208,27 @@ class Coalescer(Generic[I, R]):
             calling = (caller for shared in self.shared for caller in shared.callers)
             times = [caller.until for caller in (*self._waiting, *calling) if caller.phase is not Phase.ENDED]
             return min(times, default=None)
+
+
+def alone(
+    part: Part, until: float, leave: Callable[[Coalescer[Any, Any]], None], join: Callable[[Part], Caller[Any, Any]]
+) -> Op[Any]:
+    """Return the operation of a caller who wants *part* beside others: a call of its own if nobody else is there.
+
+    It ends with a result or an error, and `leave`s. If somebody is there, it ends at once with the caller that
+    `join`ed.
+    """
+    coalescer, item, _ = part
+    if not coalescer.enter():
+        return join(part)
+    verb = coalescer.verb
+    try:
+        (result,) = yield from verb.op((item,), until, verb.attempt((item,), until))
+        return result
+    except Exception:
+        raise
+    except BaseException:  # such as KeyboardInterrupt, and GeneratorExit where the caller was interrupted
+        verb.doubt(item)
+        raise
+    finally:
+        leave(coalescer)

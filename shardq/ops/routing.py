@@ -19,6 +19,7 @@ from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.errors import (
     BackendTimeout,
+    ClosedError,
     ConfigError,
     DurabilityUnknown,
     PartlyPublished,
@@ -26,14 +27,13 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
+from shardq.ops.caller import copied
 from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
-from shardq.ops.opening import open_queue
-from shardq.ops.outgoing import Outgoing
+from shardq.ops.opening import open_queue, upkeep
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
 from shardq.ops.together import run_together
-from shardq.ops.write import write
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
 from shardq.routing.topic import check_bindable, check_pattern, check_topic
@@ -269,14 +269,27 @@ def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float 
     return []
 
 
-def write_all(states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None) -> Op[dict[str, str]]:
-    """Write each message to the queue at the same index, in few round trips to each node. Return the ids by queue."""
-    unknown = [state for state in states if not state.epoch]
-    yield from run_together([open_queue(state, state.until(timeout), create=False) for state in unknown])
-    ops: list[Any] = [write(state, message, timeout) for state, message in zip(states, messages, strict=True)]
-    outcomes = yield from run_together(ops)
-    results: dict[str, Any] = {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
-    first = next((outcome for outcome in outcomes if isinstance(outcome, ShardqError)), None)
-    if first is not None:
-        raise PartlyPublished(results, first) from first
-    return results
+def open_all(states: Sequence[QueueState], until: float) -> Op[None]:
+    """Look up together those queues that this client does not know yet."""
+    yield from run_together([open_queue(state, until, create=False) for state in states])
+
+
+def ids_of(states: Sequence[QueueState], outcomes: Sequence[Any]) -> dict[str, str]:
+    """Return the ids by queue; PartlyPublished if some of the *outcomes* are errors."""
+    errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    if not errors:
+        return {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
+    for error in errors:
+        if isinstance(error, ClosedError) or not isinstance(error, ShardqError):
+            raise copied(error)
+    names = [state.keys.name for state in states]
+    results: dict[str, Any] = {
+        name: copied(each) if isinstance(each, Exception) else each for name, each in zip(names, outcomes, strict=True)
+    }
+    first = next(each for each in results.values() if isinstance(each, ShardqError))
+    raise PartlyPublished(results, first) from first
+
+
+def upkeep_all(states: Sequence[QueueState]) -> Op[None]:
+    """Do the upkeep of several queues together, after a write to each."""
+    yield from run_together([upkeep(state, state.clock.monotonic()) for state in states])

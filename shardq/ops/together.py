@@ -16,8 +16,17 @@ MAX_KEYS = 2000
 def run_together(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
     """Run *ops* side by side, in few round trips. Return for each operation its result or the error it raised.
 
-    Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make.
+    Their steps may be calls and pauses. Operations that pause do so together, once no other has a call to make. Whoever
+    closes this ends all of them.
     """
+    try:
+        return (yield from _run(ops))
+    finally:
+        for op in ops:
+            op.close()
+
+
+def _run(ops: Sequence[Op[T]]) -> Op[list[T | ShardqError]]:
     results: dict[int, T | ShardqError] = {}
     steps: dict[int, Step] = {}
     for at, op in enumerate(ops):

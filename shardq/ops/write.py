@@ -1,4 +1,4 @@
-"""write and write_many: store checked messages in few round trips, each message once."""
+"""write_many, and single writes that share calls: store checked messages in few round trips, each message once."""
 
 from __future__ import annotations
 
@@ -27,18 +27,6 @@ from shardq.protocol.replies import stored_ids
 Result = str | ShardqError
 FORGOTTEN = ProducerSequence("")
 """Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
-
-
-def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
-    """Store one message, and return its id."""
-    until = state.until(timeout)
-    yield from open_queue(state, until)
-    (result,) = yield from _store(state, [message], until)
-    if isinstance(result, ShardqError):
-        raise result
-    if state.config.ttl is not None:
-        yield from upkeep(state, state.clock.monotonic())
-    return result
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[str]]:

@@ -1,4 +1,4 @@
-"""The operations `write` and `write_many`, driven by hand: chunks, sequences, positions, and how each call may end."""
+"""Single writes and `write_many`, driven by hand: chunks, sequences, positions, and how each call may end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from shardq.errors import (
     QueueFull,
 )
 from shardq.model import Message
+from shardq.ops.caller import own
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Refused, Step, Unanswered, Underreplicated
+from shardq.ops.steps import Call, Op, Refused, Step, Unanswered, Underreplicated
 from shardq.ops.view import QueueView
-from shardq.ops.write import write, write_many
+from shardq.ops.write import Writes, write_many
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -53,6 +54,12 @@ class Server:
     def sequences(self) -> list[tuple[Any, int]]:
         """Sequence and number of each call."""
         return [(call.args[1], int(str(call.args[2]).partition("|")[0])) for call in self.writes]
+
+
+def write(state: QueueState, message: Outgoing, timeout: float | None = None) -> Op[str]:
+    """Store one message as a caller who is alone does."""
+    (result,) = yield from Writes(state).op([message], state.until(timeout), None)
+    return own(result)
 
 
 # --- chunks --------------------------------------------------------------------------------------------------------
