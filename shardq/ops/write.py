@@ -21,7 +21,7 @@ from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Call, Op, Underreplicated
 from shardq.ops.verb import Verb
-from shardq.ops.write_call import REPEATED_FOR, LoneWrite, call_for, is_lone
+from shardq.ops.write_call import REPEATED_FOR, LoneWrite, call_for, lone_write
 from shardq.protocol.replies import stored_ids
 
 Result = str | ShardqError
@@ -92,8 +92,8 @@ class Writes(Verb[Outgoing, str]):
         state = self._state
         if not state.view.epoch:
             return None
-        if is_lone(state, messages):
-            return LoneWrite(state, messages[0], until)
+        if (lone := lone_write(state, messages, until)) is not None:
+            return lone
         sequence = state.take_sequence()
         call = call_for(state, sequence, messages, until)
         call.until = until

@@ -15,6 +15,7 @@ from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
+from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import command_of, pack_words
 from shardq.sharding import CACHED_SHARDS
 
@@ -28,6 +29,18 @@ LATE = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
 
 
+class StreamWords(dict[int, tuple[bytes, bytes]]):
+    """The words for each stream that was asked for: its key and its number."""
+
+    def __init__(self, keys: QueueKeys) -> None:
+        self._keys = keys
+
+    def __missing__(self, stream: int) -> tuple[bytes, bytes]:
+        """Make them."""
+        words = self[stream] = pack_words((self._keys.stream(stream),)), pack_words((stream,))
+        return words
+
+
 class Words(NamedTuple):
     """The words of all writes of one plain message that declare as many streams.
 
@@ -38,7 +51,7 @@ class Words(NamedTuple):
     start: bytes
     epoch: bytes
     settings: bytes
-    streams: list[tuple[bytes, bytes]]
+    streams: StreamWords
     positions: bytes
 
 
@@ -50,9 +63,8 @@ class LoneWrite:
     on_send = None
     replicas = 0
 
-    def __init__(self, state: QueueState, message: Outgoing, until: float) -> None:
-        self._state, self._message, self.until = state, message, until
-        self._view = view = state.view  # read once, since another thread may replace it meanwhile
+    def __init__(self, state: QueueState, view: QueueView, message: Outgoing, until: float) -> None:
+        self._state, self._view, self._message, self.until = state, view, message, until
         self.sequence = state.take_sequence()
         self._number = number_of(state, self.sequence, until)
         self._call: Call | None = None
@@ -77,11 +89,14 @@ class LoneWrite:
         return self._call
 
 
-def is_lone(state: QueueState, messages: Sequence[Outgoing]) -> bool:
-    """Return whether there is a `LoneWrite` for these *messages*."""
-    if len(messages) > 1 or state.durability.replicas or state.view.choices > BYTE_POSITIONS:
-        return False
-    return not (messages[0].headers or messages[0].options)
+def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) -> LoneWrite | None:
+    """Return the write of one plain message, the next call of a producer sequence; None if *messages* are no such."""
+    view = state.view  # read once, since another thread may replace it meanwhile
+    if len(messages) > 1 or messages[0].headers or messages[0].options:
+        return None
+    if state.durability.replicas or view.choices > BYTE_POSITIONS:
+        return None
+    return LoneWrite(state, view, messages[0], until)
 
 
 def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
@@ -113,8 +128,7 @@ def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
     first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
     start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
-    streams = [(pack_words((state.keys.stream(n),)), pack_words((n,))) for n in range(view.wanted)]
-    words = Words(start, pack_words((epoch,)), pack_words(tuple(settings)), streams, _word(own))
+    words = Words(start, pack_words((epoch,)), pack_words(tuple(settings)), StreamWords(state.keys), _word(own))
     view.words_cache[declared] = words
     return words
 

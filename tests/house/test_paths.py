@@ -103,6 +103,9 @@ def test_that_rule_can_fail(text: str) -> None:
 
 
 def test_that_rule_knows_functions_methods_and_lua() -> None:
-    text = "`ops/write.py`: `write()`, `client/queue.py`: `Queue.write()`, `lua/modules/streams.lua`, `create_stream()`"
+    text = (
+        "`ops/write.py`: `write_many()`, `client/queue.py`: `Queue.write()`, "
+        "`lua/modules/streams.lua`, `create_stream()`"
+    )
     assert len(list(pairs(text))) == 3
     assert unknown(text) == []

@@ -14,7 +14,7 @@ from shardq.ops.settling import Settle, settles_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Refused, Step, Unanswered
 from shardq.ops.write import writes_of
-from shardq.ops.write_call import LoneWrite, call_of, is_lone, positions_of
+from shardq.ops.write_call import call_of, lone_write, positions_of
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
@@ -40,8 +40,8 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
     state = state_of(clock, **config)
     for key in ("a", "b", b"\xff", "a", "ä" * 500):
         message = Outgoing(key, "b", b"body")
-        assert is_lone(state, [message])
-        lone = LoneWrite(state, message, UNTIL)
+        lone = lone_write(state, [message], UNTIL)
+        assert lone is not None
         numbers, (own,) = positions_of(state.view, [key])
         args: list[Any] = [own, key, "b", b"body"]
         assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, 1, args, 0)
@@ -51,11 +51,12 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
 
 @pytest.mark.parametrize("options", [{"headers": b"x"}, {"delay": 1}, {"deadline": 1}, {"dedup_key": "x"}])
 def test_a_message_with_options_is_not_plain(state: QueueState, options: dict[str, Any]) -> None:
-    assert not is_lone(state, [Outgoing("t", "b", b"", **options)])
+    assert lone_write(state, [Outgoing("t", "b", b"", **options)], UNTIL) is None
 
 
 def test_a_message_that_may_go_to_very_many_streams_is_not_plain(clock: ManualClock) -> None:
-    assert not is_lone(state_of(clock, streams=4096, streams_per_shard=256), [Outgoing("t", "b", b"")])
+    state = state_of(clock, streams=4096, streams_per_shard=256)
+    assert lone_write(state, [Outgoing("t", "b", b"")], UNTIL) is None
 
 
 def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
