@@ -51,7 +51,7 @@ def pack_script(script: Script, keys: tuple[str, ...], args: tuple[str | bytes |
     processor's caches.
     """
     named = len(script.keys)
-    known = _BEGINNINGS.get((script.sha, keys[0]))
+    known = _BEGINNINGS.get((script.sha, keys[0] if named else ""))
     if known is None or known[0] != keys[:named]:
         known = _pack_beginning(script, keys[:named])
     count = b"%d" % len(keys)
@@ -69,7 +69,7 @@ def _pack_beginning(script: Script, named: tuple[str, ...]) -> tuple[tuple[str, 
     if len(_BEGINNINGS) >= CACHED:
         _BEGINNINGS.clear()
     command = pack_words((command_of(script), script.sha))
-    known = _BEGINNINGS[script.sha, named[0]] = named, command, b"".join(map(_pack_key, named))
+    known = _BEGINNINGS[script.sha, named[0] if named else ""] = named, command, b"".join(map(_pack_key, named))
     return known
 
 

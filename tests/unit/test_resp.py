@@ -18,7 +18,7 @@ from shardq.protocol import packing
 from shardq.protocol.packing import pack, pack_plainly
 from shardq.protocol.scripts import load
 
-SCRIPTS = [load("write"), load("len")]
+SCRIPTS = [load("write"), load("len"), load("skip")]
 words = some.text() | some.binary() | some.integers(-(2**63), 2**64)
 
 
