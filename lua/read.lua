@@ -61,9 +61,10 @@ if not (has_ended or has_due or has_due_buckets or has_redeliveries and not (is_
   and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
 then
   -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
-  local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, 1 + width)
-  if #turns <= width and offset ~= '0' then
-    for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, 1 + width - #turns)) do
+  local most_turns = math.max(count, 1 + width)
+  local turns = redis.call('ZRANGEBYSCORE', ready, offset, '+inf', 'LIMIT', 0, most_turns)
+  if #turns < most_turns and offset ~= '0' then
+    for _, turn in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. offset, 'LIMIT', 0, most_turns - #turns)) do
       turns[#turns + 1] = turn
     end
   end
@@ -138,6 +139,102 @@ then
         if read.left > 0 then turns[#turns + 1] = turn end
         return {'OK', now, epoch, -1, width > 0 and table.concat(turns, ',', 2) or '', first_time, again}
       end
+    end
+  elseif turn and turn ~= LEGACY and count > 1 and visibility >= 5000 and not has_redeliveries then
+    -- Many messages, out of no more streams than that. All of these must be declared.
+    local keys, lens_fields, lengths, cursors = {}, {}, {}, {}
+    for i = 12, #ARGV do keys[ARGV[i]] = KEYS[i + 6] end
+    if not keys[turn] and width > 0 then
+      return {'MISS', now, epoch, -1, table.concat(turns, ',', 1, math.min(math.max(width, 4), #turns)), {}, {}}
+    end
+    for at = #turns, count + 1, -1 do turns[at] = nil end
+    for at, number in ipairs(turns) do lens_fields[2 * at - 1], lens_fields[2 * at] = number, 'h' .. number end
+    local stored, is_common = redis.call('HMGET', lens, unpack(lens_fields)), true -- at most 2,000: two for each message
+    for at, number in ipairs(turns) do
+      lengths[number], cursors[number] = tonumber(stored[2 * at - 1] or '0'), stored[2 * at] or '0-0'
+      is_common = is_common and keys[number] and number ~= LEGACY and lengths[number] > 0
+    end
+
+    -- In rounds, of one stream after the other its share of what is still wanted. Each has as many as it counts. With a window: of
+    -- which shard keys they are, how many of each, and in which bucket its leases lie. Nothing is changed before all is looked at.
+    local first_time, leased, dues, found, left, last = {}, {}, {}, 0, turns, nil
+    local rest, ends, names, fields_of, number_of, scores = ':1:' .. holder, now + visibility, {}, {'sum'}, {}, {}
+    while is_common and found < count and #left > 0 do
+      local share, over, stay = math.floor((count - found) / #left), (count - found) % #left, {}
+      for i, number in ipairs(left) do
+        if found == count then break end
+        local length, most = lengths[number], math.max(1, math.min(500, i <= over and share + 1 or share, count - found))
+        local entries = redis.call('XRANGE', keys[number], '(' .. cursors[number], '+', 'COUNT', length > most and most or most + 1)
+        is_common = is_common and #entries == math.min(length, most)
+        for _, entry in ipairs(entries) do
+          local id, fields = entry[1], entry[2]
+          local shard_key, score, token, at = fields[1] == 'K' and fields[2], ends, number .. ':' .. id .. rest, #leased
+          is_common = is_common and fields[5] ~= 'm' -- an attribute may be the message's own deadline
+          if shard_key then token = token .. '::' .. shard_key end
+          if shard_key and is_fair then
+            score = scores[shard_key]
+            if not score then
+              local bucket, nth = 1 + tonumber(string.sub(redis.sha1hex(shard_key), 1, 8), 16) % 2045, #names + 1
+              score = bucket * SPAN + ends
+              scores[shard_key], number_of[shard_key], names[nth], fields_of[nth + 1] = score, 0, shard_key, 't:' .. shard_key
+              dues[2 * nth - 1], dues[2 * nth] = ends, 'l' .. bucket
+            end
+            number_of[shard_key] = number_of[shard_key] + 1
+          end
+          leased[at + 1], leased[at + 2] = score, token
+          cursors[number] = id
+        end
+        first_time[#first_time + 1], first_time[#first_time + 2] = number, entries
+        found, lengths[number], last = found + #entries, length - #entries, number
+        if lengths[number] > 0 then stay[#stay + 1] = number end
+      end
+      left = stay
+    end
+
+    -- The shard keys have that many messages less in the streams. With the last one an account goes. Where anything is held back,
+    -- the overflows may have to fill up what is wanted, and a call for many does less.
+    local changed, gone, sum = {}, {}, nil
+    if is_common and is_fair then
+      local texts = redis.call('HMGET', accounts, unpack(fields_of)) -- at most 1,001: one for each message, and the sum
+      local active, held = string.match(texts[1] or '0 0', '^(%d+) (%d+)$')
+      is_common = active and (held == '0' or found == count and (count <= 64 or tonumber(active) <= 50))
+      for nth, shard_key in ipairs(names) do
+        local shared = string.match(texts[nth + 1] or '', '^(%d+) 0$')
+        local remaining = tonumber(shared or '0') - number_of[shard_key]
+        is_common = is_common and remaining >= 0
+        if remaining > 0 then
+          changed[#changed + 1], changed[#changed + 2] = fields_of[nth + 1], remaining .. ' 0'
+        else
+          gone[#gone + 1] = fields_of[nth + 1]
+        end
+      end
+      if #gone > 0 and is_common then sum = math.max(0, active - #gone) .. ' ' .. held end
+    end
+    if is_common then
+      if sum then changed[#changed + 1], changed[#changed + 2] = 'sum', sum end
+      if #dues > 0 then redis.call('ZADD', due, 'LT', unpack(dues)) end -- at most 2,000: two for each message
+      if #changed > 0 then redis.call('HSET', accounts, unpack(changed)) end -- at most 2,002: two for each message, and the sum
+      if #gone > 0 then redis.call('HDEL', accounts, unpack(gone)) end -- at most 1,000: one for each message
+      redis.call('ZADD', leases, unpack(leased)) -- at most 2,000: two for each message
+      local emptied, next_offset = {}, (last + 1) % 4097
+      for at, number in ipairs(turns) do
+        local length, from = lengths[number], 4 * at - 3
+        lens_fields[from], lens_fields[from + 1], lens_fields[from + 2], lens_fields[from + 3] = number, length, 'h' .. number, cursors[number]
+        if length == 0 then emptied[#emptied + 1] = number end
+      end
+      redis.call('HSET', lens, unpack(lens_fields)) -- at most 4,000: four for each message
+      if #emptied > 0 then redis.call('ZREM', ready, unpack(emptied)) end -- at most 1,000: one for each message
+      redis.call('HSET', meta, 'offset', next_offset)
+
+      -- The reply says which streams come next.
+      local hints, most_hints = {}, math.max(width, 4)
+      if width > 0 then
+        hints = redis.call('ZRANGEBYSCORE', ready, next_offset, '+inf', 'LIMIT', 0, most_hints)
+        for _, number in ipairs(redis.call('ZRANGEBYSCORE', ready, 0, '(' .. next_offset, 'LIMIT', 0, most_hints - #hints)) do
+          hints[#hints + 1] = number
+        end
+      end
+      return {'OK', now, epoch, -1, table.concat(hints, ','), first_time, {}}
     end
   end
 end

@@ -48,7 +48,7 @@ class Steps:
         self.ids: list[str] = []
         self.log: list[str] = [f"{self.queue.settings()}"]
         self.acts: dict[Callable[[], object], float] = {
-            self.write: 40, self.read: 40, self.ack: 34, self.write_many: 12, self.read_many: 6, self.ack_many: 12,
+            self.write: 40, self.read: 40, self.ack: 34, self.write_many: 12, self.read_many: 10, self.ack_many: 12,
             self.write_special: 1, self.read_special: 2, self.nack: 1, self.reject: 0.5, self.extend: 1, self.cancel: 1,
             self.repeat: 2, self.elapse: 1, self.finish: 4, self.damage: 0.7, self.forget: 2, self.purge: 0.2,
         }  # fmt: skip
@@ -221,6 +221,50 @@ def test_a_straight_part_does_what_the_general_part_does(
     assert rules or many > RUNS * STEPS / 50, taken
 
 
+def read_in_batches(url: str, queue_name: str, rng: random.Random, window: int, queues: int) -> Counter[str]:
+    """Messages of few and of many shard keys, in streams of which a reader knows none, some, or all.
+
+    Return how many calls of each verb ended in the straight part.
+    """
+    clock = ManualClock()
+    client, driver = twofold_client(url, clock)
+    with client:
+        for number in range(queues):
+            streams, width = rng.choice((1, 3, 8, 9, 20, 64)), rng.choice((1, 2, 6))
+            queue = client.queue(f"{queue_name}{number}", streams=streams, streams_per_shard=width, window=window)
+            queue.read_many(1)
+            for _ in range(20):
+                some, count = rng.choice((KEYS, MANY_KEYS[:9], MANY_KEYS)), rng.choice((1, 5, 40, 150))
+                keys = rng.choice((MANY_KEYS, rng.choices(some, k=count)))  # of many shard keys one each, or any
+                queue.write_many([Message(b"", key) for key in keys] + [Message(b"", "flood")] * rng.choice((0, 9)))
+                match rng.randrange(8):
+                    case 0:
+                        queue.write_many([Message(b"", "short", deadline=0.1), Message(b"", "b")])
+                    case 1:
+                        queue.read().nack()
+                    case 2:  # another program adds an entry
+                        driver.both("XADD", queue.state.keys.stream(0), f"{int(clock.wall() * 1000)}-999999", "x", "y")
+                clock.advance(0.2)
+                for _ in range(rng.choice((1, 1, 3))):
+                    queue.ack_many(queue.read_many(rng.choice((2, 3, 10, 16, 40, 100, 100))))
+                    assert driver.differing() == ""
+                while rng.random() < 0.5 and queue.read_many(90):
+                    assert driver.differing() == ""
+    return driver.straight
+
+
+@pytest.mark.long
+@ON_ONE_SERVER
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_a_read_of_many_does_what_the_general_part_does(
+    server: Server, queue_name: str, rng: random.Random, window: int
+) -> None:
+    server.run("FLUSHALL")
+    taken = read_in_batches(server.url, queue_name, rng, window, RUNS * 8)
+    print(taken)
+    assert taken["read many"] > RUNS * 40, taken
+
+
 @ON_ONE_SERVER
 @pytest.mark.parametrize(
     "rule", [{"parents": 1}, {"max_in_flight": 3}, {"max_backlog": 2}, {"journal": 100}, {"max_len": 9}, {}], ids=str
@@ -368,6 +412,18 @@ def test_what_is_let_in_by_single_reads_goes_where_the_general_part_puts_it(serv
         ("read", "% 2045 + 1", "% 2045"),
         ("read", "if left == 1 then", "if left == 9 then"),
         ("read", "shared - 1 .. ' 0'", "shared .. ' 0'"),
+        ("read", "i <= over and share + 1 or share", "share"),
+        ("read", "#left > 0 do", "#left > 0 and found == 0 do"),
+        ("read", "#entries == math.min(length, most)", "#entries >= math.min(length, most)"),
+        ("read", "is_common and fields[5] ~= 'm'", "is_common"),
+        ("read", "score = bucket * SPAN + ends\n              scores", "score = bucket * SPAN\n              scores"),
+        ("read", "count <= 64 or tonumber(active) <= 50", "count <= 64 or true"),
+        ("read", "math.max(0, active - #gone) ..", "active .."),
+        ("read", "is_common and remaining >= 0", "is_common"),
+        ("read", "remaining .. ' 0'", "remaining + 1 .. ' 0'"),
+        ("read", "(last + 1) % 4097", "last % 4097"),
+        ("read", "if length == 0 then emptied", "if length == 9 then emptied"),
+        ("read", "'LIMIT', 0, most_hints - #hints", "'LIMIT', 0, 0"),
         ("modules/admission", "offset = read.turn, (read.turn + 1) % 4097", "offset = read.turn, read.turn"),
         ("modules/admission", "if not (active and shared) then return nil end", "shared = shared or 1"),
         ("ack", "(acked or 0) + 1", "(acked or 0)"),
@@ -383,6 +439,8 @@ def test_a_wrong_straight_part_is_found(
     with pytest.raises(AssertionError):  # noqa: PT012
         server.run("FLUSHALL")
         read_singly(server.url, queue_name)
+        if verb == "read":
+            read_in_batches(server.url, f"{queue_name}s", rng, 1, 12)
         for _ in range(40):
             server.run("FLUSHALL")
             steps = Steps(server.url, rng, queue_name, rules=False)

@@ -27,7 +27,7 @@ CLOCK, GENERAL = f"{OF_THE_TEST}clock", f"{OF_THE_TEST}general"
 LINE = re.compile(r"user_script:\d+")
 VERBS = ("write", "read", "ack")
 """Those with a straight part."""
-COUNTS = {"write": 7, "ack": 2}
+COUNTS = {"write": 7, "read": 0, "ack": 2}
 """Which argument says of how many messages the call is."""
 
 
@@ -47,7 +47,7 @@ class TwofoldDriver(FakeDriver):
         super().__init__(self.databases[0], clock, clock.advance, math.inf)
         self.last: dict[str, Call] = {}
         self.straight: Counter[str] = Counter()
-        """How many calls of a verb ended in its straight part; those of many messages apart, as "write many"."""
+        """How many calls of a verb ended in its straight part; those for many messages apart, as "write many"."""
         self._general: Counter[str] = Counter()
 
     def _evaluated(self, call: Call) -> Any:
@@ -78,9 +78,9 @@ class TwofoldDriver(FakeDriver):
 
     def _count(self, call: Call, general: int) -> None:
         """Note whether a call ended in its straight part: then it did not count as a general one."""
-        verb, position = call.script.name, COUNTS.get(call.script.name)
+        verb = call.script.name
         if verb in VERBS and general == self._general[verb]:
-            self.straight[verb if position is None or int(call.args[position]) == 1 else f"{verb} many"] += 1
+            self.straight[verb if int(call.args[COUNTS[verb]]) == 1 else f"{verb} many"] += 1
         self._general[verb] = general
 
     def of(self, key: str, at: int = 0) -> Any:
