@@ -230,6 +230,8 @@ def read_in_batches(url: str, queue_name: str, rng: random.Random, window: int, 
     client, driver = twofold_client(url, clock)
     with client:
         for number in range(queues):
+            for database in driver.databases:
+                database.flushdb()
             streams, width = rng.choice((1, 3, 8, 9, 20, 64)), rng.choice((1, 2, 6))
             queue = client.queue(f"{queue_name}{number}", streams=streams, streams_per_shard=width, window=window)
             queue.read_many(1)
@@ -260,9 +262,9 @@ def test_a_read_of_many_does_what_the_general_part_does(
     server: Server, queue_name: str, rng: random.Random, window: int
 ) -> None:
     server.run("FLUSHALL")
-    taken = read_in_batches(server.url, queue_name, rng, window, RUNS * 8)
+    taken = read_in_batches(server.url, queue_name, rng, window, RUNS * 6)
     print(taken)
-    assert taken["read many"] > RUNS * 40, taken
+    assert taken["read many"] > RUNS * 20, taken
 
 
 @ON_ONE_SERVER
@@ -439,9 +441,9 @@ def test_a_wrong_straight_part_is_found(
     with pytest.raises(AssertionError):  # noqa: PT012
         server.run("FLUSHALL")
         read_singly(server.url, queue_name)
-        if verb == "read":
-            read_in_batches(server.url, f"{queue_name}s", rng, 1, 12)
-        for _ in range(40):
+        for number in range(40):
+            if verb == "read":
+                read_in_batches(server.url, f"{queue_name}{number}-", rng, 1, 1)
             server.run("FLUSHALL")
             steps = Steps(server.url, rng, queue_name, rules=False)
             with steps.client:

@@ -25,7 +25,7 @@ from shardq import (
 )
 from shardq.drivers.sharing import MOST
 from tests.fault.conftest import Open
-from tests.fault.test_coalescing import CONNECTING, ended, waiting
+from tests.fault.test_coalescing import CONNECTING, ended, rising_runs, waiting
 from tests.fault.test_forks import bounded
 from tests.fault.test_processes import child
 from tests.proxy import Proxy
@@ -100,14 +100,13 @@ def test_publishers_share_calls_with_each_other_and_with_writers(proxy: Proxy, q
         futures = meet(queues, pool, [*calls, lambda: queues[-1].write(THREADS - 1, shard_key="tenant")])
         proxy.heal()
         results = [future.result(60) for future in futures]
-    assert len(sent) <= QUEUES * (MOST + 2)  # the last two are for halves of those who waited
+    assert len(sent) <= QUEUES * (MOST + 2)  # the last two are for those who waited, and may overtake each other
     assert all(len(result) == QUEUES for result in results[:-1])
     for queue in queues:
         found = queue.read_many(THREADS)
         expected = [result[queue.name] for result in results[:-1]] + [results[-1]] * (queue is queues[-1])
         assert {each.message_id: each.payload for each in found} == {key: n for n, key in enumerate(expected)}
-        waited = [each.payload for each in found if each.payload >= MOST]
-        assert waited == sorted(waited)
+        assert rising_runs([each.payload for each in found]) <= MOST + 2
     nothing_is_left(queues)
 
 
