@@ -135,6 +135,25 @@ def test_the_first_micro_batch_is_the_same_when_it_is_replayed(
     )
 
 
+def test_a_checkpoint_of_an_older_version_goes_on(url: str, pair: list[Queue]) -> None:
+    """It has points alone, and cannot know a Redis that was rolled back until the next micro-batch."""
+    left, right = pair
+    left.write_many([(b"x", "t")] * 20)
+    right.write_many([(b"x", "t")] * 5)
+    first, last = left.journal(1).events[0].number, left.journal(100).position
+    reader = StreamReader(
+        Reading(url=url, subscribe=f"{left.name},{right.name}", state="journal"),
+        arrow_schema(table_schema("journal")),
+    )
+    start = {left.name: first + 4, "gone": 7}
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end["gone"] == 7
+    parts = [(part.queue, int(part.until) - int(part.after)) for part in reader.partitions(start, end)]
+    assert parts == [(left.name, 15), (right.name, 5)]
+    planned = {left.name: last, "gone": 7}  # a batch that the older version has planned, and not finished
+    assert [(part.after, part.until) for part in reader.partitions(start, planned)] == [(str(first + 4), str(last))]
+
+
 @pytest.mark.parametrize(
     ("lags", "most", "wanted"),
     [
@@ -149,17 +168,18 @@ def test_a_micro_batch_is_shared_fairly(lags: dict[str, int], most: int, wanted:
 
 
 def test_spark_finds_the_format_by_itself(url: str, pair: list[Queue], tmp_path: Path) -> None:
-    """The package lies at the top level, as in a wheel. Another thread and another session need not register either."""
+    """The package lies at the top level, as in a wheel. `register` knows the cores of the cluster."""
     pair[0].write_many([(b"x", "t")] * 7)
     (tmp_path / "pyspark_shardq").symlink_to(ROOT / "shardq" / "spark" / "pyspark_shardq")
     code = (
-        "import sys; from pyspark.sql import SparkSession\n"
-        "spark = SparkSession.builder.master('local[2]').config('spark.ui.enabled', 'false').getOrCreate()\n"
+        "import sys; from shardq.spark import register; from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate()\n"
         "reader = spark.read.format('shardq').option('url', sys.argv[1]).option('subscribe', sys.argv[2])\n"
-        "print('rows', reader.load().count())"
+        "print('rows', reader.load().count())\n"
+        "register(spark); print('parts', reader.load().rdd.getNumPartitions())"
     )
     paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "PYSPARK_PYTHON": sys.executable}
     told = subprocess.run(
         [sys.executable, "-c", code, url, pair[0].name], env=os.environ | paths, capture_output=True, text=True
     )
-    assert told.stdout.split()[-2:] == ["rows", "7"], told.stderr[-2000:]
+    assert told.stdout.split()[-4:] == ["rows", "7", "parts", "2"], told.stderr[-2000:]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
-from shardq.spark.pipelines.archive import Archive
+from shardq.spark.pipelines.archive import Archive, archived
 from shardq.spark.pipelines.report import Progress, Report
 from tests.spark.pipelines.test_moving import work
 
@@ -67,6 +68,12 @@ def test_an_archive_without_its_checkpoint_is_refused_until_it_is_adopted(
     assert archive.follow("journal", both, options, told, adopt=True) == 0
     assert archive.compact("journal") > 1
     assert numbers(archive) == wanted(*queues)
+    merged = next((tmp_path / "journal").glob("batch=*-*"))
+    shutil.copytree(merged, merged.with_name("batch=000000000001"))  # as if it had died before it removed that one
+    judged = archived(spark, f"{tmp_path}/journal")
+    assert judged is not None
+    assert judged.where(F.col("queue") == first.name).count() == len(wanted(first))
+    assert archived(spark, str(tmp_path)) is archived(spark, f"{tmp_path}/no/journal") is None
     archive.follow("dead", both, options, told)
     shutil.rmtree(tmp_path / "_checkpoints" / "dead")
     work(first, 10)
