@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
@@ -15,11 +17,12 @@ from pyspark.sql.types import (
 )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of, seen_queue
+from shardq.spark.connection import queue_of
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
 from shardq.spark.stream import StreamReader
+from shardq.spark.subscription import Subscription
 from shardq.spark.writer import BatchWriter, StreamWriter
 
 KINDS: dict[str, tuple[type[DataType], ...]] = {
@@ -37,6 +40,9 @@ REQUIRED = ("shard_key", "payload")
 class ShardqDataSource(DataSource):
     """format("shardq"): docs/spark.md has options and columns."""
 
+    parts: ClassVar[int] = 0
+    """The option `partitions` where it is not given; `register` knows the cluster's cores. 0: by the driver's."""
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
@@ -44,14 +50,14 @@ class ShardqDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table that the options name."""
-        return table_schema(self._reading().table)
+        options = self._reading()
+        return table_schema(options.table, headers=options.include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of `spark.read`; with `.schema(...)` it makes only these columns. ConfigError, QueueMissing."""
         options = self._reading()
         check_schema(options.table, schema)
-        for name in options.queues:
-            seen_queue(options, name)
+        Subscription(options).check()
         return BatchReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -60,17 +66,20 @@ class ShardqDataSource(DataSource):
         if options.table == "live":
             raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
         check_schema(options.table, schema)
-        for name in options.queues:
-            seen_queue(options, name)
+        Subscription(options).check()
         return StreamReader(options, arrow_schema(schema))
 
     def _reading(self) -> Reading:
-        return parsed(Reading, dict(self.options))
+        options = parsed(Reading, dict(self.options))
+        return options if options.partitions else replace(options, partitions=self.parts)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer of `df.write`. Raises ConfigError and QueueMissing before any task runs."""
         if overwrite:
-            raise ConfigError("a queue cannot be overwritten: use mode('append'), after queue.purge() if need be")
+            raise ConfigError(
+                "a queue cannot be overwritten, as workers may hold its messages: use mode('append'); to remove the "
+                f"messages that wait, run `shardq purge {self.options.get('queue', 'QUEUE')}` first"
+            )
         options = checked_writing(self.options, schema)
         return BatchWriter(options, options.write_id or f"{options.queue}-{secrets.token_hex(8)}")
 

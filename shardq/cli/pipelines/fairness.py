@@ -84,6 +84,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
     """Report on the events that there are now."""
+    from shardq.spark.pipelines.archive import archived
     from shardq.spark.pipelines.fairness.pipeline import run as judge
     from shardq.spark.pipelines.inputs import read_journal, read_table
 
@@ -91,7 +92,8 @@ def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
         if args.events is None:
             events = read_journal(spark, shell.url, args.queue)
         else:
-            events = read_table(spark, args.events, form=args.format)
+            kept = archived(spark, args.events) if args.format is None else None
+            events = read_table(spark, args.events, form=args.format) if kept is None else kept
     findings = judge(events, request, progress)
     if not shell.json:
         for each in findings:

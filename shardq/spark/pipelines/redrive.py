@@ -7,6 +7,7 @@ from itertools import islice
 from threading import Event
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -16,6 +17,7 @@ from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter
 from shardq.spark.pipelines.report import Progress
+from shardq.spark.schema import table_schema
 
 CHUNK: Final = 100
 SHOWN: Final = 10
@@ -26,14 +28,22 @@ def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFr
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
+    if "payload" not in condition.lower():
+        return _letters(spark, url, queue, payloads=False).where(condition)
+    try:
+        return _letters(spark, url, queue, payloads=False).where(condition)  # the word may be in a text only
+    except AnalysisException:
+        return _letters(spark, url, queue, payloads=True).where(condition)
+
+
+def _letters(spark: SparkSession, url: str, queue: str, *, payloads: bool) -> DataFrame:
+    """All dead letters of *queue*."""
     reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "dead")
-    text = reader.load()
-    kinds = {each.name: each.dataType.simpleString() for each in text.schema} | {"shard_key": "binary"}
-    if "payload" not in condition:
+    kinds = {each.name: each.dataType.simpleString() for each in table_schema("dead")} | {"shard_key": "binary"}
+    if not payloads:
         del kinds["payload"]
     dead = reader.schema(", ".join(f"{name} {kind}" for name, kind in kinds.items())).load()
-    keyed = dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
-    return keyed.where(condition)
+    return dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
 
 
 def preview(chosen: DataFrame, progress: Progress) -> int:

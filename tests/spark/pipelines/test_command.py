@@ -114,6 +114,7 @@ def test_a_report_for_people(shardq: Shardq) -> None:
         (("fairness", "--queue", "nowhere"), 3, "there is no queue 'nowhere'"),
         (("fairness", "{folder}/rows.csv"), 2, "journal events need the column queue, time"),
         (("archive", "{folder}/archive", "{queue}", "--every", "5"), 2, "--every follows one table"),
+        (("archive", "{folder}/archive", "--compact", "--adopt"), 2, "--adopt needs the queues"),
         (("redrive", "{queue}", "--where", "colour = 'red'"), 2, "colour"),
         (("plan", "{folder}/rows.csv"), 2, "tenants need the column shard_key, load"),
     ],
