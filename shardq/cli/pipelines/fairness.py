@@ -125,11 +125,11 @@ def _streams_and_width(args: argparse.Namespace, shell: Shell) -> tuple[int, int
 
 def _table(found: Findings) -> None:
     """Print the shard keys that got the most deliveries."""
-    from shardq.spark.pipelines.fairness.findings import shown_text
+    from shardq.spark.pipelines.fairness.findings import share_text, shown_text
 
     rows = [
         (
-            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", f"{each['share']:.1%}",
+            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", share_text(each["share"]),
             *(f"{each[name]:,.0f}" for name in ("excess", "owed")), str(each["noisy"]),
             *("-" if each[name] is None else f"{each[name]:,.0f}" for name in ("p50", "p95", "p99")),
         )

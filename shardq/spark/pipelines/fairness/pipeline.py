@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -12,8 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.errors import ConfigError
 from shardq.spark.pipelines import shards
 from shardq.spark.pipelines.fairness.findings import Findings, findings
+from shardq.spark.pipelines.fairness.removed import corrections
 from shardq.spark.pipelines.fairness.service import Fairness, fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES = 100
@@ -40,19 +44,28 @@ def run(events: DataFrame, request: Request, progress: Progress) -> list[Finding
     """
     if request.queue is not None and "queue" in events.columns:
         events = events.where(F.col("queue") == request.queue)
+    with sized(events.sparkSession), _counted(events, request.window, progress) as (tallies, queues):
+        return judge(tallies, queues, lambda found, name: _shards(events, found, name, request), request, progress)
+
+
+@contextmanager
+def _counted(events: DataFrame, window: int, progress: Progress) -> Iterator[tuple[DataFrame, list[str]]]:
+    """The tallies of *events* in this context, and the names of the queues."""
     with progress.step("counting events by window and shard key"):
-        tallies = (
-            tallied(events, request.window).repartition("queue", "shard_key").persist()
-        )  # all that follows is by these
-        names = [row.queue for row in tallies.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
-    if len(names) > MAX_QUEUES:
-        raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
+        kept = tallied(events, window).repartition("queue", "shard_key").persist()  # all that follows is by these
+        left = {row.queue: row.left for row in kept.groupBy("queue").agg(F.sum("left").alias("left")).collect()}
+    tallies = [kept]
     try:
-        return judge(
-            tallies, sorted(names), lambda found, name: _shards(events, found, name, request), request, progress
-        )
+        if len(left) > MAX_QUEUES:
+            raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
+        if any(left.values()):
+            with progress.step("looking up removed messages"):
+                tallies.append(corrections(events, window).persist())
+                tallies[-1].count()
+        yield reduce(DataFrame.unionByName, tallies), sorted(left)
     finally:
-        tallies.unpersist()
+        for each in tallies:
+            each.unpersist()
 
 
 def judge(
