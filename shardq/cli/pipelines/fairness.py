@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
@@ -48,7 +47,7 @@ def register(names: Commands) -> None:
     parser.add_argument(
         "--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables, pictures and pages there")
+    parser.add_argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
     parser.add_argument("--follow", action="store_true", help="add what is new since the last run to --out")
     parser.add_argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
     parser.add_argument(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
+from os import PathLike
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,6 +17,7 @@ from shardq.spark.pipelines.fairness.findings import Findings, findings
 from shardq.spark.pipelines.fairness.removed import corrections
 from shardq.spark.pipelines.fairness.service import Fairness, fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress
 
@@ -28,13 +29,14 @@ class Request:
     """What to report on.
 
     `window`: the length of a window in seconds. `dealt`: the queue's numbers of streams and of streams per shard, if
-    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages; None writes none.
+    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages, by its path or URL; None writes
+    none.
     """
 
     window: int = 60
     dealt: tuple[int, int] | None = None
     queue: str | None = None
-    out: Path | None = None
+    out: str | PathLike[str] | None = None
 
 
 def run(events: DataFrame, request: Request, progress: Progress) -> list[Findings]:
@@ -85,7 +87,7 @@ def judge(
             every.append(findings(found, tallies, shards_of(found, name), name, request.window))
     if request.out is not None:
         with progress.step(f"writing to {request.out}"):
-            _write(found, every, request.out)
+            _write(found, every, Folder(tallies.sparkSession, request.out))
     progress.report.figures["queues"] = [each.figures() for each in every]
     progress.report.remarks += [f"{each.queue}: {remark}" for each in every for remark in each.remarks()]
     found.by_key.unpersist()
@@ -103,10 +105,10 @@ def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFram
     return shards.dealt(keys, streams, per_shard)
 
 
-def _write(found: Fairness, every: list[Findings], out: Path) -> None:
+def _write(found: Fairness, every: list[Findings], out: Folder) -> None:
     """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
-        table.write.mode("overwrite").parquet(str(out / name))
+        table.write.mode("overwrite").parquet(out.within(name))
     try:
         from shardq.spark.pipelines.fairness.pictures import png
     except ImportError:
@@ -116,5 +118,5 @@ def _write(found: Fairness, every: list[Findings], out: Path) -> None:
     for each in every:
         picture = png(each)
         stem = each.queue.replace("/", "_").replace(":", "_")
-        (out / f"{stem}.png").write_bytes(picture)
-        (out / f"{stem}.html").write_text(page(each, picture), encoding="utf-8")
+        out.write(f"{stem}.png", picture)
+        out.write(f"{stem}.html", page(each, picture).encode())

@@ -85,8 +85,8 @@ def count_tenants(loads: DataFrame) -> int:
     found: Any = loads.agg(F.count("*").alias("all"), F.count_if(known).alias("known")).first()
     if found.known < found.all:
         raise ConfigError(
-            f"{found.all - found.known:,} of {found.all:,} tenants have no shard_key, or a load that is no number from 0 "
-            "on: mend these rows, or leave them out"
+            f"{found.all - found.known:,} of {found.all:,} tenants have no shard_key, or a load that is no number "
+            "from 0 on: mend these rows, or leave them out"
         )
     return int(found.all)
 
