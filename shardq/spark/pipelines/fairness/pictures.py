@@ -19,7 +19,7 @@ DELAYS: Final = (("p50", "tab:blue"), ("p95", "tab:orange"), ("p99", "tab:red"))
 LEAST_DELAY: Final = 1.0
 """In ms; shorter delays are drawn as this one, since a scale of powers has no 0."""
 
-PLACES: Final = [["served", "index"], ["served", "waiting"], ["delays", "isolation"], ["delays", "isolation"]]
+PLACES: Final[Any] = [["served", "index"], ["served", "waiting"], ["delays", "isolation"], ["delays", "isolation"]]
 
 
 def png(found: Findings) -> bytes:
@@ -49,9 +49,9 @@ def _over_time(axes: Any, found: Findings) -> list[Any]:
     """Prepare an axis of time, of all windows; return the windows' starts, and the end of the last."""
     end = found.end + timedelta(seconds=found.window)
     axes.set_xlim(found.begin, end)
-    locator = AutoDateLocator(maxticks=8)
+    locator: Any = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.set_xlabel("time, UTC")
     return [*(each["window"] for each in found.windows), end]
 

@@ -60,7 +60,8 @@ def waiting(lengths: NDArray[np.float64], start: int) -> NDArray[np.float64]:
     busy, places = np.flatnonzero(lengths), np.arange(len(lengths))
     ahead = (busy[:, None] - start - 1) % len(lengths) < (places - start - 1) % len(lengths)
     longer = lengths[busy, None] > lengths  # which have a message in the round that reaches this one
-    return deliveries_before(lengths) + (ahead & longer).sum(axis=0)
+    before: NDArray[np.float64] = deliveries_before(lengths) + (ahead & longer).sum(axis=0)
+    return before
 
 
 def deliveries_before(held: NDArray[np.float64]) -> NDArray[np.float64]:
