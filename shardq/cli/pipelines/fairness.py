@@ -67,6 +67,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise UsageError("name a table of events, or with --queue a queue whose journal to read")
     if args.follow and (args.events is not None or args.queue is None or args.out is None):
         raise UsageError("--follow needs --queue and --out, and reads the queue's own journal")
+    if args.out == "":
+        raise UsageError("--out must name a folder")
     if args.every is not None and not args.follow:
         raise UsageError("--every needs --follow")
     dealt = _streams_and_width(args, shell)

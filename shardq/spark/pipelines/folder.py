@@ -1,53 +1,81 @@
-"""A folder of any file system that Spark knows. Small files are written into it whole, and read from it."""
+"""A folder of any file system that Spark knows, given as a path or a URL."""
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from shardq.errors import ConfigError
 
-
+@dataclass(slots=True)
 class Folder:
-    """A folder, by its path or URL. It need not be there: what is written makes it. ConfigError for an empty path."""
+    """What is in the folder; parts of a path are joined with it."""
 
-    def __init__(self, spark: SparkSession, path: str | PathLike[str]) -> None:
-        if not fspath(path):
-            raise ConfigError("the folder's path must not be empty")
-        self.path = fspath(path).rstrip("/")
-        self._jvm: Any = spark._jvm  # the only way to Hadoop's file systems
-        settings = spark._jsparkSession.sessionState().newHadoopConf()
-        self._fs = self._place("").getFileSystem(settings)
+    spark: SparkSession
+    path: str
+    _fs: Any = field(init=False, repr=False)
 
-    def within(self, name: str) -> str:
-        """The path of what is called *name* in it."""
-        return f"{self.path}/{name}"
+    def __post_init__(self) -> None:
+        self.path = self.path.rstrip("/") or "/"
+        settings = self.spark._jsparkSession.sessionState().newHadoopConf()
+        self._fs = self._at().getFileSystem(settings)
 
-    def names(self, name: str = "") -> list[str]:
-        """What there is in its folder *name*, in order; nothing if there is no such folder."""
-        place = self._place(name)
-        return sorted(each.getPath().getName() for each in self._fs.listStatus(place)) if self._fs.exists(place) else []
+    def _at(self, *parts: str) -> Any:
+        return self.spark._jvm.org.apache.hadoop.fs.Path(self.to(*parts))
 
-    def read(self, name: str) -> str | None:
-        """The text of the file *name*; None if there is none."""
-        place = self._place(name)
-        if not self._fs.exists(place):
-            return None
-        file = self._fs.open(place)
+    def to(self, *parts: str) -> str:
+        """The path to something in the folder."""
+        return "/".join((self.path, *parts))
+
+    def names(self, *parts: str) -> list[str]:
+        """The names of what is there, sorted; none if there is no such folder."""
+        path = self._at(*parts)
+        return sorted(each.getPath().getName() for each in self._fs.listStatus(path)) if self._fs.exists(path) else []
+
+    def numbers(self, *parts: str) -> list[int]:
+        """The names there that are numbers, as Spark's checkpoints have them."""
+        return sorted(int(name) for name in self.names(*parts) if name.isdecimal())
+
+    def has(self, *parts: str) -> bool:
+        """Whether there is anything at a path, in which names may have globs."""
+        return bool(self._fs.globStatus(self._at(*parts)))
+
+    def delete(self, *parts: str) -> None:
+        """Remove a folder with all that is in it, if it is there."""
+        self._fs.delete(self._at(*parts), True)
+
+    def rename(self, old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+        """Rename; whether it worked."""
+        return bool(self._fs.rename(self._at(*old), self._at(*new)))
+
+    def lines(self, *parts: str) -> list[str]:
+        """The lines of a small text file."""
+        stream = self._fs.open(self._at(*parts))
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(file, "UTF-8"))
+            return str(self.spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
         finally:
-            file.close()
+            stream.close()
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file, over the one that is there."""
-        file = self._fs.create(self._place(name), True)
+    def write_json(self, value: Any, *parts: str) -> None:
+        """Write a JSON file whole or not at all, over one that may be there."""
+        draft = (*parts[:-1], f"_{parts[-1]}")
+        stream = self._fs.create(self._at(*draft), True)
+        stream.write(bytearray(json.dumps(value).encode()))
+        stream.close()
+        self.delete(*parts)
+        self.rename(draft, parts)
+
+    def write(self, content: bytes, *parts: str) -> None:
+        """Write a file, over one that may be there."""
+        stream = self._fs.create(self._at(*parts), True)
         try:
-            file.write(content)
+            stream.write(bytearray(content))
         finally:
-            file.close()
+            stream.close()
 
-    def _place(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self.within(name))
+    def partition(self, column: str, value: str) -> str:
+        """The name of the folder that Spark writes the rows with this *value* of a column to."""
+        catalog = self.spark._jvm.org.apache.spark.sql.catalyst.catalog
+        return f"{column}={catalog.ExternalCatalogUtils.escapePathName(value)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from os import fspath
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +35,7 @@ def follow(
     """
     if request.queue is None or request.dealt is None or request.out is None:
         raise ConfigError("to follow a queue, its name, its streams and a folder must be given")
-    out = Folder(events.sparkSession, request.out)
+    out = Folder(events.sparkSession, fspath(request.out))
     _claim(out, request)
     stored, late = _StoredTallies(events.sparkSession, out, request), _Late()
 
@@ -46,7 +47,7 @@ def follow(
 
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
     closed = tallied(events, request.window, lateness=lateness)
-    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.within("_checkpoint"))
+    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to("_checkpoint"))
     query = writer.queryName(f"fairness of {request.queue}").trigger(**trigger).start()
     try:
         query.awaitTermination()
@@ -60,14 +61,13 @@ def follow(
 def _claim(out: Folder, request: Request) -> None:
     """Write down what is followed in this folder. ConfigError if it is something else: their tallies do not add up."""
     wanted = {"queue": request.queue, "window": request.window}
-    told = out.read(CLAIM)
-    found = wanted if told is None else json.loads(told)
+    found = json.loads("".join(out.lines(CLAIM))) if out.has(CLAIM) else wanted
     if found != wanted:
         raise ConfigError(
             f"{out.path} follows {shown(found.get('queue'))} with windows of {shown(found.get('window'))} s, not "
             f"{shown(request.queue)} with windows of {request.window} s: ask for the same, or name another folder"
         )
-    out.write(CLAIM, json.dumps(wanted).encode())
+    out.write_json(wanted, CLAIM)
 
 
 class _StoredTallies:
@@ -82,7 +82,7 @@ class _StoredTallies:
         try:
             if batch.isEmpty():
                 return False
-            batch.write.mode("overwrite").parquet(self._out.within(f"tallies/batch={number:012d}"))
+            batch.write.mode("overwrite").parquet(self._out.to("tallies", f"batch={number:012d}"))
         finally:
             batch.unpersist()
         return True
@@ -90,7 +90,7 @@ class _StoredTallies:
     def report(self, progress: Progress) -> None:
         """Make the report from the newest tallies; earlier ones are not in it."""
         names = [name for name in self._out.names("tallies") if name.startswith("batch=")][-NEWEST:]
-        folders = [self._out.within(f"tallies/{name}") for name in names]
+        folders = [self._out.to("tallies", name) for name in names]
         tallies = self._spark.read.parquet(*folders).repartition("queue", "shard_key").persist()
         progress.report.remarks.clear()
         own = Progress(Report(progress.report.name))  # its steps are not those of the query

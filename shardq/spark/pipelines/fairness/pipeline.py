@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from os import PathLike
+from os import PathLike, fspath
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -87,7 +87,7 @@ def judge(
             every.append(findings(found, tallies, shards_of(found, name), name, request.window))
     if request.out is not None:
         with progress.step(f"writing to {request.out}"):
-            _write(found, every, Folder(tallies.sparkSession, request.out))
+            _write(found, every, Folder(tallies.sparkSession, fspath(request.out)))
     progress.report.figures["queues"] = [each.figures() for each in every]
     progress.report.remarks += [f"{each.queue}: {remark}" for each in every for remark in each.remarks()]
     found.by_key.unpersist()
@@ -108,7 +108,7 @@ def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFram
 def _write(found: Fairness, every: list[Findings], out: Folder) -> None:
     """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
-        table.write.mode("overwrite").parquet(out.within(name))
+        table.write.mode("overwrite").parquet(out.to(name))
     try:
         from shardq.spark.pipelines.fairness.pictures import png
     except ImportError:
@@ -118,5 +118,5 @@ def _write(found: Fairness, every: list[Findings], out: Folder) -> None:
     for each in every:
         picture = png(each)
         stem = each.queue.replace("/", "_").replace(":", "_")
-        out.write(f"{stem}.png", picture)
-        out.write(f"{stem}.html", page(each, picture).encode())
+        out.write(picture, f"{stem}.png")
+        out.write(page(each, picture).encode(), f"{stem}.html")
