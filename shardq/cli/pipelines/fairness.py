@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
@@ -48,7 +47,7 @@ def register(names: Commands) -> None:
     parser.add_argument(
         "--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables, pictures and pages there")
+    parser.add_argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
     parser.add_argument("--follow", action="store_true", help="add what is new since the last run to --out")
     parser.add_argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
     parser.add_argument(
@@ -68,6 +67,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise UsageError("name a table of events, or with --queue a queue whose journal to read")
     if args.follow and (args.events is not None or args.queue is None or args.out is None):
         raise UsageError("--follow needs --queue and --out, and reads the queue's own journal")
+    if args.out == "":
+        raise UsageError("--out must name a folder")
     if args.every is not None and not args.follow:
         raise UsageError("--every needs --follow")
     dealt = _streams_and_width(args, shell)
@@ -127,11 +128,11 @@ def _streams_and_width(args: argparse.Namespace, shell: Shell) -> tuple[int, int
 
 def _table(found: Findings) -> None:
     """Print the shard keys that got the most deliveries."""
-    from shardq.spark.pipelines.fairness.findings import shown_text
+    from shardq.spark.pipelines.fairness.findings import share_text, shown_text
 
     rows = [
         (
-            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", f"{each['share']:.1%}",
+            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", share_text(each["share"]),
             *(f"{each[name]:,.0f}" for name in ("excess", "owed")), str(each["noisy"]),
             *("-" if each[name] is None else f"{each[name]:,.0f}" for name in ("p50", "p95", "p99")),
         )

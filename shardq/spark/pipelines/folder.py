@@ -67,6 +67,14 @@ class Folder:
         self.delete(*parts)
         self.rename(draft, parts)
 
+    def write(self, content: bytes, *parts: str) -> None:
+        """Write a file, over one that may be there."""
+        stream = self._fs.create(self._at(*parts), True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
     def partition(self, column: str, value: str) -> str:
         """The name of the folder that Spark writes the rows with this *value* of a column to."""
         catalog = self.spark._jvm.org.apache.spark.sql.catalyst.catalog
