@@ -21,12 +21,12 @@ CHUNK: Final = 100
 SHOWN: Final = 10
 
 
-def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFrame:
+def letters(spark: SparkSession, url: str, queue: str, condition: str, **options: str) -> DataFrame:
     """The dead letters of *queue* for which the SQL *condition* is true, without payloads unless it names them.
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
-    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "dead")
+    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="dead", **options)
     text = reader.load()
     kinds = {each.name: each.dataType.simpleString() for each in text.schema} | {"shard_key": "binary"}
     if "payload" not in condition:
