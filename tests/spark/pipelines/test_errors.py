@@ -32,8 +32,10 @@ RECORDED = [
         "executors of Spark were lost",
     ),
     (
-        "An error occurred while calling o105.parquet.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed"
-        " while writing rows to file:/a. SQLSTATE: 58030\n\tat x\nCaused by: java.io.IOException: No space left on device",
+        (
+            "An error occurred while calling o105.parquet.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed"
+            " while writing rows to file:/a. SQLSTATE: 58030\n\tat x\nCaused by: java.io.IOException: No space left on device"
+        ),
         "the disk is full",
     ),
     (
@@ -45,19 +47,25 @@ RECORDED = [
         "no right to read or to write /a/b.csv",
     ),
     (
-        "An error occurred while calling o1.parquet.\n: org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem"
-        ' for scheme "foo"\n\tat x',
+        (
+            "An error occurred while calling o1.parquet.\n: org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem"
+            ' for scheme "foo"\n\tat x'
+        ),
         "does not know the file system foo",
     ),
     (
-        "An error occurred while calling o1.parquet.\n: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class"
-        " org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat x",
+        (
+            "An error occurred while calling o1.parquet.\n: java.lang.RuntimeException: ClassNotFoundException:"
+            " Class org.apache.hadoop.fs.s3a.S3AFileSystem not found\n\tat x"
+        ),
         "does not know the file system org.apache.hadoop.fs.s3a.S3AFileSystem",
     ),
     ("java.net.UnknownHostException: nowhere.invalid", "there is no host nowhere.invalid"),
     (
-        "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: [FAILED_READ_FILE."
-        "CANNOT_READ_FILE_FOOTER] Encountered error while reading file file:/a/b.py. Could not read footer.\nIf not",
+        (
+            "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: [FAILED_READ_FILE."
+            "CANNOT_READ_FILE_FOOTER] Encountered error while reading file file:/a/b.py. Could not read footer.\nIf not"
+        ),
         "file:/a/b.py has another format",
     ),
     (
