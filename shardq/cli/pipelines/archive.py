@@ -6,7 +6,7 @@ import argparse
 
 from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, number, time
-from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell, remark
 
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     for name in args.queues:
         shell.existing(name)
     options = {
-        "url": shell.url, "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
+        **connecting(args, shell),
+        "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
     }  # fmt: skip
     with started("archive", args, shell) as (spark, progress):
         from shardq.spark.pipelines.archive import TABLES, Archive

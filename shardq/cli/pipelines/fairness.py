@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.parsing import Commands, number, time
-from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 
@@ -91,7 +91,7 @@ def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
 
     with progress.step(f"looking at {args.events or args.queue}"):
         if args.events is None:
-            events = read_journal(spark, shell.url, args.queue)
+            events = read_journal(spark, queue=args.queue, **connecting(args, shell))
         else:
             kept = archived(spark, args.events) if args.format is None else None
             events = read_table(spark, args.events, form=args.format) if kept is None else kept
@@ -106,7 +106,7 @@ def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
     from shardq.spark.pipelines.fairness.follow import follow
     from shardq.spark.pipelines.inputs import follow_journal
 
-    events = follow_journal(spark, shell.url, args.queue)
+    events = follow_journal(spark, queue=args.queue, **connecting(args, shell))
     with progress.step(f"following {args.queue}"):
         late = follow(events, request, progress, lateness=args.late, every=args.every)
     progress.report.remarks.append(f"{late:,} tallies came too late")

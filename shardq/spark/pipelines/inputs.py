@@ -46,15 +46,15 @@ def read_table(spark: SparkSession, path: str, *, form: str | None = None, schem
     return reader.load(path)
 
 
-def read_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
+def read_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
     """The events that the journal of *queue* holds now."""
-    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "journal")
+    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
     return reader.option("failOnDataLoss", "false").load()
 
 
-def follow_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
+def follow_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
     """The events of the journal of *queue* as a stream, from the oldest on; it fails when some were gone unread."""
-    reader = spark.readStream.format("shardq").option("url", url).option("subscribe", queue).option("state", "journal")
+    reader = spark.readStream.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
     return reader.option("startingOffsets", "earliest").load()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from threading import Event
 from typing import Any, Final
@@ -23,22 +23,22 @@ CHUNK: Final = 100
 SHOWN: Final = 10
 
 
-def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFrame:
+def letters(spark: SparkSession, url: str, queue: str, condition: str, **options: str) -> DataFrame:
     """The dead letters of *queue* for which the SQL *condition* is true, without payloads unless it names them.
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
     if "payload" not in condition.lower():
-        return _letters(spark, url, queue, payloads=False).where(condition)
+        return _letters(spark, url, queue, options, payloads=False).where(condition)
     try:
-        return _letters(spark, url, queue, payloads=False).where(condition)  # the word may be in a text only
+        return _letters(spark, url, queue, options, payloads=False).where(condition)  # the word may be in a text only
     except AnalysisException:
-        return _letters(spark, url, queue, payloads=True).where(condition)
+        return _letters(spark, url, queue, options, payloads=True).where(condition)
 
 
-def _letters(spark: SparkSession, url: str, queue: str, *, payloads: bool) -> DataFrame:
+def _letters(spark: SparkSession, url: str, queue: str, options: Mapping[str, str], *, payloads: bool) -> DataFrame:
     """All dead letters of *queue*."""
-    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "dead")
+    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="dead", **options)
     kinds = {each.name: each.dataType.simpleString() for each in table_schema("dead")} | {"shard_key": "binary"}
     if not payloads:
         del kinds["payload"]

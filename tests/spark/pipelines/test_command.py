@@ -130,6 +130,17 @@ def test_what_is_wrong_is_said_in_one_line(
     assert queue.len() == 0
 
 
+@pytest.mark.parametrize(
+    "words", [("archive", "{folder}", "{queue}"), ("fairness", "--queue", "{queue}"), ("redrive", "{queue}")]
+)
+def test_the_timeout_of_the_command_is_that_of_the_tasks(
+    shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """One that the format refuses tells that it got there."""
+    found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words), "--timeout", "4000")
+    assert (found, "option timeout must be a number of seconds from 0.1 to 3,600" in err) == (2, True), err
+
+
 def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
