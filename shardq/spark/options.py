@@ -16,7 +16,7 @@ from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
-SPARKS_OWN = frozenset({"checkpointlocation"})
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """Options of Spark itself that it passes to the source, too."""
 
 

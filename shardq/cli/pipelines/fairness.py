@@ -35,6 +35,8 @@ EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness events.parquet --streams 64 --per-shard 4 --json"""
 
 COLUMNS = ("shard key", "arrived", "served", "share", "excess", "owed", "noisy", "p50 ms", "p95 ms", "p99 ms")
+TYPED = ("number", "time", "stream", "count", "due")
+"""The columns of events that are no text, also in CSV."""
 
 
 def register(names: Commands) -> None:
@@ -91,7 +93,7 @@ def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
         if args.events is None:
             events = read_journal(spark, shell.url, args.queue)
         else:
-            events = read_table(spark, args.events, form=args.format)
+            events = read_table(spark, args.events, form=args.format, typed=TYPED)
     findings = judge(events, request, progress)
     if not shell.json:
         for each in findings:

@@ -10,46 +10,39 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from shardq.errors import ConfigError
 from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.inputs import check_columns
-from shardq.spark.pipelines.load import load
+from shardq.spark.pipelines.load import Columns, load, messages
 from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES: Final = 200
 Batches = Iterator[pa.RecordBatch]
 
 
-def routed(events: DataFrame, bindings: Sequence[Binding], topic: str = "topic") -> DataFrame:
-    """The rows of *events* with one more column, `queue`: a row for each queue that its topic goes to.
+def routed(events: DataFrame, columns: Columns, bindings: Sequence[Binding], topic: str = "topic") -> DataFrame:
+    """The messages made of *events*, with the column `queue`: a row for each queue that its event's topic goes to.
 
-    Rows whose topic no pattern matches are left out. *bindings* are sent to the tasks once, as they are now.
-    ConfigError when there is no column *topic* of text, or there are no bindings. A bad topic fails the job with
-    PatternError.
+    Events whose topic no pattern matches are left out. One without a good topic fails the job with ConfigError or
+    PatternError. *bindings* are sent to the tasks once, as they are now. ConfigError when there is no column *topic* of
+    text, or there are no bindings.
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
-    if "queue" in events.columns:
-        raise ConfigError("events to route have a column queue already: rename it")
     if not bindings:
         raise ConfigError("the router has no bindings: `shardq bind PATTERN QUEUE` makes one")
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])
-    names = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in events.schema)
-    return events.mapInArrow(_route(shared, topic), f"{names}, queue string")
+    made = messages(events, columns, topic=F.col(f"`{topic}`"))
+    kept = StructType([StructField(each.name, each.dataType) for each in made.schema if each.name != "topic"])
+    return made.mapInArrow(_route(shared), kept.add("queue", "string"))
 
 
-def write(
-    routes: DataFrame,
-    made: Callable[[DataFrame], DataFrame],
-    write_id: str,
-    options: Mapping[str, str],
-    progress: Progress,
-) -> dict[str, int]:
-    """Write the rows of `routed` to their queues as messages, which *made* makes of them; the count for each queue.
+def write(routes: DataFrame, write_id: str, options: Mapping[str, str], progress: Progress) -> dict[str, int]:
+    """Write the messages of `routed` to their queues; the count for each queue.
 
-    Each row is written to each of its queues once, also if the same rows are written again under *write_id*.
+    Each is written to each of its queues once, also if the same events are written again under *write_id*.
     """
     kept = routes.persist()
     try:
@@ -60,25 +53,25 @@ def write(
         counts = {}
         for name in sorted(names):
             own = kept.where(F.col("queue") == name).drop("queue")
-            counts[name] = load(made(own), name, f"{write_id}/{name}", options, progress)
+            counts[name] = load(own, name, f"{write_id}/{name}", options, progress)
     finally:
         kept.unpersist()
     progress.report.figures = {"queues": counts, "messages": sum(counts.values()), "id": write_id}
     return counts
 
 
-def _route(shared: Broadcast[list[tuple[str, str]]], topic: str) -> Callable[[Batches], Batches]:
+def _route(shared: Broadcast[list[tuple[str, str]]]) -> Callable[[Batches], Batches]:
     def route(batches: Batches) -> Batches:
         router = _router(shared)
         for batch in batches:
-            column = batch.column(topic).dictionary_encode()
+            column = batch.column("topic").dictionary_encode()
             if column.null_count:
-                raise ConfigError(f"column {topic} has a null: each event to route needs a topic")
+                raise ConfigError("an event has no topic: each event to route needs one")
             queues = [sorted(router.match(each)) for each in column.dictionary.to_pylist()]
             found = [queues[at] for at in column.indices.to_pylist()]
             rows = pa.array([at for at, names in enumerate(found) for _ in names], pa.int64())
             column = pa.array([name for names in found for name in names], pa.string())
-            yield batch.take(rows).append_column("queue", column)
+            yield batch.drop_columns(["topic"]).take(rows).append_column("queue", column)
 
     return route
 

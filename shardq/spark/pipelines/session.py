@@ -108,6 +108,8 @@ def _line(error: Exception) -> str:
     text = str(error)
     if "[MALFORMED_RECORD_IN_PARSING" in text:  # whose message holds the record
         return "a line of the input cannot be parsed: fix it, or give its format and schema"
+    if "CSV header does not conform to the schema" in text:  # the reader of load and route checks headers
+        return "a CSV file has other columns than the schema, which is that of the first file unless one is given"
     ours, sparks = OURS.findall(text), SPARKS.findall(text)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     line: str = ours[-1] if ours else sparks[-1] if sparks else first

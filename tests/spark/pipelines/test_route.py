@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ import pytest
 from shardq.client import Client
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.routing import Router
-from shardq.spark.pipelines.load import Columns, messages
+from shardq.spark.pipelines.load import Columns
 from shardq.spark.pipelines.report import Progress, Report
 from shardq.spark.pipelines.route import routed, write
 from shardq.spark.pipelines.session import explained
+from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -32,11 +34,11 @@ def test_each_event_goes_to_the_queues_of_its_topic_once(
     rows = [(topic, f"t-{at % 5}", str(at)) for at, topic in enumerate(topics)]
     events = spark.createDataFrame(rows, "topic string, tenant string, body string")
     expected = Counter(queue for topic in topics for queue in router.match(topic))
-    found = routed(events, list(router.bindings()))
+    found = routed(events, Columns("tenant", "body"), list(router.bindings()))
     for _ in range(2):
         progress = Progress(Report("route"))
         options = {"url": url, "create": "true"}
-        counts = write(found, lambda own: messages(own, Columns("tenant", "body")), "r-1", options, progress)
+        counts = write(found, "r-1", options, progress)
         assert counts == dict(expected)
     for queue in expected:
         bodies = sorted(int(each.payload) for each in drained(client.queue(queue)))
@@ -45,11 +47,26 @@ def test_each_event_goes_to_the_queues_of_its_topic_once(
 
 def test_what_cannot_be_routed_is_refused(spark: Any) -> None:
     events = spark.sql("select 'a..b' as topic, 1 as x")
-    router = Router()
+    router, columns = Router(), Columns("topic")
     with pytest.raises(ConfigError, match="the router has no bindings"):
-        routed(events, [])
+        routed(events, columns, [])
     router.bind("#", "jobs")
     with pytest.raises(ConfigError, match="events to route need the column subject; the columns there are: topic, x"):
-        routed(events, list(router.bindings()), "subject")
+        routed(events, columns, list(router.bindings()), "subject")
     with pytest.raises(PipelineFailed, match="topic"), explained():
-        routed(events, list(router.bindings())).collect()
+        routed(events, columns, list(router.bindings())).collect()
+
+
+def test_a_route_by_another_topic_is_another_one(
+    shardq: Shardq, client: Client, queue_name: str, tmp_path: Path
+) -> None:
+    client.bind("a.#", queue_name, router=queue_name)
+    path = tmp_path / "events.CSV"
+    path.write_text("kind;place;tenant\na.x;b.y;007\na.z;a.y;008\n")
+    words = ("route", str(path), "--router", queue_name, "--key", "tenant", "--option", "sep=;", "--topic")
+    assert shardq.report(*words, "kind")["queues"] == {queue_name: 2}
+    assert shardq.report(*words, "place")["queues"] == {queue_name: 1}
+    assert shardq.report(*words, "kind")["queues"] == {queue_name: 2}
+    found = drained(client.queue(queue_name))
+    assert sorted(each.shard_key for each in found) == ["007", "008", "008"]
+    assert found[0].payload.keys() == {"kind", "place", "tenant"}
