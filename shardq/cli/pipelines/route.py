@@ -41,14 +41,17 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         columns, reading = columns_of(args), dict(args.option)
         with progress.step(f"looking at {args.events}"):
             rows = read_table(spark, args.events, form=args.format, schema=args.schema, options=reading)
-            routes = routed(rows, columns, bindings, args.topic)
+            routes = routed(rows, columns, bindings, args.topic, divert=args.errors is not None)
         if args.dry:
             with progress.step("routing"):
-                counts = {row.queue: row["count"] for row in routes.groupBy("queue").count().collect()}
+                counts = {
+                    row.queue: row["count"]
+                    for row in routes.where("queue is not null").groupBy("queue").count().collect()
+                }
             progress.report.figures |= {"queues": counts, "messages": sum(counts.values())}
         else:
             name = args.id or identity(rows, args.router, columns, args.topic, sorted(reading.items()))
-            counts = write(routes, name, writing(args, shell, routes, create=True), progress)
-            progress.report.remarks.clear()
+            queues = [each.queue for each in bindings]
+            counts = write(routes, queues, name, writing(args, shell, routes, create=True), progress)
         progress.report.remarks += [f"{count:,} to {queue}" for queue, count in sorted(counts.items())]
     return OK

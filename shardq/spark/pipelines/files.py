@@ -20,7 +20,7 @@ other files nor the number of cores has a say in where a file is cut."""
 PER_TASK: Final = 16
 """A task reads so many pieces where there are many, so that a hundred thousand of them are not as many tasks."""
 
-NARROW: Final = frozenset({"LogicalRelation", "View", "SubqueryAlias", "Project", "Filter"})
+NARROW: Final = frozenset({"LogicalRelation", "StreamingRelation", "View", "SubqueryAlias", "Project", "Filter"})
 """The steps of a query that leave the rows of a piece together and in order."""
 
 FEW: Final = 8

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from shardq.spark.pipelines.files import overridden
+from shardq.spark import register
+from shardq.spark.pipelines.files import CUTS, bundled, overridden
+from shardq.spark.pipelines.load import save, tell_diverted
 from shardq.spark.pipelines.report import Progress
-
-PACKED: Final = {
-    "spark.sql.files.maxPartitionBytes": str(64 * 1024 * 1024),
-    "spark.sql.files.openCostInBytes": str(256 * 1024),
-    "spark.sql.files.minPartitionNum": "16",
-}
-"""How the files of a batch are put into tasks. A batch that is replayed has the same files, and rows are numbered by
-task: so the number of cores, Spark's default for minPartitionNum, must have no say in it."""
-
-LOOK: Final = 1.0
-"""Every so many seconds it is written down which batches are done; Spark keeps the last hundred."""
 
 
 def landing_id(spark: SparkSession, path: str, queue: str) -> str:
     """The id under which the files of the folder *path* are written to *queue*, however the path is spelled.
 
-    It is no matter of the checkpoint: when that is lost, Spark counts batches from 0, which Redis then refuses under
-    this id. So no file is loaded twice in silence.
+    When the checkpoint is lost, Spark reads all files again, and Redis knows their rows by this id: so none is stored
+    twice.
     """
     place = spark._jvm.org.apache.hadoop.fs.Path(path)
     system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -41,45 +32,43 @@ def landing_id(spark: SparkSession, path: str, queue: str) -> str:
 class Landing:
     """A streaming query into *queue* that knows by its *checkpoint* which files are loaded.
 
-    Without *every* (seconds) it ends when all files that are there are loaded.
+    A batch is written like a load under *write_id*: by file, so it is all the same in which batch a file comes, also
+    when Spark replays one. Without *every* (seconds) the query ends when all files that are there are loaded.
     """
 
     queue: str
     write_id: str
     checkpoint: str
     every: float | None = None
-    _rows: dict[int, int] = field(default_factory=dict)
+    rows: int = 0
 
     def follow(self, made: DataFrame, options: Mapping[str, str], progress: Progress) -> int:
         """Write the rows *made* by `messages`; returns how many rows this run took from files.
 
         *options* are those of format("shardq"), `url` among them.
         """
-        trigger: dict[str, Any] = (
-            {"availableNow": True} if self.every is None else {"processingTime": f"{self.every} seconds"}
-        )
-        progress.report.figures |= {"queue": self.queue, "id": self.write_id, "rows": 0}
-        with overridden(made.sparkSession, PACKED), progress.step(f"following into {self.queue} as {self.write_id}"):
-            progress.sofar = lambda: f"{self.rows:,} rows in {len(self._rows):,} batches"
-            writer = made.writeStream.format("shardq").options(**options).option("queue", self.queue)
-            writer = writer.option("writeId", self.write_id).option("checkpointLocation", self.checkpoint)
+
+        def store(batch: DataFrame, number: int) -> None:
+            register(batch.sparkSession)
+            seen = Observation()
+            counted = bundled(batch).observe(seen, F.count(F.lit(1)).alias("rows"))
+            save(counted, self.write_id, {**options, "queue": self.queue})
+            self.rows += int(seen.get.get("rows", 0))
+            progress.say(f"batch {number}: {self.rows:,} rows so far")
+
+        trigger: dict[str, Any] = {"availableNow": True}
+        if self.every is not None:
+            trigger = {"processingTime": f"{self.every} seconds"}
+        with overridden(made.sparkSession, CUTS), progress.step(f"following into {self.queue} as {self.write_id}"):
+            writer = made.writeStream.foreachBatch(store).option("checkpointLocation", self.checkpoint)
             query = writer.queryName(f"load {self.queue}").trigger(**trigger).start()
             try:
-                while not query.awaitTermination(LOOK):
-                    self._note(query)
+                query.awaitTermination()
             finally:
                 query.stop()
-                self._note(query)
-                progress.report.figures |= {"rows": self.rows, "batches": len(self._rows)}
-        progress.report.remarks.append(f"{self.rows:,} rows of new files are in {self.queue}, each once")
+                progress.report.figures |= {"queue": self.queue, "id": self.write_id, "rows": self.rows}
+        errors = f", or if they are no messages in {options['errorQueue']}" if "errorQueue" in options else ""
+        progress.report.remarks.append(f"{self.rows:,} rows of new files are in {self.queue}{errors}, each once")
+        if "errorQueue" in options:
+            tell_diverted(made.sparkSession, self.write_id, options, progress)
         return self.rows
-
-    @property
-    def rows(self) -> int:
-        """How many rows this run took from files."""
-        return sum(self._rows.values())
-
-    def _note(self, query: StreamingQuery) -> None:
-        for each in query.recentProgress:
-            if each.numInputRows:
-                self._rows[each.batchId] = each.numInputRows

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
@@ -18,7 +18,6 @@ from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.pipelines.session import explained
-from shardq.spark.source import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +52,11 @@ def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
             raise ConfigError(f"{part}: there is no column {shown(name)}; the columns are {', '.join(rows.columns)}")
     chosen = {part: SHAPED[part](F.col(f"`{name}`"), name, rows.schema[name].dataType) for part, name in given.items()}
     chosen["payload"] = _payload(rows, columns)
-    where = piece(rows) if "part" in KINDS else None
+    where = piece(rows)
     if where is not None:
         chosen["part"] = where
     made = rows.select(*(column.alias(part) for part, column in (chosen | beside).items()))
-    return made if where is None else bundled(made)
+    return made if where is None or rows.isStreaming else bundled(made)
 
 
 def _payload(rows: DataFrame, columns: Columns) -> Column:
@@ -131,10 +130,27 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
         save(counted, write_id, {**options, "queue": queue})
     rows = int(seen.get["rows"])
     progress.report.figures["rows"] = rows
+    where = queue if "errorQueue" not in options else f"{queue}, or if they are no messages in {options['errorQueue']}"
     progress.report.remarks.append(
-        f"{rows:,} rows are in {queue}, each once; run again, {write_id} stores only what is missing"
+        f"{rows:,} rows are in {where}, each once; run again, {write_id} stores only what is missing"
     )
+    if "errorQueue" in options:
+        tell_diverted(made.sparkSession, write_id, options, progress)
     return rows
+
+
+def tell_diverted(spark: SparkSession, write_id: str, options: Mapping[str, str], progress: Progress) -> None:
+    """Report how many rows of *write_id* are in the error queue now, and why the first of them is."""
+    errors = options["errorQueue"]
+    told = StructType().add("error", "string").add("row", "long")
+    reader = spark.read.format("shardq").schema(StructType().add("payload", told))
+    held = reader.options(url=options["url"], subscribe=errors, shardKeys=write_id).load()
+    with progress.step(f"looking at {errors}"):
+        counted = held.agg(F.count(F.lit(1)), F.min(F.struct("payload.row", "payload.error"))).first()
+    count, first = counted or (0, None)
+    progress.report.figures["diverted"] = count
+    if first:
+        progress.report.remarks.append(f"{count:,} of them are in {errors} now, the first since its {first['error']}")
 
 
 def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, PatternError
 from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.inputs import check_columns
-from shardq.spark.pipelines.load import Columns, load, messages
+from shardq.spark.pipelines.load import Columns, messages, save, tell_diverted
 from shardq.spark.pipelines.report import Progress
 
-MAX_QUEUES: Final = 200
+MAX_QUEUES: Final = 1000
 Batches = Iterator[pa.RecordBatch]
 
 
-def routed(events: DataFrame, columns: Columns, bindings: Sequence[Binding], topic: str = "topic") -> DataFrame:
+def routed(
+    events: DataFrame, columns: Columns, bindings: Sequence[Binding], topic: str = "topic", *, divert: bool = False
+) -> DataFrame:
     """The messages made of *events*, with the column `queue`: a row for each queue that its event's topic goes to.
 
     Events whose topic no pattern matches are left out. One without a good topic fails the job with ConfigError or
-    PatternError. *bindings* are sent to the tasks once, as they are now. ConfigError when there is no column *topic* of
-    text, or there are no bindings.
+    PatternError; to *divert* gives it no queue, so that the writer puts it into its errorQueue. *bindings* are sent to
+    the tasks once, as they are now. ConfigError when there is no column *topic* of text, or there are no bindings.
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
     if not bindings:
@@ -36,38 +38,48 @@ def routed(events: DataFrame, columns: Columns, bindings: Sequence[Binding], top
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])
     made = messages(events, columns, topic=F.col(f"`{topic}`"))
     kept = StructType([StructField(each.name, each.dataType) for each in made.schema if each.name != "topic"])
-    return made.mapInArrow(_route(shared), kept.add("queue", "string"))
+    return made.mapInArrow(_route(shared, divert=divert), kept.add("queue", "string"))
 
 
-def write(routes: DataFrame, write_id: str, options: Mapping[str, str], progress: Progress) -> dict[str, int]:
-    """Write the messages of `routed` to their queues; the count for each queue.
+def write(
+    routes: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: Progress
+) -> dict[str, int]:
+    """Write the messages of `routed` in one job; how many there were for each of *queues* that they go to.
 
-    Each is written to each of its queues once, also if the same events are written again under *write_id*.
+    Each is written to each of its queues once, also if the same events are written again under *write_id*. *options*
+    are those of format("shardq"), without a queue.
     """
-    kept = routes.persist()
-    try:
-        with progress.step("routing"):
-            names = [row.queue for row in kept.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
-        if len(names) > MAX_QUEUES:
-            raise ConfigError(f"the events go to more than {MAX_QUEUES} queues: route fewer at a time")
-        counts = {}
-        for name in sorted(names):
-            own = kept.where(F.col("queue") == name).drop("queue")
-            counts[name] = load(own, name, f"{write_id}/{name}", options, progress)
-    finally:
-        kept.unpersist()
-    progress.report.figures = {"queues": counts, "messages": sum(counts.values()), "id": write_id}
-    return counts
+    names, seen = sorted(set(queues)), Observation()
+    if len(names) > MAX_QUEUES:
+        raise ConfigError(f"the router has {len(names):,} queues: a job writes to {MAX_QUEUES:,} at most")
+    counts = (F.count_if(F.col("queue") == name).alias(f"queue {at}") for at, name in enumerate(names))
+    with progress.step(f"routing as {write_id}"):
+        save(routes.observe(seen, F.count(F.lit(1)).alias("messages"), *counts), write_id, options)
+    found = {name: int(seen.get[f"queue {at}"]) for at, name in enumerate(names)}
+    written = {name: count for name, count in found.items() if count}
+    progress.report.figures |= {"queues": written, "messages": sum(written.values()), "id": write_id}
+    if "errorQueue" in options:
+        tell_diverted(routes.sparkSession, write_id, options, progress)
+    return written
 
 
-def _route(shared: Broadcast[list[tuple[str, str]]]) -> Callable[[Batches], Batches]:
+def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callable[[Batches], Batches]:
     def route(batches: Batches) -> Batches:
         router = _router(shared)
+
+        def queues_of(topic: str | None) -> list[str | None]:
+            try:
+                if topic is None:
+                    raise ConfigError("an event has no topic: give it one, or name a queue for such events (--errors)")
+                return [*sorted(router.match(topic))]
+            except (ConfigError, PatternError):
+                if divert:
+                    return [None]
+                raise
+
         for batch in batches:
-            column = batch.column("topic").dictionary_encode()
-            if column.null_count:
-                raise ConfigError("an event has no topic: each event to route needs one")
-            queues = [sorted(router.match(each)) for each in column.dictionary.to_pylist()]
+            column = batch.column("topic").dictionary_encode(null_encoding="encode")
+            queues = [queues_of(each) for each in column.dictionary.to_pylist()]
             found = [queues[at] for at in column.indices.to_pylist()]
             rows = pa.array([at for at, names in enumerate(found) for _ in names], pa.int64())
             column = pa.array([name for names in found for name in names], pa.string())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,8 +47,8 @@ def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
     folder, seen, log = tmp_path / "in", tmp_path / "seen", tmp_path / "log"
     for at in range(8):
         csv(folder / f"{at}.csv", at * 500, at * 500 + 500)
-    words = ["load", str(folder), queue.name, "--format", "csv", "--key", "tenant", "--option", "maxFilesPerTrigger=1"]
-    words += ["--follow", "--checkpoint", str(seen)]
+    words = ["load", str(folder), queue.name, "--format", "csv", "--key", "tenant", "--follow"]
+    words += ["--checkpoint", str(seen), "--option", "maxFilesPerTrigger=1"]
     with running(["--url", url, "pipeline", *words, "--every", "0.1"], log) as process:
         eventually(lambda: queue.stats().written > 1000 or process.poll() is not None, 200)
         assert process.poll() is None, log.read_text()
@@ -57,6 +58,9 @@ def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
     assert 100 <= report["rows"] <= 3100
     assert loaded(queue) == list(range(4100))
     assert shardq.report(*words)["rows"] == 0
+    shutil.rmtree(seen)  # all files come again, in one batch, and are known
+    assert shardq.report(*words[:-2])["rows"] == 4100
+    assert queue.len() == 0
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shardq.client import Queue
+from shardq.spark.pipelines import files
 from shardq.spark.pipelines.inputs import read_table
-from shardq.spark.pipelines.load import Columns, identity
+from shardq.spark.pipelines.load import Columns, identity, messages
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
@@ -105,3 +107,59 @@ def test_files_that_change_are_another_load(spark: Any, tmp_path: Path) -> None:
     assert many == name()
     (tmp_path / "in" / "c3.csv").write_text("tenant,n\n")
     assert name() != many
+
+
+def test_under_one_id_rows_are_known_by_their_files(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    """More files add their rows, though Spark deals files to tasks by their sizes; a mended row is stored alone."""
+    words = ("load", str(tmp_path / "in"), queue.name, "--format", "csv", "--key", "tenant")
+    csv(tmp_path / "in" / "b.csv", 0, 300)
+    csv(tmp_path / "in" / "c.csv", 300, 1000, bad=900)
+    code, _, err = shardq(*words)
+    told = re.search(
+        r"row 600 of partition \S+ is no valid message: shard_key is null; .* with the id (load-\w+)", said(err)
+    )
+    assert (code, told is not None) == (1, True), err
+    csv(tmp_path / "in" / "c.csv", 300, 1000)
+    again = ("--id", told[1] if told else "")
+    assert shardq.report(*words, *again)["rows"] == 1000
+    csv(tmp_path / "in" / "a.csv", 1000, 3000)
+    assert shardq.report(*words, *again)["rows"] == 3000
+    assert loaded(queue) == list(range(3000))
+
+
+def test_the_report_tells_what_is_in_which_queue_and_why(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    errors = f"{queue.name}.errors"
+    path = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)
+    words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create")
+    for _ in range(2):
+        report = shardq.report(*words)
+        assert (report["rows"], report["diverted"]) == (50, 1)
+        first, second = report["remarks"]
+        assert first.startswith(f"50 rows are in {queue.name}, or if they are no messages in {errors}, each once")
+        assert second == f"1 of them are in {errors} now, the first since its shard_key is null"
+    assert queue.len() == 49
+
+
+def test_a_query_that_mixes_rows_is_not_numbered_by_file(spark: Any, tmp_path: Path) -> None:
+    path = csv(tmp_path / "in" / "a.csv", 0, 50)
+    rows = read_table(spark, str(path))
+    assert "part" in messages(rows.where("n > 3").select("n", "tenant"), COLUMNS).columns
+    for other in (rows.repartition(3), rows.union(rows), rows.orderBy("n"), rows.groupBy("tenant").count()):
+        assert "part" not in messages(other, COLUMNS).columns
+
+
+def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CUTS", dict.fromkeys(files.CUTS, "5000"))
+    csv(tmp_path / "in" / "a.csv", 0, 2000)
+
+    def parts() -> set[tuple[str, str]]:
+        with files.overridden(spark, files.CUTS):
+            found = messages(read_table(spark, str(tmp_path / "in"), form="csv"), COLUMNS)
+            rows = found.where("cast(payload.n as int) < 2000").groupBy("part").agg({"payload.n": "min"}).collect()
+        return {(row[0], row[1]) for row in rows}
+
+    alone = parts()
+    assert len(alone) > 2
+    for at in range(1, 9):
+        csv(tmp_path / "in" / f"{at}.csv", at * 2000, at * 2000 + 900 * at)
+    assert parts() == alone
