@@ -17,7 +17,7 @@ from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
-SPARKS_OWN = frozenset({"checkpointlocation"})
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """Options of Spark itself that it passes to the source, too."""
 
 
@@ -38,7 +38,7 @@ class Connecting:
 class Writing(Connecting):
     """How to write. docs/spark.md says what each means."""
 
-    queue: str
+    queue: str = ""
     create: bool = False
     codec: str = ""
     write_id: str = ""
@@ -53,10 +53,9 @@ class Writing(Connecting):
 
     def __post_init__(self) -> None:
         """Check the names and the options that depend on each other."""
-        check_name(self.queue)
-        if self.error_queue:
-            check_name(self.error_queue)
-        if self.error_queue == self.queue:
+        for name in filter(None, (self.queue, self.error_queue)):
+            check_name(name)
+        if self.error_queue and self.error_queue == self.queue:
             raise ConfigError("errorQueue must be another queue than the one that is written to")
         if not (self.codec in ("", "json", "msgpack") or (len(self.codec) == 1 and "A" <= self.codec <= "Z")):
             raise ConfigError("option codec must be json, msgpack or the letter (A to Z) of a codec of your own")

@@ -32,6 +32,8 @@ KINDS: dict[str, tuple[type[DataType], ...]] = {
     "deadline": (NumericType,),
     "dedup_key": (StringType,),
     "headers": (MapType,),
+    "queue": (StringType,),
+    "part": (StringType,),
 }
 """The columns that a DataFrame to be written may have, and their types."""
 REQUIRED = ("shard_key", "payload")
@@ -81,7 +83,7 @@ class ShardqDataSource(DataSource):
                 f"messages that wait, run `shardq purge {self.options.get('queue', 'QUEUE')}` first"
             )
         options = checked_writing(self.options, schema)
-        return BatchWriter(options, options.write_id or f"{options.queue}-{secrets.token_hex(8)}")
+        return BatchWriter(options, options.write_id or f"{options.queue or 'write'}-{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """The writer of `df.writeStream`."""
@@ -97,6 +99,10 @@ def checked_writing(given: object, schema: StructType) -> Writing:
     """The options of a write whose rows have *schema*; ConfigError, QueueMissing."""
     options = parsed(Writing, dict(given))  # type: ignore[call-overload]
     check_columns(schema, options)
+    if not options.queue and "queue" not in schema.names:
+        raise ConfigError("option queue of format shardq is missing, and there is no column queue")
+    if options.queue and "queue" in schema.names:
+        raise ConfigError("give the option queue or the column queue, not both")
     for name in filter(None, (options.queue, options.error_queue)):
         queue_of(options, name, create=options.create)
     return options

@@ -34,6 +34,8 @@ EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness events.parquet --streams 64 --per-shard 4 --json"""
 
 COLUMNS = ("shard key", "arrived", "served", "share", "excess", "owed", "noisy", "p50 ms", "p95 ms", "p99 ms")
+TYPED = ("number", "time", "stream", "count", "due")
+"""The columns of events that are no text, also in CSV."""
 
 
 def register(names: Commands) -> None:
@@ -94,7 +96,7 @@ def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
             events = read_journal(spark, queue=args.queue, **connecting(args, shell))
         else:
             kept = archived(spark, args.events) if args.format is None else None
-            events = read_table(spark, args.events, form=args.format) if kept is None else kept
+            events = read_table(spark, args.events, form=args.format, typed=TYPED) if kept is None else kept
     findings = judge(events, request, progress)
     if not shell.json:
         for each in findings:

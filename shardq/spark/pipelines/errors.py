@@ -30,6 +30,10 @@ MEANT: Final[tuple[tuple[str, str], ...]] = (
         r"\[MALFORMED_RECORD_IN_PARSING",
         "a line of the input cannot be parsed: fix it, or give its format and schema",
     ),
+    (
+        r"CSV header does not conform to the schema",  # the reader of load and route checks headers
+        "a CSV file has other columns than the schema, which is that of the first file unless one is given",
+    ),
     (r"No space left on device", "the disk is full: make room there, and run it again"),
     (
         r"OutOfMemoryError",

@@ -14,37 +14,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from examples.demo_spark import __main__ as demo_spark
-from shardq.cli.program import main
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.session import check_java, explained, session
+from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
-
-
-class Shardq:
-    """Runs the command in this process."""
-
-    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self.url = url
-        self.capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        code = main(["--url", self.url, "pipeline", *words])
-        out, err = self.capsys.readouterr()
-        return code, out, err
-
-    def report(self, *words: str) -> dict[str, Any]:
-        """What a run that went well told programs."""
-        code, out, err = self(*words, "--json")
-        assert code == 0, err
-        return dict(json.loads(out))
-
-
-@pytest.fixture
-def shardq(spark: Any, url: str, capsys: pytest.CaptureFixture[str]) -> Shardq:
-    return Shardq(url, capsys)
 
 
 def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_path: Path) -> None:
