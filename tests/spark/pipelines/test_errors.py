@@ -33,8 +33,8 @@ RECORDED = [
     ),
     (
         (
-            "An error occurred while calling o105.parquet.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed"
-            " while writing rows to file:/a. SQLSTATE: 58030\n\tat x\nCaused by: java.io.IOException: No space left on device"
+            "An error occurred while calling o105.parquet.\n: x.SparkException: [TASK_WRITE_FAILED] Task failed"
+            " while writing rows to file:/a. SQLSTATE: 58030\nCaused by: IOException: No space left on device"
         ),
         "the disk is full",
     ),
@@ -48,7 +48,7 @@ RECORDED = [
     ),
     (
         (
-            "An error occurred while calling o1.parquet.\n: org.apache.hadoop.fs.UnsupportedFileSystemException: No FileSystem"
+            "An error occurred while calling o1.parquet.\n: x.UnsupportedFileSystemException: No FileSystem"
             ' for scheme "foo"\n\tat x'
         ),
         "does not know the file system foo",
@@ -63,7 +63,7 @@ RECORDED = [
     ("java.net.UnknownHostException: nowhere.invalid", "there is no host nowhere.invalid"),
     (
         (
-            "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: [FAILED_READ_FILE."
+            "An error occurred while calling o1.parquet.\n: x.SparkException: [FAILED_READ_FILE."
             "CANNOT_READ_FILE_FOOTER] Encountered error while reading file file:/a/b.py. Could not read footer.\nIf not"
         ),
         "file:/a/b.py has another format",
