@@ -8,7 +8,9 @@ from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     MapType,
     NumericType,
@@ -126,3 +128,21 @@ def check_columns(schema: StructType, options: Writing) -> None:
     payload = schema["payload"].dataType
     if len(options.codec) == 1 and not isinstance(payload, BinaryType):
         raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")
+    check_keys(payload, options.codec)
+
+
+def check_keys(kind: DataType, codec: str) -> None:
+    """ConfigError if a map in values of *kind* has keys that a map in JSON or MessagePack cannot have."""
+    if isinstance(kind, MapType):
+        unfit = (StructType, ArrayType, MapType, *((BooleanType, BinaryType) if codec == "json" else ()))
+        if isinstance(kind.keyType, unfit):
+            raise ConfigError(
+                f"a map in column payload has keys of type {kind.keyType.simpleString()}, which {codec or 'msgpack'} "
+                "has not: make them text or numbers"
+            )
+        check_keys(kind.valueType, codec)
+    elif isinstance(kind, ArrayType):
+        check_keys(kind.elementType, codec)
+    elif isinstance(kind, StructType):
+        for each in kind:
+            check_keys(each.dataType, codec)

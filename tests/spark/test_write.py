@@ -97,6 +97,22 @@ def test_other_rows_under_the_id_of_an_earlier_write_are_refused(spark: Any, url
     assert numbers(queue) == list(range(1000))
 
 
+def test_other_rows_that_end_like_the_earlier_ones_are_refused(spark: Any, url: str, queue: Queue) -> None:
+    """As those of a file that was overwritten: also in a partition whose rows are all stored, over several batches."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "300")
+    try:
+        write(numbered(spark, 1000, 1), queue, url, writeId="w")
+        changed = F.when(F.col("payload") == b"500", F.lit(b"x")).otherwise(F.col("payload"))
+        with pytest.raises(Exception, match=r"row 999 of partition 0, or one before it, is not the one that"):
+            write(numbered(spark, 1000, 1).withColumn("payload", changed), queue, url, writeId="w")
+        write(numbered(spark, 1000, 1), queue, url, writeId="w")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert numbers(queue) == list(range(1000))
+
+
 def test_two_copies_of_a_write_at_once_store_each_row_once(spark: Any, url: str, queue: Queue) -> None:
     """As the copies of a task do that is run speculatively."""
 
