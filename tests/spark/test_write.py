@@ -246,7 +246,7 @@ def stream(spark: Any, queue: Queue, url: str, checkpoint: Path, source: Path, w
     if write_id:
         writer = rows.writeStream.foreachBatch(store)
     else:
-        writer = rows.writeStream.format("shardq").options(url=url, queue=queue.name)
+        writer = rows.writeStream.queryName("numbers").format("shardq").options(url=url, queue=queue.name)
     writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
 
