@@ -10,11 +10,13 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
+from shardq.spark.consume.block import consuming
+from shardq.spark.consume.settling import Settlement, ack, nack, reject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["Settlement", "ack", "consuming", "nack", "register", "reject"]
 
 OLDEST = (4, 2)
 INSTALL = "pip install 'shardq[spark]'"
