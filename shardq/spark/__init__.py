@@ -11,12 +11,14 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
+from shardq.spark.consume.block import consuming
+from shardq.spark.consume.settling import Settlement, ack, nack, reject
 from shardq.spark.lags import Lag, lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Lag", "lag", "register"]
+__all__ = ["Lag", "Settlement", "ack", "consuming", "lag", "nack", "register", "reject"]
 
 OLDEST = (4, 2)
 INSTALL = "pip install 'shardq[spark]'"
