@@ -50,6 +50,10 @@ MEANT: Final[tuple[tuple[str, str], ...]] = (
         ),
     ),
     (
+        r"Python worker failed to connect back",
+        "a Python worker of Spark did not start in time, as on a machine with too much to do: run it again",
+    ),
+    (
         r"ExecutorLostFailure",
         "executors of Spark were lost, killed or without memory (their logs tell). Run it again: that completes it",
     ),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
+from warnings import catch_warnings, simplefilter
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -95,7 +96,8 @@ def stop() -> None:
     logging.disable(logging.CRITICAL)  # Py4J logs the stack of a thread that is waiting for an answer now
     context = SparkContext._active_spark_context
     if context is not None:
-        with suppress(Exception):  # the JVM has ended already, perhaps for want of memory
+        with suppress(Exception), catch_warnings():  # the JVM has ended already, perhaps for want of memory
+            simplefilter("ignore")
             (SparkSession._instantiatedSession or context).stop()
     end()
     logging.disable(before)

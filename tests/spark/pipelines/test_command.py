@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from examples.demo_spark import __main__ as demo_spark
+from shardq.cli.pipelines.stage import connecting
+from shardq.cli.shell import Shell
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.session import check_java, explained, session
@@ -110,10 +113,13 @@ def test_what_is_wrong_is_said_in_one_line(
     "words", [("archive", "{folder}", "{queue}"), ("fairness", "--queue", "{queue}"), ("redrive", "{queue}")]
 )
 def test_the_timeout_of_the_command_is_that_of_the_tasks(
-    shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...]
+    shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that the format refuses tells that it got there."""
-    found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words), "--timeout", "4000")
+    """One that the format refuses, and the client would, too, tells that it got there."""
+    assert connecting(Namespace(timeout=2.5), Shell("redis://x", 2.5, json=False))["timeout"] == "2.5"
+    options = {"url": shardq.url, "timeout": "4000"}
+    monkeypatch.setattr(f"shardq.cli.pipelines.{words[0]}.connecting", lambda args, shell: options)
+    found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words))
     assert (found, "option timeout must be a number of seconds from 0.1 to 3,600" in err) == (2, True), err
 
 
