@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from shardq.cli.parsing import number
+from shardq.cli.pipelines.stage import connecting
 from shardq.cli.shell import Shell
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def writing(args: argparse.Namespace, shell: Shell, made: DataFrame, *, create: 
     """The options of format("shardq") for the rows *made* of messages."""
     plain = dict(made.dtypes)["payload"] in ("binary", "string")
     return {
-        "url": shell.url, "create": str(create).lower(), "codec": args.codec or ("" if plain else "json"),
+        **connecting(args, shell), "create": str(create).lower(), "codec": args.codec or ("" if plain else "json"),
         **({"errorQueue": args.errors} if args.errors else {}),
         **({"maxBacklog": str(args.max_backlog)} if args.max_backlog else {}),
         **({"maxPayload": str(args.max_payload)} if args.max_payload else {}),

@@ -125,7 +125,10 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     seen = Observation()
     counted = made.observe(seen, F.count(F.lit(1)).alias("rows"))
     progress.report.figures |= {"queue": queue, "id": write_id}
-    with progress.step(f"loading into {queue} as {write_id}"), Client.from_url(options["url"]) as client:
+    with (
+        progress.step(f"loading into {queue} as {write_id}"),
+        Client.from_url(options["url"], timeout=float(options.get("timeout", 10))) as client,
+    ):
         progress.sofar = _growth(client.queue(queue))
         save(counted, write_id, {**options, "queue": queue})
     rows = int(seen.get["rows"])

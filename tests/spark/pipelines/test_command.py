@@ -110,7 +110,13 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 @pytest.mark.parametrize(
-    "words", [("archive", "{folder}", "{queue}"), ("fairness", "--queue", "{queue}"), ("redrive", "{queue}")]
+    "words",
+    [
+        ("archive", "{folder}/archive", "{queue}"),
+        ("fairness", "--queue", "{queue}"),
+        ("redrive", "{queue}"),
+        ("load", "{folder}/rows.csv", "{queue}", "--key", "tenant"),
+    ],
 )
 def test_the_timeout_of_the_command_is_that_of_the_tasks(
     shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -118,7 +124,9 @@ def test_the_timeout_of_the_command_is_that_of_the_tasks(
     """One that the format refuses, and the client would, too, tells that it got there."""
     assert connecting(Namespace(timeout=2.5), Shell("redis://x", 2.5, json=False))["timeout"] == "2.5"
     options = {"url": shardq.url, "timeout": "4000"}
-    monkeypatch.setattr(f"shardq.cli.pipelines.{words[0]}.connecting", lambda args, shell: options)
+    (tmp_path / "rows.csv").write_text("tenant,n\na,1\n")
+    module = "rows" if words[0] == "load" else words[0]
+    monkeypatch.setattr(f"shardq.cli.pipelines.{module}.connecting", lambda args, shell: options)
     found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words))
     assert (found, "option timeout must be a number of seconds from 0.1 to 3,600" in err) == (2, True), err
 
