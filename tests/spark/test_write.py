@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,25 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
-def failing(frame: Any, at: int, *, attempts: int) -> Any:
-    """*frame*, whose row number *at* makes its task fail, the first *attempts* times that it is tried."""
+def failing(frame: Any, at: int, *, attempts: int, after: Callable[[], bool] = lambda: True) -> Any:
+    """*frame*, whose row number *at* makes its task fail, the first *attempts* times that it is tried, and not before
+    something has happened."""
     from pyspark import TaskContext
     from pyspark.sql import functions as F  # noqa: N812
 
     def checked(payload: bytes) -> bytes:
         context = TaskContext.get()
         if int(payload) == at and context is not None and context.attemptNumber() < attempts:
+            eventually(after)
             raise RuntimeError("made to fail")
         return payload
 
     return frame.withColumn("payload", F.udf(checked, "binary", useArrow=False)("payload"))
+
+
+def has_some(url: str, queue: str) -> bool:
+    with Client.from_url(url) as client:
+        return client.queue(queue).len() > 0
 
 
 def test_every_row_becomes_one_message_of_its_shard_key(spark: Any, url: str, queue: Queue) -> None:
@@ -52,12 +60,13 @@ def test_a_task_that_fails_midway_and_is_tried_again_stores_each_row_once(spark:
 
 def test_a_write_that_failed_is_completed_under_its_id(spark: Any, url: str, queue: Queue) -> None:
     """Also with other chunks and other Arrow batches than before."""
+    name = queue.name
+    rows = failing(numbered(spark, 40_000), 19_000, attempts=99, after=lambda: has_some(url, name))
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "700")
     try:
         with pytest.raises(Exception, match="made to fail"):
-            write(failing(numbered(spark, 40_000), 19_000, attempts=99), queue, url, writeId="load-7", chunkSize=250)
-        stored = queue.len()
-        assert 0 < stored < 40_000
+            write(rows, queue, url, writeId="load-7", chunkSize=250)
+        assert 0 < queue.len() < 40_000
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     write(numbered(spark, 40_000), queue, url, writeId="load-7", chunkSize=90)

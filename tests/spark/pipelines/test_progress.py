@@ -79,7 +79,7 @@ def test_of_a_stream_the_rows_a_second_are_told(spark: Any, tmp_path: Path) -> N
     rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
-        eventually(lambda: re.fullmatch(r"\d+ rows/s come, \d+ rows/s done", streams()), 60, every=0.05)
+        eventually(lambda: re.fullmatch(r"[\d,]+ rows/s come, [\d,]+ rows/s done", streams()), 60, every=0.05)
     finally:
         query.stop()
     assert streams() == ""
