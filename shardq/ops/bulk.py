@@ -2,8 +2,8 @@
 
 A row is identified by its partition and its number in that partition. Redis keeps for each partition how many of its
 rows are stored, and the script that stores rows changes this number. So a second copy of the writer, a later replay, or
-a writer that cuts the rows into other chunks stores only the rows that are missing. Redis also keeps a checksum of the
-last stored row, the mark. It shows whether a writer with the same write id brings the same rows.
+a writer that cuts the rows into other chunks stores only the rows that are missing. Redis also keeps a checksum of all
+rows that are stored, the mark. It shows whether a writer with the same write id brings the same rows.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import msgspec
 
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
+from shardq.ops.checksum import Checksum
 from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
@@ -49,7 +51,7 @@ class Rows(msgspec.Struct, frozen=True):
         return len(self.bodies)
 
     def mark(self, at: int) -> str:
-        """Return a checksum of the shard key and body of row *at*."""
+        """Return a checksum of the shard key and body of row *at* alone, as marks were before they were of all rows."""
         key = self.shard_keys[at]
         raw = key.encode() if isinstance(key, str) else key
         return f"{zlib.crc32(self.bodies[at], zlib.crc32(raw)):x}"
@@ -57,7 +59,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class BulkOffset:
-    """How far one partition of a bulk write is: `stored` rows are in Redis, and the last of them has the mark `mark`.
+    """How far one partition of a bulk write is: `stored` rows are in Redis, and all of them together have the `mark`.
 
     `write_id` and `partition` name it. `batch` counts up when the same write goes on with more rows (a micro-batch).
     The offset of a new batch replaces that of the one before, because a batch begins only when all partitions of the
@@ -65,7 +67,7 @@ class BulkOffset:
     runs is refused. Redis remembers the offset for `remember` seconds after its last call.
 
     `unanswered_since` is the local time of the first call that may have stored rows without an answer. A later answer
-    sets it to infinity.
+    sets it to infinity. `own` is the checksum of this writer's rows, by which it sees whether `mark` is of the same.
     """
 
     write_id: str
@@ -75,6 +77,7 @@ class BulkOffset:
     stored: int = 0
     mark: str = ""
     unanswered_since: float = math.inf
+    own: Checksum = dataclass_field(default_factory=Checksum)
 
     @property
     def field(self) -> str:
@@ -88,6 +91,16 @@ class BulkOffset:
         if batch == self.batch and stored == self.stored and mark != self.mark:
             raise _different_rows(self)
         self.stored, self.mark = (stored, mark) if batch == self.batch else (0, "")
+
+    def mark_of(self, first: int, rows: Rows, at: int) -> str:
+        """Return the mark of a partition whose last row is the one before *at* of *rows*, which begin with *first*."""
+        return self.own.upto(first, rows.shard_keys, rows.bodies, at)
+
+    def is_of(self, first: int, rows: Rows, at: int) -> bool:
+        """Whether the stored rows, the last of which is the one before *at*, are these and those before them."""
+        if Checksum.made(self.mark):
+            return self.mark == self.mark_of(first, rows, at)
+        return not at or self.mark == rows.mark(at - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +125,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
     """
     until, full_until = state.until(), state.clock.monotonic() + pace.patience
     size, tries = pace.chunk, 0
+    offset.own.begin(first)
     while (at := _next(offset, first, rows)) < len(rows):
         trouble = yield from _send_calls(state, offset, first, rows, pace, (at, size), until)
         now = state.clock.monotonic()
@@ -128,6 +142,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
                 raise _give_up_error(state, trouble, pace)
             tries += 1
             yield Sleep(pause_after(tries))
+    offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
     yield from upkeep(state, state.clock.monotonic())
 
 
@@ -141,12 +156,13 @@ def _send_calls(
     calls = tuple(_call(state, offset, first, rows, at, to) for at, to in spans)
     trouble, underreplicated, sent_at = "", None, state.clock.monotonic()
     _check_memory(offset, sent_at)
-    for (_, to), outcome in zip(spans, (yield Batch(calls, until)), strict=True):
+    marks = [offset.mark_of(first, rows, to) for _, to in spans]
+    for (_, to), mark, outcome in zip(spans, marks, (yield Batch(calls, until)), strict=True):
         if isinstance(outcome, Unanswered):
             offset.unanswered_since = min(offset.unanswered_since, sent_at) if outcome.sent else offset.unanswered_since
         before, reply = offset.stored, outcome.reply if isinstance(outcome, Underreplicated) else outcome
         if isinstance(reply, list) and reply[0] == b"OK":
-            offset.stored, offset.mark = first + to, rows.mark(to - 1)
+            offset.stored, offset.mark = first + to, mark
         else:
             trouble = _trouble(offset, reply) or trouble
         if isinstance(reply, list):
@@ -238,7 +254,7 @@ def _next(offset: BulkOffset, first: int, rows: Rows) -> int:
             f"{offset.stored:,}: Redis lost data, or this write paused for longer than Redis remembers it; start the "
             "write again from its first row"
         )
-    if 0 < at <= len(rows) and offset.mark and offset.mark != rows.mark(at - 1):
+    if first + at > 0 and at <= len(rows) and offset.mark and not offset.is_of(first, rows, at):
         raise _different_rows(offset)
     return at
 
@@ -253,9 +269,9 @@ def _overtaken(offset: BulkOffset, batch: int) -> ConfigError:
 
 def _different_rows(offset: BulkOffset) -> ConfigError:
     return ConfigError(
-        f"row {offset.stored - 1:,} of partition {offset.partition} is not the one that an earlier try of this write "
-        f"stored there: under one write id ({offset.write_id!r}) the same rows must come in the same order and "
-        "partitions; sort them, or use a dedup_key column and a new write id"
+        f"row {offset.stored - 1:,} of partition {offset.partition}, or one before it, is not the one that an earlier "
+        f"try of this write stored there: under one write id ({offset.write_id!r}) the same rows must come in the same "
+        "order and partitions; sort them, or use a dedup_key column and a new write id"
     )
 
 
@@ -301,8 +317,9 @@ def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int
     args: list[Argument] = [b""] * (len(columns) * (to - at))
     for position, column in enumerate(columns):
         args[position :: len(columns)] = column
-    before = rows.mark(at - 1) if at else offset.mark
-    sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{rows.mark(to - 1)}"
+    before = offset.mark if first + at == offset.stored else offset.mark_of(first, rows, at)
+    mark = offset.mark_of(first, rows, to)
+    sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{mark}"
     sequence = f"{sequence}|{state.config.max_bulk_offsets}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
     return call_of(state, view, offset.field, sequence, numbers, to - at, args, keyed)

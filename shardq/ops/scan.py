@@ -141,12 +141,16 @@ def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
     return (yield from retry_until(lambda _: command, state.until(), state.clock))
 
 
-def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[str]:
-    """Return the id of the entry that is *count* entries after id *after*, or of the last one up to *until*."""
-    while count > 0:
-        call = Call.on(state.keys, "skip", (after, until, min(count, SCANNED)), rest=(key,))
+def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[tuple[str, int]]:
+    """Return the id of the entry that is *count* entries after id *after*, or of the last one up to *until*.
+
+    Return also how many entries that were.
+    """
+    passed = 0
+    while passed < count:
+        call = Call.on(state.keys, "skip", (after, until, min(count - passed, SCANNED)), rest=(key,))
         last, found = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
-        after, count = last.decode(), count - found
+        after, passed = last.decode(), passed + found
         if found < SCANNED:
             break
-    return after
+    return after, passed

@@ -1,6 +1,7 @@
 """Spark reads and writes queues: `spark.read.format("shardq")`, `df.write.format("shardq")`, and both as streams.
 
-Call `register(spark)` once per session to register the format. docs/spark.md has the options and the columns. This
+Call `register(spark)` once per session to register the format; where shardq is installed from a wheel, PySpark finds it
+by itself. `lag` tells how far a streaming query is behind. docs/spark.md has the options and the columns. This
 package can be imported without Spark, but `shardq.spark.source` needs it (extra `spark`: PySpark 4.2, and PyArrow).
 """
 
@@ -10,11 +11,14 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
+from shardq.spark.consume.block import consuming
+from shardq.spark.consume.settling import Settlement, ack, nack, reject
+from shardq.spark.lags import Lag, lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["Lag", "Settlement", "ack", "consuming", "lag", "nack", "register", "reject"]
 
 OLDEST = (4, 2)
 INSTALL = "pip install 'shardq[spark]'"
@@ -23,14 +27,20 @@ INSTALL = "pip install 'shardq[spark]'"
 def register(spark: SparkSession) -> None:
     """Register the format "shardq" with *spark*. ConfigError when PySpark or PyArrow is missing or too old.
 
+    By default a queue is read by two tasks for each core that the cluster has now.
+
     Spark looks formats up in the session of the calling thread, so each thread that writes or loads must call this.
     """
     check_install()
     from shardq.spark.source import ShardqDataSource
 
-    spark.dataSource.register(ShardqDataSource)
-    if (jvm := getattr(spark, "_jvm", None)) is not None:  # a client of Spark Connect has no JVM
-        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+    jvm = getattr(spark, "_jvm", None)  # a client of Spark Connect has none
+    if jvm is None:
+        spark.dataSource.register(ShardqDataSource)
+        return
+    parts = 2 * spark.sparkContext.defaultParallelism
+    spark.dataSource.register(type("ShardqDataSource", (ShardqDataSource,), {"parts": parts}))
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def check_install() -> None:

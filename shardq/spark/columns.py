@@ -15,6 +15,7 @@ from shardq.errors import CodecError, ConfigError
 from shardq.ops.bulk import Rows
 from shardq.ops.outgoing import MAX_DEDUP_KEY, MAX_DELAY
 from shardq.sharding import MAX_SHARD_KEY
+from shardq.spark.maps import listed
 
 TAGS = {"json": "j", "msgpack": "m"}
 
@@ -46,7 +47,7 @@ class Encoding:
         if self.codec not in ("", "json", "msgpack"):
             raise ConfigError(f"codec {self.codec} needs the payload as binary, encoded by you, not as {kind}")
         encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
-        values = _listed(column) if _is_text(kind) else column.to_pylist()
+        values = _listed(column) if _is_text(kind) else listed(column)
         return [None if value is None else _encoded(encode, value) for value in values]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 from shardq.client import Client
@@ -14,11 +15,12 @@ from shardq.spark.options import Connecting
 
 def client_of(options: Connecting) -> Client:
     """The client of this process for the Redis of *options*."""
-    return _client(options.url, options.timeout, options.durability)
+    return _client(options.url, options.timeout, options.durability, os.getpid())
 
 
 @lru_cache(maxsize=16)
-def _client(url: str, timeout: float, durability: str) -> Client:
+def _client(url: str, timeout: float, durability: str, process: int) -> Client:
+    """Make a client for one *process*: one that was forked must not share connections with its parent."""
     return Client.from_url(url, timeout=timeout, durability=durability)
 
 

@@ -13,7 +13,7 @@ from shardq.errors import ConfigError
 from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
-from shardq.spark.options import Reading, listed
+from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part
 from shardq.spark.tables import dead_batch
@@ -44,35 +44,48 @@ class DeadTrack:
 
     def given(self, option: str) -> str:
         """The point that the option names."""
-        value = self._options.point(option, self._state.keys.name)
+        value = place_of(self._options.point(option, self._state.keys.name))
+        if value in ("earliest", "latest"):
+            return self.first() if value == "earliest" else self.last()
         if not isinstance(value, str) or not ENTRY_ID.fullmatch(value):
             raise ConfigError(f"option {option} of dead letters must hold entry ids, such as 1732150000000-0")
         return value
 
-    def check(self, start: str, end: str) -> None:
-        """ConfigError when a query has read further than the newest dead letter that there ever was."""
-        if entry_id(start.encode()) > entry_id(end.encode()) and self._options.fail_on_data_loss:
-            raise ConfigError(
-                f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
-                f"{end}: Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
-            )
+    def time(self, point: str) -> int:
+        """The time of a point: an entry id says it."""
+        return entry_id(point.encode())[0]
 
-    def lag(self, start: str, end: str) -> int:
-        """An upper bound of the number of dead letters between two points."""
+    def begin(self, start: str, time: int | None, end: str) -> str:
+        """Where to go on for a query that has read up to *start*: there, as a rule.
+
+        ConfigError when that is newer than the newest dead letter that there ever was; or that one's point, if data may
+        be lost. Where Redis was rolled back and has new dead letters, these have later ids, so none is passed over.
+        """
+        if entry_id(start.encode()) <= entry_id(end.encode()):
+            return start
+        if not self._options.fail_on_data_loss:
+            return end
+        raise ConfigError(
+            f"the query has read dead letters of queue {self._state.keys.name!r} up to {start}, but the newest is "
+            f"{end}: Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
+        )
+
+    def lag(self, start: str, end: str, most: int) -> int:
+        """How many dead letters lie between two points, or *most* if they are more."""
         if entry_id(start.encode()) >= entry_id(end.encode()):
             return 0
-        return self._client.run(scan.length(self._state, self._state.keys.dead))
+        return self._client.run(scan.skip(self._state, self._state.keys.dead, start, end, most))[1]
 
     def on(self, start: str, end: str, count: int) -> str:
         """The point *count* letters after *start*, not after *end*."""
-        last = self._client.run(scan.skip(self._state, self._state.keys.dead, start, end, count))
-        return end if last == start else last
+        last, found = self._client.run(scan.skip(self._state, self._state.keys.dead, start, end, count))
+        return last if found else end
 
     def parts(self, start: str, end: str, most: int) -> list[Part]:
         """The dead letters between two points, in parts that cover equal times; one part if they are few."""
-        count = self.lag(start, end)
-        if not count:
+        if entry_id(start.encode()) >= entry_id(end.encode()):
             return []
+        count = self._client.run(scan.length(self._state, self._state.keys.dead))
         rows = self._client.run(scan.page(self._state, self._state.keys.dead, start, end, 1))
         if not rows:
             return []

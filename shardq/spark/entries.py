@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from shardq.codec import Codecs
 from shardq.errors import CodecError
 from shardq.protocol.replies import Body, body_of, number_of
+from shardq.spark.maps import pairing
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
@@ -174,11 +175,12 @@ def _payload(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 def decoded(tags: Sequence[str], raw: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     """Payloads as values of *kind*; null where one cannot be decoded to it."""
-    codecs, values = Codecs(), []
+    codecs, values, paired = Codecs(), [], pairing(kind)
     for tag, body in zip(tags, raw, strict=True):
         try:
             value = codecs.decode(tag, body)
-            values.append(value.decode() if isinstance(value, bytes) and kind == pa.string() else value)
+            value = value.decode() if isinstance(value, bytes) and kind == pa.string() else value
+            values.append(value if paired is None else paired(value))
         except (CodecError, UnicodeDecodeError):
             values.append(None)
     try:

@@ -16,7 +16,7 @@ from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
 from shardq.protocol.journal import Columns, decode
-from shardq.spark.options import Reading, listed
+from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch
 
@@ -67,22 +67,45 @@ class JournalTrack:
 
     def given(self, option: str) -> int:
         """The point that the option names."""
-        value = self._options.point(option, self._state.keys.name)
-        if not isinstance(value, int):
-            raise ConfigError(f"option {option} of a journal must hold numbers of events")
-        return value
+        match place_of(self._options.point(option, self._state.keys.name)):
+            case "earliest":
+                return self.first()
+            case "latest":
+                return self.last()
+            case int(number):
+                return number
+        raise ConfigError(f"option {option} of a journal must hold numbers of events")
 
-    def check(self, start: int, end: int) -> None:
-        """ConfigError when a query has read further than the newest event that there ever was."""
-        if start > end and self._options.fail_on_data_loss:
-            raise ConfigError(
-                f"the query has read up to event {start} of queue {self._state.keys.name!r}, whose newest is {end}: "
-                "Redis lost data, or it is another server; failOnDataLoss=false goes on from there"
-            )
+    def time(self, point: int) -> int | None:
+        """The time of the event at a point, in ms, by which it is known again; None if it is not kept."""
+        rows = self._client.run(scan.page(self._state, self._state.keys.journal, f"{point - 1}-{LAST}", "+", 1))
+        events = decode(rows, after=0)
+        return events.time_ms[0] if events.number and events.number[0] <= point else None
 
-    def lag(self, start: int, end: int) -> int:
-        """How many events lie between two points."""
-        return max(0, end - start)
+    def begin(self, start: int, time: int | None, end: int) -> int:
+        """Where to go on for a query that has read up to the event *start* of that *time*: there, as a rule.
+
+        If Redis was rolled back, events that the query has not read have numbers that it has passed. ConfigError then;
+        or, if data may be lost, the point before them: they are newer than what the query has read.
+        """
+        if start <= end and (time is None or not self._is_another(start, time)):
+            return start
+        if not self._options.fail_on_data_loss:
+            return min(start, end) if time is None else self._before(time + 1)
+        name = self._state.keys.name
+        text = f"event {start} of queue {name!r} is another one than the query has read: Redis was rolled back, or"
+        if start > end:
+            text = f"the query has read queue {name!r} up to event {start}, the newest is {end}: Redis lost data, or"
+        raise ConfigError(f"{text} it is another server; failOnDataLoss=false goes on with the events that are new")
+
+    def _is_another(self, number: int, time: int) -> bool:
+        """Whether the event with this number is one of another time, or is gone though an older one is kept."""
+        found = self.time(number)
+        return self._oldest() < number if found is None else found != time
+
+    def lag(self, start: int, end: int, most: int) -> int:
+        """How many events lie between two points, or *most* if they are more."""
+        return min(most, max(0, end - start))
 
     def on(self, start: int, end: int, count: int) -> int:
         """The point *count* events after *start*, not after *end*."""

@@ -6,6 +6,7 @@ Spark passes options as text, with names in any case. There is a dataclass for e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
-SPARKS_OWN = frozenset({"checkpointlocation"})
+SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """Options of Spark itself that it passes to the source, too."""
 
 
@@ -37,7 +38,7 @@ class Connecting:
 class Writing(Connecting):
     """How to write. docs/spark.md says what each means."""
 
-    queue: str
+    queue: str = ""
     create: bool = False
     codec: str = ""
     write_id: str = ""
@@ -52,10 +53,9 @@ class Writing(Connecting):
 
     def __post_init__(self) -> None:
         """Check the names and the options that depend on each other."""
-        check_name(self.queue)
-        if self.error_queue:
-            check_name(self.error_queue)
-        if self.error_queue == self.queue:
+        for name in filter(None, (self.queue, self.error_queue)):
+            check_name(name)
+        if self.error_queue and self.error_queue == self.queue:
             raise ConfigError("errorQueue must be another queue than the one that is written to")
         if not (self.codec in ("", "json", "msgpack") or (len(self.codec) == 1 and "A" <= self.codec <= "Z")):
             raise ConfigError("option codec must be json, msgpack or the letter (A to Z) of a codec of your own")
@@ -73,7 +73,8 @@ LIVE = ("backlog", "in_flight", "delayed")
 class Reading(Connecting):
     """What to read, and how. docs/spark.md says what each means."""
 
-    subscribe: str
+    subscribe: str = ""
+    subscribe_pattern: str = ""
     state: str = ""
     streams: str = ""
     shard_keys: str = ""
@@ -83,11 +84,22 @@ class Reading(Connecting):
     ending_offsets: str = "latest"
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int = _number(0, 0, 2**53)
+    min_offsets_per_trigger: int = _number(0, 0, 2**53)
+    max_trigger_delay: float = _number(900.0, 0, 30 * 86_400)
+    include_headers: bool = True
     partitions: int = _number(0, 0, 10_000)
     fetch_size: int = _number(1000, 1, 10_000)
 
     def __post_init__(self) -> None:
         """Check the names and the options that depend on each other."""
+        if bool(self.queues) == bool(self.subscribe_pattern):
+            raise ConfigError("say which queues to read: give either option subscribe, or subscribePattern")
+        try:
+            re.compile(self.subscribe_pattern)
+        except re.error as error:
+            raise ConfigError(f"option subscribePattern is no regular expression: {error}") from None
+        if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
+            raise ConfigError("option minOffsetsPerTrigger must not be above maxOffsetsPerTrigger")
         for name in self.queues:
             check_name(name)
         if len(set(self.queues)) < len(self.queues):
@@ -105,7 +117,7 @@ class Reading(Connecting):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues to read."""
+        """The queues to read by name; none where `subscribe_pattern` says which."""
         return listed(self.subscribe)
 
     @property
@@ -113,20 +125,32 @@ class Reading(Connecting):
         """The states of the messages to read; those that a queue holds by default."""
         return listed(self.state) or LIVE
 
-    def point(self, option: str, queue: str) -> Any:
-        """Where in a queue's journal or dead letters to start (startingOffsets) or to end, as JSON by queue says."""
+    def points(self, option: str) -> dict[str, Any]:
+        """Where to start (startingOffsets) or to end in each queue's journal or dead letters, as JSON by queue says."""
         text = self.starting_offsets if option == "startingOffsets" else self.ending_offsets
         try:
-            return msgspec.json.decode(text, type=dict[str, Any])[queue]
-        except (KeyError, msgspec.MsgspecError):
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            raise ConfigError(f"option {option} must be earliest, latest or points by queue as JSON") from None
+
+    def point(self, option: str, queue: str) -> Any:
+        """Where to start or to end in *queue*; ConfigError if the option does not say it."""
+        points = self.points(option)
+        if queue not in points:
             raise ConfigError(
                 f"option {option} must be earliest, latest or points by queue as JSON, one for {queue!r} among them"
-            ) from None
+            )
+        return points[queue]
 
     @property
     def table(self) -> str:
         """The table to read: live, dead or journal."""
         return self.states[0] if self.states[0] in ("dead", "journal") else "live"
+
+
+def place_of(mark: Any) -> Any:
+    """The point in an offset's mark (shardq.spark.stream), or the point itself where it is given alone."""
+    return mark.get("to") if isinstance(mark, dict) else mark
 
 
 def listed(text: str) -> tuple[str, ...]:

@@ -19,5 +19,8 @@ class Part(InputPartition):
 
 
 def default_parts() -> int:
-    """Two parts for each core of this machine. More would cost time, since each Python task takes at least 50 ms."""
+    """Two parts for each core of this machine, where `register` did not ask the cluster for its cores.
+
+    More would cost time, since each Python task takes at least 50 ms.
+    """
     return 2 * (os.cpu_count() or 1)

@@ -13,6 +13,7 @@ from shardq.spark import dead, events, live
 from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parts import Part, default_parts
+from shardq.spark.subscription import Subscription
 
 TRACKS: dict[str, Any] = {"journal": events.JournalTrack, "dead": dead.DeadTrack}
 """The tables that are read in ranges between two points, and so can be read as streams."""
@@ -26,9 +27,9 @@ class BatchReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The parts to read: about two for each core of this machine, or as many as the option `partitions` says."""
+        """The parts to read: about two for each core, or as many as the option `partitions` says."""
         most = self.options.partitions or default_parts()
-        return [part for name in self.options.queues for part in self._parts(name, most)]
+        return [part for name in Subscription(self.options).queues() for part in self._parts(name, most)]
 
     def _parts(self, name: str, most: int) -> list[Part]:
         state, client = seen_queue(self.options, name), client_of(self.options)

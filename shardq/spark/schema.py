@@ -77,9 +77,10 @@ def arrow_type(kind: DataType) -> pa.DataType:
     return found
 
 
-def table_schema(table: str) -> StructType:
+def table_schema(table: str, *, headers: bool = True) -> StructType:
     """The columns of *table*: live, dead or journal."""
-    return StructType([StructField(name, kind) for name, kind in _TABLES[table].items()])
+    columns = _TABLES[table].items()
+    return StructType([StructField(name, kind) for name, kind in columns if headers or name != "headers"])
 
 
 def check_schema(table: str, wished: StructType) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
+from typing import ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     MapType,
     NumericType,
@@ -15,11 +19,12 @@ from pyspark.sql.types import (
 )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of, seen_queue
+from shardq.spark.connection import queue_of
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
 from shardq.spark.stream import StreamReader
+from shardq.spark.subscription import Subscription
 from shardq.spark.writer import BatchWriter, StreamWriter
 
 KINDS: dict[str, tuple[type[DataType], ...]] = {
@@ -29,6 +34,8 @@ KINDS: dict[str, tuple[type[DataType], ...]] = {
     "deadline": (NumericType,),
     "dedup_key": (StringType,),
     "headers": (MapType,),
+    "queue": (StringType,),
+    "part": (StringType,),
 }
 """The columns that a DataFrame to be written may have, and their types."""
 REQUIRED = ("shard_key", "payload")
@@ -37,6 +44,9 @@ REQUIRED = ("shard_key", "payload")
 class ShardqDataSource(DataSource):
     """format("shardq"): docs/spark.md has options and columns."""
 
+    parts: ClassVar[int] = 0
+    """The option `partitions` where it is not given; `register` knows the cluster's cores. 0: by the driver's."""
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
@@ -44,14 +54,14 @@ class ShardqDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table that the options name."""
-        return table_schema(self._reading().table)
+        options = self._reading()
+        return table_schema(options.table, headers=options.include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of `spark.read`; with `.schema(...)` it makes only these columns. ConfigError, QueueMissing."""
         options = self._reading()
         check_schema(options.table, schema)
-        for name in options.queues:
-            seen_queue(options, name)
+        Subscription(options).check()
         return BatchReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -60,19 +70,22 @@ class ShardqDataSource(DataSource):
         if options.table == "live":
             raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
         check_schema(options.table, schema)
-        for name in options.queues:
-            seen_queue(options, name)
+        Subscription(options).check()
         return StreamReader(options, arrow_schema(schema))
 
     def _reading(self) -> Reading:
-        return parsed(Reading, dict(self.options))
+        options = parsed(Reading, dict(self.options))
+        return options if options.partitions else replace(options, partitions=self.parts)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer of `df.write`. Raises ConfigError and QueueMissing before any task runs."""
         if overwrite:
-            raise ConfigError("a queue cannot be overwritten: use mode('append'), after queue.purge() if need be")
+            raise ConfigError(
+                "a queue cannot be overwritten, as workers may hold its messages: use mode('append'); to remove the "
+                f"messages that wait, run `shardq purge {self.options.get('queue', 'QUEUE')}` first"
+            )
         options = checked_writing(self.options, schema)
-        return BatchWriter(options, options.write_id or f"{options.queue}-{secrets.token_hex(8)}")
+        return BatchWriter(options, options.write_id or f"{options.queue or 'write'}-{secrets.token_hex(8)}")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """The writer of `df.writeStream`."""
@@ -88,6 +101,10 @@ def checked_writing(given: object, schema: StructType) -> Writing:
     """The options of a write whose rows have *schema*; ConfigError, QueueMissing."""
     options = parsed(Writing, dict(given))  # type: ignore[call-overload]
     check_columns(schema, options)
+    if not options.queue and "queue" not in schema.names:
+        raise ConfigError("option queue of format shardq is missing, and there is no column queue")
+    if options.queue and "queue" in schema.names:
+        raise ConfigError("give the option queue or the column queue, not both")
     for name in filter(None, (options.queue, options.error_queue)):
         queue_of(options, name, create=options.create)
     return options
@@ -111,3 +128,21 @@ def check_columns(schema: StructType, options: Writing) -> None:
     payload = schema["payload"].dataType
     if len(options.codec) == 1 and not isinstance(payload, BinaryType):
         raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")
+    check_keys(payload, options.codec)
+
+
+def check_keys(kind: DataType, codec: str) -> None:
+    """ConfigError if a map in values of *kind* has keys that a map in JSON or MessagePack cannot have."""
+    if isinstance(kind, MapType):
+        unfit = (StructType, ArrayType, MapType, *((BooleanType, BinaryType) if codec == "json" else ()))
+        if isinstance(kind.keyType, unfit):
+            raise ConfigError(
+                f"a map in column payload has keys of type {kind.keyType.simpleString()}, which {codec or 'msgpack'} "
+                "has not: make them text or numbers"
+            )
+        check_keys(kind.valueType, codec)
+    elif isinstance(kind, ArrayType):
+        check_keys(kind.elementType, codec)
+    elif isinstance(kind, StructType):
+        for each in kind:
+            check_keys(each.dataType, codec)

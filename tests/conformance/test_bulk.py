@@ -201,12 +201,56 @@ def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(queue: Queue) -> N
 
 def test_other_rows_than_before_are_refused(queue: Queue) -> None:
     store(queue, BulkOffset("w", "0"), 0, 500)
-    with pytest.raises(ConfigError, match="row 499 of partition 0 is not the one"):
+    with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
         queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 700, tenants=7), Pace()))
     fewer = BulkOffset("w", "0")
     store(queue, fewer, 0, 400)
-    with pytest.raises(ConfigError, match="row 499 of partition 0 is not the one"):
+    with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
         finish(fewer, 400)
+    assert held(queue) == list(range(500))
+
+
+@pytest.mark.parametrize("changed", [0, 180, 299, 498])
+@pytest.mark.parametrize("page", [90, 300, 2000])
+def test_other_rows_before_the_last_stored_one_are_refused(queue: Queue, changed: int, page: int) -> None:
+    """As of a file that was overwritten and ends with the same row: wherever it differs, and however it is paged."""
+    store(queue, BulkOffset("w", "0"), 0, 500, chunk=70)
+    other, offset = rows(0, 700), BulkOffset("w", "0")
+    other = Rows(other.shard_keys, "b", [b"x" if at == changed else body for at, body in enumerate(other.bodies)])
+
+    def bring() -> None:
+        for first in range(0, 700, page):
+            part = Rows(other.shard_keys[first : first + page], "b", other.bodies[first : first + page])
+            queue._client.run(store_rows(queue.state, offset, first, part, Pace(chunk=45)))
+
+    with pytest.raises(ConfigError, match="row 499 of partition 0, or one before it, is not the one"):
+        bring()
+    assert held(queue) == list(range(500))
+
+
+def test_rows_that_change_places_are_others(queue: Queue) -> None:
+    """Also if they are of one shard key; and shard keys that change places are noticed, too."""
+    store(queue, BulkOffset("w", "0"), 0, 100)
+    for keys, bodies in (([b"b", b"a"], [b"0", b"1"]), ([b"a", b"b"], [b"1", b"0"])):
+        same = rows(2, 100)
+        other = Rows([*keys, *same.shard_keys], "b", [*bodies, *same.bodies])
+        with pytest.raises(ConfigError, match="is not the one"):
+            queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, other, Pace()))
+
+
+@pytest.mark.parametrize("page", [100, 130, 1000])
+def test_a_write_that_an_older_shardq_began_goes_on(queue: Queue, server: Server, page: int) -> None:
+    """Its mark is the checksum of the last stored row alone."""
+    store(queue, BulkOffset("w", "0"), 0, 300)
+    key, field = queue.state.keys.dedup, BulkOffset("w", "0").field
+    before = server.run("HGET", key, field).rpartition(b"|")[0]
+    server.run("HSET", key, field, before + b"|" + rows(0, 300).mark(299).encode())
+    with pytest.raises(ConfigError, match="is not the one"):
+        queue._client.run(store_rows(queue.state, BulkOffset("w", "0"), 0, rows(0, 400, tenants=7), Pace()))
+    offset = BulkOffset("w", "0")
+    for first in range(0, 400, page):
+        store(queue, offset, first, min(400, first + page), chunk=40, calls=2)
+    store(queue, BulkOffset("w", "0"), 0, 500)
     assert held(queue) == list(range(500))
 
 

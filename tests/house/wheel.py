@@ -11,7 +11,11 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOADS = "from shardq.protocol import scripts; print(len([scripts.load(name).sha for name in scripts.names()]))"
+TOPS = {"shardq", "pyspark_shardq"}
+LOADS = (
+    "import pyspark_shardq; from shardq.protocol import scripts; "
+    "print(len([scripts.load(name).sha for name in scripts.names()]))"
+)
 
 
 def build(folder: Path) -> Path:
@@ -40,8 +44,8 @@ def problems(wheel: Path) -> list[str]:
         *(f"{name} is missing" for name in sorted(wanted.keys() - found.keys())),
         *(f"{name} should not be there" for name in sorted(found.keys() - wanted.keys())),
         *(f"{name} differs from the checkout" for name in sorted(differ)),
-        *(f"{name} should not be at the top" for name in sorted(tops - {"shardq"})),
-        *([] if "shardq/py.typed" in shipped else ["shardq/py.typed is missing"]),
+        *(f"{name} should not be at the top" for name in sorted(tops - TOPS)),
+        *(f"{name} is missing" for name in ("shardq/py.typed", "pyspark_shardq/__init__.py") if name not in shipped),
     ]
 
 

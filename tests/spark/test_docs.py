@@ -17,5 +17,8 @@ def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.Capt
     for block in blocks:
         exec(doc_blocks.compiled(block, url), names)  # noqa: S102 - our own page
     assert blocks
-    assert "backlog" in capsys.readouterr().out
-    assert client.queue("jobs").len() == 1000
+    shown = capsys.readouterr().out
+    assert "backlog" in shown
+    assert "Settlement(settled=400, lost=0, cancelled=0, dead=0)" in shown
+    assert client.queue("jobs").len() == 0
+    assert client.queue("jobs").stats().written == 1000

@@ -32,7 +32,7 @@ def test_options_have_names_as_sparks_have_and_any_case() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "text"),
     [
-        (Writing, {"url": "u"}, "option queue of format shardq is missing"),
+        (Writing, {"queue": "x"}, "option url of format shardq is missing"),
         (
             Writing,
             {**BASE, "queues": "x"},

@@ -1,4 +1,4 @@
-"""The users of docs/operations.md: an analyst may read all tables, a producer may write in bulk."""
+"""The users of docs/operations.md: an analyst reads tables, a producer writes in bulk, a consumer holds messages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import re
 import pytest
 
 from shardq import BackendError, Client, Message
+from shardq.model import Received
+from shardq.ops import settle
 from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
 from shardq.ops.opening import require_queue
+from shardq.ops.settle import Settled
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.block import _lease
+from shardq.spark.consume.lease import lease_text
+from shardq.spark.consume.settling import _settle
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
-from shardq.spark.options import Reading, parsed
+from shardq.spark.options import Connecting, Reading, parsed
 from shardq.spark.parts import Part
 from shardq.spark.reader import read_part
 from shardq.spark.schema import arrow_schema, table_schema
@@ -69,3 +76,22 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
     server.run("ACL", "DELUSER", "producer")
     with Client.from_url(server.url) as client:
         assert client.queue("jobs").len() == 600
+
+
+def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
+    with Client.from_url(server.url) as client:
+        queue = client.queue("jobs", streams=4, streams_per_shard=2)
+        queue.write_many([Message(b"x", f"t-{at}") for at in range(30)])
+    options = Connecting(url=url(server, "consumer"))
+    consumer, state = client_of(options), queue_of(options, "jobs")
+    held: list[Received] = []
+    _lease(consumer, state, held, 100, 30)
+    assert consumer.run(settle.extend(state, held, 30)) == [Settled.OK] * 30
+    leases = [lease_text("jobs", each) for each in held]
+    results = [
+        *_settle(options, lambda state, held, _: settle.ack(state, held), leases[:10], [""] * 10),
+        *_settle(options, lambda state, held, why: settle.nack(state, held, 60, why), leases[10:20], ["later"] * 10),
+        *_settle(options, settle.reject, leases[20:], ["no good"] * 10),
+    ]
+    assert results == ["o"] * 20 + ["d"] * 10
+    server.run("ACL", "DELUSER", "consumer")

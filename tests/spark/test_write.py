@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,25 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 
 
-def failing(frame: Any, at: int, *, attempts: int) -> Any:
-    """*frame*, whose row number *at* makes its task fail, the first *attempts* times that it is tried."""
+def failing(frame: Any, at: int, *, attempts: int, after: Callable[[], bool] = lambda: True) -> Any:
+    """*frame*, whose row number *at* makes its task fail, the first *attempts* times that it is tried, and not before
+    something has happened."""
     from pyspark import TaskContext
     from pyspark.sql import functions as F  # noqa: N812
 
     def checked(payload: bytes) -> bytes:
         context = TaskContext.get()
         if int(payload) == at and context is not None and context.attemptNumber() < attempts:
+            eventually(after)
             raise RuntimeError("made to fail")
         return payload
 
     return frame.withColumn("payload", F.udf(checked, "binary", useArrow=False)("payload"))
+
+
+def has_some(url: str, queue: str) -> bool:
+    with Client.from_url(url) as client:
+        return client.queue(queue).len() > 0
 
 
 def test_every_row_becomes_one_message_of_its_shard_key(spark: Any, url: str, queue: Queue) -> None:
@@ -52,12 +60,13 @@ def test_a_task_that_fails_midway_and_is_tried_again_stores_each_row_once(spark:
 
 def test_a_write_that_failed_is_completed_under_its_id(spark: Any, url: str, queue: Queue) -> None:
     """Also with other chunks and other Arrow batches than before."""
+    name = queue.name
+    rows = failing(numbered(spark, 40_000), 19_000, attempts=99, after=lambda: has_some(url, name))
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "700")
     try:
         with pytest.raises(Exception, match="made to fail"):
-            write(failing(numbered(spark, 40_000), 19_000, attempts=99), queue, url, writeId="load-7", chunkSize=250)
-        stored = queue.len()
-        assert 0 < stored < 40_000
+            write(rows, queue, url, writeId="load-7", chunkSize=250)
+        assert 0 < queue.len() < 40_000
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     write(numbered(spark, 40_000), queue, url, writeId="load-7", chunkSize=90)
@@ -94,6 +103,22 @@ def test_other_rows_under_the_id_of_an_earlier_write_are_refused(spark: Any, url
         write(numbered(spark, 1000, tenants=7), queue, url, writeId="load-8")
     with pytest.raises(Exception, match=r"is not the one that an earlier try of this write stored"):
         write(numbered(spark, 900), queue, url, writeId="load-8")
+    assert numbers(queue) == list(range(1000))
+
+
+def test_other_rows_that_end_like_the_earlier_ones_are_refused(spark: Any, url: str, queue: Queue) -> None:
+    """As those of a file that was overwritten: also in a partition whose rows are all stored, over several batches."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "300")
+    try:
+        write(numbered(spark, 1000, 1), queue, url, writeId="w")
+        changed = F.when(F.col("payload") == b"500", F.lit(b"x")).otherwise(F.col("payload"))
+        with pytest.raises(Exception, match=r"row 999 of partition 0, or one before it, is not the one that"):
+            write(numbered(spark, 1000, 1).withColumn("payload", changed), queue, url, writeId="w")
+        write(numbered(spark, 1000, 1), queue, url, writeId="w")
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
     assert numbers(queue) == list(range(1000))
 
 
@@ -230,7 +255,7 @@ def stream(spark: Any, queue: Queue, url: str, checkpoint: Path, source: Path, w
     if write_id:
         writer = rows.writeStream.foreachBatch(store)
     else:
-        writer = rows.writeStream.format("shardq").options(url=url, queue=queue.name)
+        writer = rows.writeStream.queryName("numbers").format("shardq").options(url=url, queue=queue.name)
     writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
 

@@ -6,13 +6,16 @@ import argparse
 
 from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, number, time
-from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell, remark
 
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
 Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,
 so run this often enough, or with --every. If events were lost before they were archived, the run fails, unless
 --allow-loss is given.
+
+The checkpoint in DIR/_checkpoints knows what is archived. If it is gone or does not fit, the run is refused. With
+--adopt it reads from the archive how far each queue is there, and goes on behind that.
 
 --compact merges the files of earlier runs into one for each queue and day; no other run may archive meanwhile."""
 
@@ -28,7 +31,7 @@ def register(names: Commands) -> None:
     )
     parser.add_argument("dir", metavar="DIR", help="the folder of the archive")
     parser.add_argument(
-        "queues", nargs="*", metavar="QUEUE", help="the queues; use the same ones in every run of an archive"
+        "queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later"
     )
     parser.add_argument("--only", choices=("journal", "dead"), help="archive only this table")
     parser.add_argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
@@ -36,6 +39,7 @@ def register(names: Commands) -> None:
         "--most", type=number(1), metavar="N", default=1_000_000, help="rows of a batch at most (1,000,000)"
     )
     parser.add_argument("--allow-loss", action="store_true", help="do not fail if events were lost")
+    parser.add_argument("--adopt", action="store_true", help="if the checkpoint is gone, go on behind what is archived")
     parser.add_argument("--compact", action="store_true", help="then merge the files of earlier runs")
 
 
@@ -47,10 +51,13 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise UsageError("name the queues to archive, or use --compact")
     if args.every is not None and not args.only:
         raise UsageError("--every follows one table: use --only journal or --only dead")
+    if args.adopt and not args.queues:
+        raise UsageError("--adopt needs the queues to archive")
     for name in args.queues:
         shell.existing(name)
     options = {
-        "url": shell.url, "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
+        **connecting(args, shell),
+        "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
     }  # fmt: skip
     with started("archive", args, shell) as (spark, progress):
         from shardq.spark.pipelines.archive import TABLES, Archive
@@ -59,10 +66,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         for name in [args.only] if args.only else list(TABLES):
             if args.queues:
                 with progress.step(f"archiving {name}"):
-                    count = archive.follow(name, args.queues, options, progress, every=args.every)
+                    count = archive.follow(name, args.queues, options, progress, every=args.every, adopt=args.adopt)
                 progress.report.figures[f"{name} rows"] = count
             if args.compact:
                 with progress.step(f"compacting {name}"):
                     progress.report.figures[f"{name} folders merged"] = archive.compact(name)
-        remark(f"spark.read.parquet('{args.dir}/journal') reads what was archived")
+        remark(f"shardq.spark.pipelines.archive.Archive(spark, {args.dir!r}).table('journal') reads what was archived")
     return OK

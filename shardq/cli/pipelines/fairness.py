@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
 from shardq.cli.parsing import Commands, number, time
-from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 
@@ -35,6 +34,8 @@ EXAMPLES = """  shardq pipeline fairness archive/journal --out report/
   shardq pipeline fairness events.parquet --streams 64 --per-shard 4 --json"""
 
 COLUMNS = ("shard key", "arrived", "served", "share", "excess", "owed", "noisy", "p50 ms", "p95 ms", "p99 ms")
+TYPED = ("number", "time", "stream", "count", "due")
+"""The columns of events that are no text, also in CSV."""
 
 
 def register(names: Commands) -> None:
@@ -48,7 +49,7 @@ def register(names: Commands) -> None:
     parser.add_argument(
         "--per-shard", type=number(1), metavar="M", help="and its streams per shard (as seen in the events)"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write tables, pictures and pages there")
+    parser.add_argument("--out", metavar="DIR", help="write tables, pictures and pages there: a path or a URL")
     parser.add_argument("--follow", action="store_true", help="add what is new since the last run to --out")
     parser.add_argument("--every", type=time, metavar="S", help="with --follow: repeat every S seconds until Ctrl-C")
     parser.add_argument(
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise UsageError("name a table of events, or with --queue a queue whose journal to read")
     if args.follow and (args.events is not None or args.queue is None or args.out is None):
         raise UsageError("--follow needs --queue and --out, and reads the queue's own journal")
+    if args.out == "":
+        raise UsageError("--out must name a folder")
     if args.every is not None and not args.follow:
         raise UsageError("--every needs --follow")
     dealt = _streams_and_width(args, shell)
@@ -84,14 +87,16 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 def _report(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress, request: Request) -> None:
     """Report on the events that there are now."""
+    from shardq.spark.pipelines.archive import archived
     from shardq.spark.pipelines.fairness.pipeline import run as judge
     from shardq.spark.pipelines.inputs import read_journal, read_table
 
     with progress.step(f"looking at {args.events or args.queue}"):
         if args.events is None:
-            events = read_journal(spark, shell.url, args.queue)
+            events = read_journal(spark, queue=args.queue, **connecting(args, shell))
         else:
-            events = read_table(spark, args.events, form=args.format)
+            kept = archived(spark, args.events) if args.format is None else None
+            events = read_table(spark, args.events, form=args.format, typed=TYPED) if kept is None else kept
     findings = judge(events, request, progress)
     if not shell.json:
         for each in findings:
@@ -103,7 +108,7 @@ def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
     from shardq.spark.pipelines.fairness.follow import follow
     from shardq.spark.pipelines.inputs import follow_journal
 
-    events = follow_journal(spark, shell.url, args.queue)
+    events = follow_journal(spark, queue=args.queue, **connecting(args, shell))
     with progress.step(f"following {args.queue}"):
         late = follow(events, request, progress, lateness=args.late, every=args.every)
     progress.report.remarks.append(f"{late:,} tallies came too late")
@@ -125,11 +130,11 @@ def _streams_and_width(args: argparse.Namespace, shell: Shell) -> tuple[int, int
 
 def _table(found: Findings) -> None:
     """Print the shard keys that got the most deliveries."""
-    from shardq.spark.pipelines.fairness.findings import shown_text
+    from shardq.spark.pipelines.fairness.findings import share_text, shown_text
 
     rows = [
         (
-            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", f"{each['share']:.1%}",
+            shown_text(each["shard_key"]), f"{each['arrived']:,}", f"{each['picked']:,}", share_text(each["share"]),
             *(f"{each[name]:,.0f}" for name in ("excess", "owed")), str(each["noisy"]),
             *("-" if each[name] is None else f"{each[name]:,.0f}" for name in ("p50", "p95", "p99")),
         )

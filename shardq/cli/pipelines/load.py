@@ -3,69 +3,85 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, number
+from shardq.cli.exits import OK, UsageError
+from shardq.cli.parsing import Commands, time
+from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from shardq.spark.pipelines.report import Progress
+
 ABOUT = """Each row of ROWS becomes one message. If a load failed or was interrupted, run it again with the same files:
-it writes only the rows that are missing. Runs with the same id are the same load; the id is made from the names of the
-files, unless --id gives one.
+it writes only the rows that are missing. Runs with the same id are the same load. The id is made from the names, sizes
+and times of the files, so a folder with one more file is another load, and all of it is written. To add what is new,
+give both runs one --id, or follow the folder.
+
+--follow loads each file of a folder once: those that are new since the last run with the same --checkpoint. Put files
+there whole (by renaming them), and do not change them.
 
 The payload is the column --payload as it is, or else an object of all columns that no other option names."""
 
 EXAMPLES = """  shardq pipeline load day.parquet jobs --key tenant
   shardq pipeline load orders.csv jobs --key customer --payload order --delay wait
+  shardq pipeline load landing/ jobs --format csv --option 'sep=;' --key tenant --follow --checkpoint seen/ --every 30
   shardq pipeline load db.orders jobs --format table --key tenant --id orders-2026-07-01"""
 
 
 def register(names: Commands) -> None:
     """Add the parser."""
     parser = pipeline(names, "load", run, "write the rows of a table into a queue", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("rows", metavar="ROWS", help="a file, folder, glob or table")
+    add_rows(parser, "rows")
     parser.add_argument("queue", metavar="QUEUE", help="the queue's name")
-    parser.add_argument("--format", metavar="F", help="format of ROWS: parquet, json, csv, orc, table (by its name)")
-    parser.add_argument(
-        "--schema", metavar="DDL", help="schema of ROWS, such as 'tenant string, at timestamp' (as found)"
-    )
-    parser.add_argument("--key", metavar="COLUMN", required=True, help="the column of the shard key")
-    parser.add_argument("--payload", metavar="COLUMN", help="the column of the payload (all other columns)")
-    parser.add_argument("--delay", metavar="COLUMN", help="column of seconds until the message may be delivered")
-    parser.add_argument("--deadline", metavar="COLUMN", help="column of seconds after which it is not delivered")
-    parser.add_argument("--dedup", metavar="COLUMN", help="the column of the dedup key")
-    parser.add_argument(
-        "--codec", choices=("json", "msgpack"), help="codec of the payloads (json, unless they are bytes or text)"
-    )
+    add_message(parser)
     parser.add_argument("--create", action="store_true", help="create the queue if it does not exist")
+    parser.add_argument("--id", metavar="ID", help="the id of this load (made from the files' names, sizes and times)")
+    parser.add_argument("--follow", action="store_true", help="ROWS is a folder: load the files that are new in it")
     parser.add_argument(
-        "--errors", metavar="QUEUE", help="write rows that are no valid messages there, instead of failing"
+        "--checkpoint", metavar="DIR", help="with --follow: the folder that knows which files are loaded"
     )
-    parser.add_argument(
-        "--max-backlog", type=number(1), metavar="B", help="wait while the queue's backlog has B messages or more"
-    )
-    parser.add_argument("--id", metavar="ID", help="the id of this load (made from the files' names)")
+    parser.add_argument("--every", type=time, metavar="S", help="with --follow: look every S seconds until Ctrl-C")
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Load the rows."""
+    if args.follow != (args.checkpoint is not None):
+        raise UsageError("--follow needs --checkpoint, and --checkpoint needs --follow")
+    if args.every is not None and not args.follow:
+        raise UsageError("--every needs --follow")
     if not args.create:
         shell.existing(args.queue)
     with started("load", args, shell) as (spark, progress):
-        from shardq.spark.pipelines.inputs import read_table
-        from shardq.spark.pipelines.load import PARTITIONS, Columns, identity, load, messages
-
-        spark.conf.set("spark.sql.files.minPartitionNum", str(PARTITIONS))
-        columns = Columns(args.key, args.payload, args.delay, args.deadline, args.dedup)
-        with progress.step(f"looking at {args.rows}"):
-            rows = read_table(spark, args.rows, form=args.format, schema=args.schema)
-        made = messages(rows, columns)
-        write_id = args.id or identity(rows, args.queue, columns)
-        plain = dict(made.dtypes)["payload"] in ("binary", "string")
-        options = {
-            "url": shell.url, "create": str(args.create).lower(), "codec": args.codec or ("" if plain else "json"),
-            **({"errorQueue": args.errors} if args.errors else {}),
-            **({"maxBacklog": str(args.max_backlog)} if args.max_backlog else {}),
-        }  # fmt: skip
-        load(made, args.queue, write_id, options, progress)
+        (_follow if args.follow else _load)(args, shell, spark, progress)
     return OK
+
+
+def _load(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+    """Load the rows that there are now."""
+    from shardq.spark.pipelines.inputs import read_table
+    from shardq.spark.pipelines.load import identity, load, messages
+
+    columns, reading = columns_of(args), dict(args.option)
+    with progress.step(f"looking at {args.rows}"):
+        rows = read_table(spark, args.rows, form=args.format, schema=args.schema, options=reading)
+        made = messages(rows, columns)
+        write_id = args.id or identity(rows, args.queue, columns, sorted(reading.items()))
+    load(made, args.queue, write_id, writing(args, shell, made, create=args.create), progress)
+
+
+def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
+    """Load the files that are new in a folder; with --every also later ones."""
+    from shardq.spark.pipelines.inputs import follow_files
+    from shardq.spark.pipelines.landing import Landing, landing_id
+    from shardq.spark.pipelines.load import messages
+
+    with progress.step(f"looking at {args.rows}"):
+        rows = follow_files(spark, args.rows, form=args.format, schema=args.schema, options=dict(args.option))
+        made = messages(rows, columns_of(args))
+        write_id = args.id or landing_id(spark, args.rows, args.queue)
+    landing = Landing(args.queue, write_id, args.checkpoint, args.every)
+    landing.follow(made, writing(args, shell, made, create=args.create), progress)

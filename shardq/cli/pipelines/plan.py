@@ -94,8 +94,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         table, count = None, args.tenants
         if args.table is not None:
             with progress.step(f"counting the tenants of {args.table}"):
-                table = planning.tenants_of(read_table(spark, args.table, form=args.format))
-                count = table.count()
+                table = planning.tenants_of(read_table(spark, args.table, form=args.format, typed=("load",)))
+                count = planning.count_tenants(table)
         tried = [Candidate(*each) for each in args.candidate or ()] or planning.candidates(count, goal)
         with progress.step(f"surveying {count:,} tenants under {len(tried)} candidates"):
             if table is None:

@@ -6,7 +6,7 @@ import argparse
 
 from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands
-from shardq.cli.pipelines.stage import pipeline, started
+from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 
 ABOUT = """Chooses dead letters of QUEUE by an SQL condition on their columns (docs/spark.md): shard_key, reason, count,
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     with started("redrive", args, shell) as (spark, progress):
         from shardq.spark.pipelines.redrive import letters, preview, redrive
 
-        chosen = letters(spark, shell.url, args.queue, args.where).persist()
+        chosen = letters(spark, queue=args.queue, condition=args.where, **connecting(args, shell)).persist()
         with progress.step("choosing"):
             count = preview(chosen, progress)
         if args.go and count:

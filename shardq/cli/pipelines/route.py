@@ -6,6 +6,7 @@ import argparse
 
 from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, add_router
+from shardq.cli.pipelines.rows import add_message, add_rows, columns_of, writing
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
 
@@ -14,18 +15,17 @@ second run with the same id writes only what is missing. It uses the bindings of
 that no pattern matches are left out. The payload is the column --payload, or else an object of all columns."""
 
 EXAMPLES = """  shardq pipeline route events.parquet --topic topic --key tenant --payload body
+  shardq pipeline route clicks.csv --option 'sep=;' --topic kind --key account --errors unrouted
   shardq pipeline route clicks.json --topic kind --key account --dry"""
 
 
 def register(names: Commands) -> None:
     """Add the parser."""
     parser = pipeline(names, "route", run, "send events to the queues of their topics", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("events", metavar="EVENTS", help="a file, folder, glob or table")
-    parser.add_argument("--format", metavar="F", help="format of EVENTS: parquet, json, csv, orc, table (by its name)")
+    add_rows(parser, "events")
     parser.add_argument("--topic", metavar="COLUMN", default="topic", help="the column of the topic (topic)")
-    parser.add_argument("--key", metavar="COLUMN", required=True, help="the column of the shard key")
-    parser.add_argument("--payload", metavar="COLUMN", help="the column of the payload (all other columns)")
-    parser.add_argument("--id", metavar="ID", help="the id of this run (made from the files' names)")
+    add_message(parser)
+    parser.add_argument("--id", metavar="ID", help="the id of this run (made from the files' names, sizes and times)")
     parser.add_argument("--dry", action="store_true", help="only count how many messages each queue would get")
     add_router(parser)
 
@@ -35,24 +35,23 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     bindings = sorted(shell.client.router(args.router).bindings())
     with started("route", args, shell) as (spark, progress):
         from shardq.spark.pipelines.inputs import read_table
-        from shardq.spark.pipelines.load import PARTITIONS, Columns, identity, messages
+        from shardq.spark.pipelines.load import identity
         from shardq.spark.pipelines.route import routed, write
 
-        spark.conf.set("spark.sql.files.minPartitionNum", str(PARTITIONS))
+        columns, reading = columns_of(args), dict(args.option)
         with progress.step(f"looking at {args.events}"):
-            rows = read_table(spark, args.events, form=args.format)
-        routes = routed(rows, bindings, args.topic)
-        columns = Columns(args.key, args.payload)
-        messages(rows, columns)  # raises for a wrong column before anything is routed
+            rows = read_table(spark, args.events, form=args.format, schema=args.schema, options=reading)
+            routes = routed(rows, columns, bindings, args.topic, divert=args.errors is not None)
         if args.dry:
             with progress.step("routing"):
-                counts = {row.queue: row["count"] for row in routes.groupBy("queue").count().collect()}
+                counts = {
+                    row.queue: row["count"]
+                    for row in routes.where("queue is not null").groupBy("queue").count().collect()
+                }
             progress.report.figures |= {"queues": counts, "messages": sum(counts.values())}
         else:
-            name = args.id or identity(rows, args.router, columns)
-            plain = args.payload is not None and dict(rows.dtypes)[args.payload] in ("binary", "string")
-            options = {"url": shell.url, "create": "true", "codec": "" if plain else "json"}
-            counts = write(routes, lambda own: messages(own, columns), name, options, progress)
-            progress.report.remarks.clear()
+            name = args.id or identity(rows, args.router, columns, args.topic, sorted(reading.items()))
+            queues = [each.queue for each in bindings]
+            counts = write(routes, queues, name, writing(args, shell, routes, create=True), progress)
         progress.report.remarks += [f"{count:,} to {queue}" for queue, count in sorted(counts.items())]
     return OK

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from shardq.cli.parsing import Commands, Run, command
+from shardq.cli.pipelines.ending import Ending
 from shardq.cli.pipelines.status_line import StatusLine
 from shardq.cli.shell import Shell, remark
 from shardq.cli.table import facts
@@ -50,6 +51,11 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
+def connecting(args: argparse.Namespace, shell: Shell) -> dict[str, str]:
+    """The options of format("shardq") that say where Redis is, and how long a task tries while it does not answer."""
+    return {"url": shell.url, **({} if args.timeout is None else {"timeout": f"{args.timeout:g}"})}
+
+
 @contextmanager
 def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple[SparkSession, Progress]]:
     """Spark and the progress of the pipeline *name*; its report is printed when all went well."""
@@ -60,18 +66,37 @@ def started(name: str, args: argparse.Namespace, shell: Shell) -> Iterator[tuple
     from shardq.spark.pipelines.session import explained, session
     from shardq.spark.pipelines.watch import Watch
 
-    line = StatusLine(sys.stderr)
-    progress = Progress(Report(name), line.remark, Watch(line.update, line.every))
-    ours = SparkSession.getActiveSession() is None
-    with progress.step("starting Spark"), explained():
-        spark = session(name, master=args.master, settings=dict(args.conf), tell=line.forward)
+    line, ours = StatusLine(sys.stderr), SparkSession.getActiveSession() is None
+    ending = Ending(line, follows=getattr(args, "every", None) is not None)
+    progress = Progress(Report(name), line.remark, Watch(line.update, line.every), check=ending.check)
     try:
-        with explained():
-            yield spark, progress
+        with ending.heeded(), _stopped_after(ours):
+            with progress.step("starting Spark"), explained():
+                spark = session(name, master=args.master, settings=dict(args.conf), tell=line.forward)
+            ending.stops(spark)
+            with explained():
+                yield spark, progress
+    except BaseException:
+        if ending.number is None:
+            raise
+    if ending.number is not None:
+        line.remark(ending.told())
+    if ending.number is None or (ending.follows and progress.report.figures):
+        show(progress.report, shell)
+        sys.stdout.flush()  # whoever ends the command leaves stdout as it is
+    ending.check()
+
+
+@contextmanager
+def _stopped_after(ours: bool) -> Iterator[None]:
+    """Stop Spark at the end of this context, if it is *ours* and not a session that was there before."""
+    from shardq.spark.pipelines.session import stop
+
+    try:
+        yield
     finally:
         if ours:
-            spark.stop()
-    show(progress.report, shell)
+            stop()
 
 
 def _check_pandas() -> None:

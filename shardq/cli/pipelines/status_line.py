@@ -15,11 +15,13 @@ class StatusLine:
     """Prints remarks with `remark`, and rewrites the status line with `update`. Threads may share it.
 
     If stderr is no terminal, each update is a line that stays. `every` is the number of seconds between two updates.
+    While `forwards` is false, lines of other programs are left out.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._lock, self._shown = stream, threading.Lock(), False
         self._terminal = stream.isatty()
+        self.forwards = True
         self.every = 0.3 if self._terminal else 5.0
 
     def remark(self, text: str) -> None:
@@ -30,6 +32,8 @@ class StatusLine:
 
     def forward(self, line: str) -> None:
         """Print a line of another program, which stays."""
+        if not self.forwards:
+            return
         with self._lock:
             self._clear()
             print(printable(line, keep="\t"), file=self._stream, flush=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shardq.errors import ConfigError
+from shardq.spark.pipelines.checkpoint import Checkpoint
+from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.schema import table_schema
 
@@ -23,7 +25,8 @@ TABLES: Final = {"journal": "time", "dead": "died_at"}
 """What is archived, and by which column's day."""
 
 BATCH: Final = re.compile(r"batch=(\d{12})(?:-(\d{12}))?")
-CHECKPOINTS: Final = "_checkpoints"
+DONE: Final = "_SUCCESS"
+"""The file that Spark writes last into a folder."""
 
 
 @dataclass(slots=True)
@@ -32,13 +35,11 @@ class Archive:
 
     spark: SparkSession
     path: str
-    _fs: Any = field(init=False, repr=False)
+    _folder: Folder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.path = self.path.rstrip("/")
-        jvm = self.spark._jvm  # the only way to Hadoop's file systems
-        settings = self.spark._jsparkSession.sessionState().newHadoopConf()
-        self._fs = jvm.org.apache.hadoop.fs.Path(self.path).getFileSystem(settings)
+        self._folder = Folder(self.spark, self.path)
+        self.path = self._folder.path
 
     def table(self, name: str) -> DataFrame:
         """What is archived of *name*, journal or dead, each event once, also while a compaction is half done."""
@@ -49,8 +50,8 @@ class Archive:
     def _read(self, name: str, folders: Iterable[str]) -> DataFrame:
         """With types of our own: Spark would take a queue called 007 for the number 7."""
         schema = table_schema(name).add("day", "date")
-        reader = self.spark.read.schema(schema).option("basePath", f"{self.path}/{name}")
-        return reader.parquet(*(f"{self.path}/{name}/{each}" for each in folders)).drop("batch")
+        reader = self.spark.read.schema(schema).option("basePath", self._folder.to(name))
+        return reader.parquet(*(self._folder.to(name, each) for each in folders)).drop("batch")
 
     def live(self, name: str) -> list[str]:
         """The folders of batches that no compacted one covers."""
@@ -59,29 +60,74 @@ class Archive:
 
     def _ranges(self, name: str) -> dict[str, tuple[int, int]]:
         found = {}
-        for each in self._listed(name):
+        for each in self._folder.names(name):
             if match := BATCH.fullmatch(each):
                 found[each] = (int(match[1]), int(match[2] or match[1]))
-        return dict(sorted(found.items()))
+        return found
 
-    def _listed(self, name: str) -> list[str]:
-        path = self._path(name)
-        return [each.getPath().getName() for each in self._fs.listStatus(path)] if self._fs.exists(path) else []
-
-    def _path(self, *parts: str) -> Any:
-        return self.spark._jvm.org.apache.hadoop.fs.Path("/".join((self.path, *parts)))
+    def _newest(self, name: str) -> int:
+        """The number of the newest batch that has a folder; -1 when there is none."""
+        return max((span[1] for span in self._ranges(name).values()), default=-1)
 
     def finished(self, name: str) -> int:
         """The number of the last batch that Spark will not replay; -1 when there is none."""
-        commits = [int(each) for each in self._listed(f"{CHECKPOINTS}/{name}/commits") if each.isdigit()]
-        return max(commits, default=-1)
+        return Checkpoint.newest(self._folder, name).finished
+
+    def check(self, name: str, queues: Sequence[str] = ()) -> None:
+        """ConfigError unless the checkpoint goes on behind what is archived, of *queues*, too.
+
+        If it does not, batches that are there would be overwritten, or rows archived twice.
+        """
+        checkpoint = Checkpoint.newest(self._folder, name)
+        if (newest := self._newest(name)) > checkpoint.planned:
+            self._refuse(name, f"has batches up to {newest}, but the checkpoint {checkpoint.path} is gone or older")
+        known = checkpoint.queues() if queues else frozenset()
+        for queue in queues:
+            if queue not in known and self._folder.has(name, "batch=*", self._folder.partition("queue", queue)):
+                self._refuse(name, f"has rows of queue {queue!r}, but its checkpoint does not say up to where")
+
+    def _refuse(self, name: str, why: str) -> NoReturn:
+        raise ConfigError(
+            f"{self._folder.to(name)} {why}: with --adopt it goes on behind what is there; or archive to another folder"
+        )
+
+    def adopt(self, name: str, queues: Sequence[str]) -> None:
+        """Begin a new checkpoint behind what is archived, unless the checkpoint is one that goes on there.
+
+        ConfigError if nobody knows whether the newest batch is whole.
+        """
+        try:
+            self.check(name, queues)
+        except ConfigError:
+            self._check_whole(name)
+            Checkpoint.begin(self._folder, name, self._newest(name) + 1, self._points(name))
+
+    def _check_whole(self, name: str) -> None:
+        newest = max(self._ranges(name).items(), key=lambda each: each[1][1])[0]
+        if not self._folder.has(name, newest, DONE):
+            raise ConfigError(
+                f"{self._folder.to(name, newest)} was not finished, as it has no {DONE}: remove it, then its rows are "
+                f"read again; or if you know that it is whole, make an empty file {DONE} there"
+            )
+
+    def _points(self, name: str) -> dict[str, Any]:
+        """How far each queue is archived, as marks of offsets."""
+        if name == "journal":
+            newest = F.max(F.struct(F.col("number").alias("to"), F.unix_millis("time").alias("time")))
+        else:
+            halves = F.split("entry_id", "-")
+            order = halves[0].cast("bigint").alias("time"), halves[1].cast("decimal(20)"), F.col("entry_id").alias("to")
+            newest = F.max(F.struct(*order))
+        rows = self.table(name).groupBy("queue").agg(newest.alias("mark")).collect()
+        return {row.queue: {"to": row.mark.to, "time": row.mark.time} for row in rows}
 
     def compact(self, name: str, tasks: int = 8) -> int:
         """Merge the folders of finished batches into one, with one file for each queue and day; how many they were.
 
         Nothing may be archived meanwhile. Interrupted, it is completed by the next one.
         """
-        self._fs.delete(self._path(name, "_compacting"), True)
+        self.check(name)
+        self._folder.delete(name, "_compacting")
         self._sweep(name)
         last = self.finished(name)
         ranges = {each: span for each, span in self._ranges(name).items() if span[1] <= last}
@@ -91,11 +137,11 @@ class Archive:
         merged = f"batch={low:012d}-{high:012d}"
         spread = self._read(name, ranges).repartition(tasks, "queue", "day")
         spread = spread.sortWithinPartitions("queue", "day", TABLES[name])
-        spread.write.partitionBy("queue", "day").parquet(f"{self.path}/{name}/_compacting/{merged}")
-        if not self._fs.rename(self._path(name, "_compacting", merged), self._path(name, merged)):
-            raise ConfigError(f"{self.path}/{name}/{merged} cannot be put in place: is something there already?")
+        spread.write.partitionBy("queue", "day").parquet(self._folder.to(name, "_compacting", merged))
+        if not self._folder.rename((name, "_compacting", merged), (name, merged)):
+            raise ConfigError(f"{self._folder.to(name, merged)} cannot be put in place: is something there already?")
         self._sweep(name)
-        self._fs.delete(self._path(name, "_compacting"), True)
+        self._folder.delete(name, "_compacting")
         return len(ranges)
 
     def _sweep(self, name: str) -> None:
@@ -103,7 +149,7 @@ class Archive:
         live = set(self.live(name))
         for each in self._ranges(name):
             if each not in live:
-                self._fs.delete(self._path(name, each), True)
+                self._folder.delete(name, each)
 
     def follow(
         self,
@@ -113,14 +159,20 @@ class Archive:
         progress: Progress,
         *,
         every: float | None = None,
+        adopt: bool = False,
     ) -> int:
         """Archive what is new in *name* of the *queues*; how many rows that were. Every so many seconds, until stopped.
 
-        *options* are those of format("shardq"), `url` among them. A query that was killed goes on where it was.
+        *options* are those of format("shardq"), `url` among them. A query that was killed goes on where it was. If its
+        checkpoint is gone, that is a ConfigError, or with *adopt* it goes on behind what is archived.
         """
+        if adopt:
+            self.adopt(name, queues)
+        self.check(name, queues)
+        checkpoint = Checkpoint.newest(self._folder, name)
         source = self.spark.readStream.format("shardq").options(**options)
         source = source.option("subscribe", ",".join(queues)).option("state", name)
-        rows = source.option("startingOffsets", "earliest").load()
+        rows = source.option("startingOffsets", checkpoint.starting(list(queues))).load()
         total = 0
         progress.sofar = lambda: f"{total:,} rows"
 
@@ -128,14 +180,14 @@ class Archive:
             nonlocal total
             seen = Observation()
             dated = batch.withColumn("day", F.to_date(TABLES[name])).observe(seen, F.count(F.lit(1)).alias("rows"))
-            folder = f"{self.path}/{name}/batch={number:012d}"
+            folder = self._folder.to(name, f"batch={checkpoint.base + number:012d}")
             dated.write.mode("overwrite").partitionBy("queue", "day").parquet(folder)
             count = int(seen.get.get("rows", 0))
             total += count
-            progress.say(f"{name}: batch {number}, {count:,} rows")
+            progress.say(f"{name}: batch {checkpoint.base + number}, {count:,} rows")
 
         trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
-        writer = rows.writeStream.foreachBatch(store).option("checkpointLocation", f"{self.path}/{CHECKPOINTS}/{name}")
+        writer = rows.writeStream.foreachBatch(store).option("checkpointLocation", checkpoint.path)
         query = writer.queryName(f"archive {name}").trigger(**trigger).start()
         try:
             query.awaitTermination()
@@ -147,3 +199,12 @@ class Archive:
 def covers(wide: tuple[int, int], narrow: tuple[int, int]) -> bool:
     """Whether the batches *wide* hold *narrow* and more."""
     return wide != narrow and wide[0] <= narrow[0] and narrow[1] <= wide[1]
+
+
+def archived(spark: SparkSession, path: str) -> DataFrame | None:
+    """The table at *path*, such as `archive/journal`, as `Archive.table` reads it; None if no archive is there."""
+    folder, _, name = path.rstrip("/").rpartition("/")
+    if name not in TABLES:
+        return None
+    archive = Archive(spark, folder or ("/" if path.startswith("/") else "."))
+    return archive.table(name) if archive.live(name) else None

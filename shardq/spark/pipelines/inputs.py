@@ -2,59 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
+from shardq.spark.pipelines.files import overridden
 
 FORMATS: Final = ("parquet", "json", "csv", "orc", "table")
 SUFFIXES: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".orc": "orc"}
+NONE: Final[Mapping[str, str]] = {}
+
+STRICT: Final = {
+    "csv": {"header": "true", "enforceSchema": "false", "mode": "FAILFAST"},
+    "json": {"mode": "FAILFAST"},
+}
+"""CSV files have a header, and one with other columns than the first file fails instead of being read by position. A
+line that cannot be parsed must not become a row of nulls."""
+
+LANDING: Final = {"maxFilesPerTrigger": "1000", "maxFileAge": "36500d"}
+"""Of a landing folder a batch has at most so many files; Spark leaves out files that were a week older than the newest
+when they came, unless it is told another age."""
+
+AS_TEXT: Final = {"spark.sql.sources.partitionColumnTypeInference.enabled": "false"}
 
 
 def format_of(path: str, given: str | None = None) -> str:
-    """The format *given*, else that of the path's suffix (also of `x.csv.gz`), else Parquet. ConfigError."""
+    """The format *given*, else that of the path's suffix (also of `x.CSV.gz`), else Parquet. ConfigError."""
     if given is not None:
         if given not in FORMATS:
             raise ConfigError(f"format {shown(given)} is unknown: choose one of {', '.join(FORMATS)}")
         return given
-    suffixes = [suffix for suffix in PurePosixPath(path.rstrip("/*")).suffixes if suffix in SUFFIXES]
+    suffixes = [each.lower() for each in PurePosixPath(path.rstrip("/*")).suffixes if each.lower() in SUFFIXES]
     return SUFFIXES[suffixes[-1]] if suffixes else "parquet"
 
 
-def read_table(spark: SparkSession, path: str, *, form: str | None = None, schema: str | None = None) -> DataFrame:
+def read_table(
+    spark: SparkSession,
+    path: str,
+    *,
+    form: str | None = None,
+    schema: str | None = None,
+    options: Mapping[str, str] = NONE,
+    typed: Iterable[str] = (),
+) -> DataFrame:
     """The rows of a folder, file, glob or (format "table") table of the catalog.
 
     *schema* is as Spark writes it, `key string, at timestamp`; without it that of the files is taken, which JSON and
-    CSV are read once more for. CSV files have a header. Spark raises AnalysisException where there is nothing.
+    CSV are read once more for. CSV and the names of folders (`tenant=007`) have no types: there all is text, so that a
+    shard key 007 stays what it is, apart from the columns *typed*, whose types Spark finds out. *options* are those of
+    Spark's reader for the format. Spark raises AnalysisException where there is nothing.
     """
     form = format_of(path, form)
     if form == "table":
         return spark.table(path)
-    reader = spark.read.format(form)
-    if schema:
-        reader = reader.schema(schema)
-    if form == "csv":
-        reader = reader.option("header", True)
-        reader = reader if schema else reader.option("inferSchema", True)
-    if form in ("csv", "json"):
-        reader = reader.option("mode", "FAILFAST")  # a line that cannot be parsed must not become a row of nulls
-    return reader.load(path)
+
+    def load(**more: str) -> DataFrame:
+        return _prepared(spark.read, form, schema, {**options, **more}).load(path)
+
+    with overridden(spark, AS_TEXT):
+        rows = load()
+    wanted = {name for name in typed if name in rows.columns and isinstance(rows.schema[name].dataType, StringType)}
+    if schema or not wanted:
+        return rows
+    found = load(inferSchema="true").schema
+    kinds = (
+        f"`{each.name}` {(found if each.name in wanted else rows.schema)[each.name].dataType.simpleString()}"
+        for each in rows.schema
+    )
+    return read_table(spark, path, form=form, schema=", ".join(kinds), options=options)
 
 
-def read_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
+def follow_files(
+    spark: SparkSession,
+    path: str,
+    *,
+    form: str | None = None,
+    schema: str | None = None,
+    options: Mapping[str, str] = NONE,
+) -> DataFrame:
+    """The rows of the files that lie in a folder and of those that will, as a stream which has each file once.
+
+    The columns are those of *schema*, else those of the files there now. ConfigError for a table of the catalog.
+    """
+    form = format_of(path, form)
+    if form == "table":
+        raise ConfigError("a table of the catalog cannot be followed: name a folder of files")
+    kinds = read_table(spark, path, form=form, schema=schema, options=options).schema
+    with overridden(spark, AS_TEXT):
+        return _prepared(spark.readStream, form, None, {**LANDING, **options}).schema(kinds).load(path)
+
+
+def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, str]) -> Any:
+    """A reader of Spark for files of the format *form*; what would change rows in silence fails instead."""
+    reader = reader.format(form).schema(schema) if schema else reader.format(form)
+    return reader.options(**{**STRICT.get(form, NONE), **options})
+
+
+def read_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
     """The events that the journal of *queue* holds now."""
-    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "journal")
+    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
     return reader.option("failOnDataLoss", "false").load()
 
 
-def follow_journal(spark: SparkSession, url: str, queue: str) -> DataFrame:
+def follow_journal(spark: SparkSession, url: str, queue: str, **options: str) -> DataFrame:
     """The events of the journal of *queue* as a stream, from the oldest on; it fails when some were gone unread."""
-    reader = spark.readStream.format("shardq").option("url", url).option("subscribe", queue).option("state", "journal")
+    reader = spark.readStream.format("shardq").options(url=url, subscribe=queue, state="journal", **options)
     return reader.option("startingOffsets", "earliest").load()
 
 

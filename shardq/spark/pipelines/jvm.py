@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
+from types import TracebackType
 from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
@@ -41,16 +44,25 @@ def start(settings: dict[str, str], tell: Tell) -> None:
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
-    SparkContext(conf=conf, gateway=_launched(conf, tell) if SparkContext._gateway is None else None)
+    context = SparkContext(conf=conf, gateway=_launched(conf, tell) if SparkContext._gateway is None else None)
+    server: Any = context._accumulatorServer
+    server.handle_error = lambda *_: None  # it would print 20 lines if the JVM ends; what waits for an answer says so
 
 
 def _launched(conf: SparkConf, tell: Tell) -> Any:
-    """Start a JVM; its Py4J gateway. ConfigError if it does not start, after its stderr was forwarded."""
+    """Start a JVM; its Py4J gateway. ConfigError if it does not start, after its stderr was forwarded.
+
+    It is in a session of its own, so that a terminal's Ctrl-C does not reach its processes before this one. Nor do they
+    keep stdout open, which is for reports.
+    """
     (reading, writing), running = os.pipe(), Event()
     thread = Thread(target=_forward_lines, args=(reading, tell, running), name="stderr of the JVM", daemon=True)
     thread.start()
     try:
-        gateway = launch_gateway(conf, {"stderr": writing})
+        gateway = launch_gateway(conf, {"stdout": writing, "stderr": writing, "start_new_session": True})
+    except (KeyboardInterrupt, SystemExit) as error:
+        _kill_launched(error.__traceback__)
+        raise
     except PySparkRuntimeError as error:
         os.close(writing)
         thread.join(5)
@@ -58,6 +70,38 @@ def _launched(conf: SparkConf, tell: Tell) -> Any:
     os.close(writing)
     running.set()
     return gateway
+
+
+def _kill_launched(trace: TracebackType | None) -> None:
+    """Kill the JVM that PySpark was starting when this was raised. Its process is known there only."""
+    while trace is not None:
+        process = trace.tb_frame.f_locals.get("proc")
+        if isinstance(process, subprocess.Popen):
+            process.kill()
+        trace = trace.tb_next
+
+
+def end() -> None:
+    """End the JVM that this process started, if it did; a later session starts another one."""
+    gateway = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None or process.stdin is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with contextlib.suppress(OSError):
+        process.stdin.close()  # which the JVM is waiting for
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def kill() -> None:
+    """Kill the JVM that this process started, if it did."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
 
 
 def logging_options() -> dict[str, str]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, IntegralType, StringType
+from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
 from shardq.arguments import shown
 from shardq.client import Client, Queue
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, PipelineFailed
+from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress
-
-PARTITIONS: Final = 16
-"""Files are split into at least so many partitions: the same on every machine, since rows are numbered by partition."""
+from shardq.spark.pipelines.session import explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +40,23 @@ class Columns:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-def messages(rows: DataFrame, columns: Columns) -> DataFrame:
-    """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type."""
+def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
+    """*rows* as format("shardq") takes them. ConfigError names a column that is missing or has a wrong type.
+
+    Rows of files get the column `part`, by which they are numbered: so it is all the same which tasks read them.
+    *beside* are columns that are wanted, too.
+    """
     given = columns.given()
     for part, name in {**given, **({"payload": columns.payload} if columns.payload else {})}.items():
         if name not in rows.columns:
             raise ConfigError(f"{part}: there is no column {shown(name)}; the columns are {', '.join(rows.columns)}")
-    chosen = {part: F.col(f"`{name}`") for part, name in given.items()}
-    kind = rows.schema[columns.shard_key].dataType
-    if isinstance(kind, IntegralType):
-        chosen["shard_key"] = chosen["shard_key"].cast("string")
-    elif not isinstance(kind, (StringType, BinaryType)):
-        raise ConfigError(
-            f"shard_key: column {columns.shard_key} is {kind.simpleString()}: it must be text or whole numbers"
-        )
-    if "dedup_key" in chosen:
-        chosen["dedup_key"] = chosen["dedup_key"].cast("string")
+    chosen = {part: SHAPED[part](F.col(f"`{name}`"), name, rows.schema[name].dataType) for part, name in given.items()}
     chosen["payload"] = _payload(rows, columns)
-    return rows.select(*(column.alias(part) for part, column in chosen.items()))
+    where = piece(rows)
+    if where is not None:
+        chosen["part"] = where
+    made = rows.select(*(column.alias(part) for part, column in (chosen | beside).items()))
+    return made if where is None or rows.isStreaming else bundled(made)
 
 
 def _payload(rows: DataFrame, columns: Columns) -> Column:
@@ -67,17 +66,54 @@ def _payload(rows: DataFrame, columns: Columns) -> Column:
     return F.struct(*(F.col(f"`{name}`") for name in rows.columns if name not in used))
 
 
-def identity(rows: DataFrame, queue: str, columns: Columns) -> str:
-    """The id of this load: a load of the same columns of the same files into the same queue has the same id.
+def _key(column: Column, name: str, kind: DataType) -> Column:
+    if isinstance(kind, IntegralType):
+        return column.cast("string")
+    if not isinstance(kind, (StringType, BinaryType)):
+        raise ConfigError(f"shard_key: column {name} is {kind.simpleString()}: it must be text or whole numbers")
+    return column
 
-    ConfigError when the rows come from no files; then the caller has to choose an id.
+
+def _seconds(column: Column, name: str, kind: DataType) -> Column:
+    """Seconds of text, as CSV has them, are numbers here; what is no number is NaN, which no message may have."""
+    if not isinstance(kind, StringType):
+        return column
+    return F.when(column.isNotNull(), F.coalesce(column.try_cast("double"), F.lit(math.nan)))
+
+
+def _headers(column: Column, name: str, kind: DataType) -> Column:
+    """Headers may be a map, or an object, as JSON has them; a field without a value is none."""
+    if isinstance(kind, MapType):
+        return column.cast(HEADERS)
+    if not isinstance(kind, StructType):
+        raise ConfigError(f"headers: column {name} is {kind.simpleString()}: it must be a map or an object")
+    pairs = (half for field in kind for half in (F.lit(field.name), column.getField(field.name).cast("string")))
+    return F.map_filter(F.create_map(*pairs).cast(HEADERS), lambda _, value: value.isNotNull())
+
+
+HEADERS: Final = MapType(StringType(), StringType())
+SHAPED: Final[Mapping[str, Callable[[Column, str, DataType], Column]]] = {
+    "shard_key": _key,
+    "delay": _seconds,
+    "deadline": _seconds,
+    "dedup_key": lambda column, _name, _kind: column.cast("string"),
+    "headers": _headers,
+}
+"""How a column becomes a part of a message."""
+
+
+def identity(rows: DataFrame, target: str, *how: object) -> str:
+    """The id of writing *rows* to *target* in the way that *how* says (the columns, a reader's options, and so on).
+
+    It is the same when the same files are written again in the same way. A file with another size or time of change is
+    another file. ConfigError when the rows come from no files; then the caller has to choose an id.
     """
-    files = sorted(rows.inputFiles())
+    files = versions(rows)
     if not files:
         raise ConfigError(
             "these rows come from no files, so a load that is run again cannot be told from a new one: give it an id"
         )
-    text = "\n".join((queue, repr(columns), *files))
+    text = "\n".join((target, *map(repr, how), rows.schema.simpleString(), *files))
     return f"load-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -89,16 +125,48 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     seen = Observation()
     counted = made.observe(seen, F.count(F.lit(1)).alias("rows"))
     progress.report.figures |= {"queue": queue, "id": write_id}
-    with progress.step(f"loading into {queue} as {write_id}"), Client.from_url(options["url"]) as client:
+    with (
+        progress.step(f"loading into {queue} as {write_id}"),
+        Client.from_url(options["url"], timeout=float(options.get("timeout", 10))) as client,
+    ):
         progress.sofar = _growth(client.queue(queue))
-        writer = counted.write.format("shardq").options(**options).option("queue", queue).option("writeId", write_id)
-        writer.mode("append").save()
+        save(counted, write_id, {**options, "queue": queue})
     rows = int(seen.get["rows"])
     progress.report.figures["rows"] = rows
+    where = queue if "errorQueue" not in options else f"{queue}, or if they are no messages in {options['errorQueue']}"
     progress.report.remarks.append(
-        f"{rows:,} rows are in {queue}, each once; run again, {write_id} stores only what is missing"
+        f"{rows:,} rows are in {where}, each once; run again, {write_id} stores only what is missing"
     )
+    if "errorQueue" in options:
+        tell_diverted(made.sparkSession, write_id, options, progress)
     return rows
+
+
+def tell_diverted(spark: SparkSession, write_id: str, options: Mapping[str, str], progress: Progress) -> None:
+    """Report how many rows of *write_id* are in the error queue now, and why the first of them is."""
+    errors = options["errorQueue"]
+    told = StructType().add("error", "string").add("row", "long")
+    reader = spark.read.format("shardq").schema(StructType().add("payload", told))
+    held = reader.options(url=options["url"], subscribe=errors, shardKeys=write_id).load()
+    with progress.step(f"looking at {errors}"):
+        counted = held.agg(F.count(F.lit(1)), F.min(F.struct("payload.row", "payload.error"))).first()
+    count, first = counted or (0, None)
+    progress.report.figures["diverted"] = count
+    if first:
+        progress.report.remarks.append(f"{count:,} of them are in {errors} now, the first since its {first['error']}")
+
+
+def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
+    """Write the rows *made* by `messages` under *write_id*. PipelineFailed says how to go on when it fails."""
+    with overridden(made.sparkSession, CUTS):
+        try:
+            with explained():
+                made.write.format("shardq").options(**options).option("writeId", write_id).mode("append").save()
+        except PipelineFailed as error:
+            raise PipelineFailed(
+                f"{error}. What is stored stays; mend the cause and run it again with the id {write_id}, even if that "
+                "changes a file: then only what is missing is stored"
+            ) from error
 
 
 def _growth(queue: Queue) -> Callable[[], str]:

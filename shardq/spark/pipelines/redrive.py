@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from threading import Event
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -16,24 +17,33 @@ from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.model import DeadLetter
 from shardq.spark.pipelines.report import Progress
+from shardq.spark.schema import table_schema
 
 CHUNK: Final = 100
 SHOWN: Final = 10
 
 
-def letters(spark: SparkSession, url: str, queue: str, condition: str) -> DataFrame:
+def letters(spark: SparkSession, url: str, queue: str, condition: str, **options: str) -> DataFrame:
     """The dead letters of *queue* for which the SQL *condition* is true, without payloads unless it names them.
 
     The columns are those of docs/spark.md; `key` is the shard key as bytes.
     """
-    reader = spark.read.format("shardq").option("url", url).option("subscribe", queue).option("state", "dead")
-    text = reader.load()
-    kinds = {each.name: each.dataType.simpleString() for each in text.schema} | {"shard_key": "binary"}
-    if "payload" not in condition:
+    if "payload" not in condition.lower():
+        return _letters(spark, url, queue, options, payloads=False).where(condition)
+    try:
+        return _letters(spark, url, queue, options, payloads=False).where(condition)  # the word may be in a text only
+    except AnalysisException:
+        return _letters(spark, url, queue, options, payloads=True).where(condition)
+
+
+def _letters(spark: SparkSession, url: str, queue: str, options: Mapping[str, str], *, payloads: bool) -> DataFrame:
+    """All dead letters of *queue*."""
+    reader = spark.read.format("shardq").options(url=url, subscribe=queue, state="dead", **options)
+    kinds = {each.name: each.dataType.simpleString() for each in table_schema("dead")} | {"shard_key": "binary"}
+    if not payloads:
         del kinds["payload"]
     dead = reader.schema(", ".join(f"{name} {kind}" for name, kind in kinds.items())).load()
-    keyed = dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
-    return keyed.where(condition)
+    return dead.withColumn("key", F.col("shard_key")).withColumn("shard_key", F.col("key").cast("string"))
 
 
 def preview(chosen: DataFrame, progress: Progress) -> int:

@@ -27,6 +27,10 @@ def unwatched(step: str, sofar: Sofar) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def going_on() -> None:
+    """Let each step begin."""
+
+
 @dataclass(slots=True)
 class Report:
     """The result of a pipeline: figures by name, remarks in sentences, and the seconds that each step took."""
@@ -46,7 +50,7 @@ class Progress:
     """Tells which step runs, and writes down how long each took.
 
     `watch` looks at a step while it runs (`shardq.spark.pipelines.watch`); `sofar` says how far it is, where the step
-    sets it. That is called on another thread.
+    sets it. That is called on another thread. `check` is called before each step, and raises if it must not begin.
     """
 
     report: Report
@@ -54,10 +58,12 @@ class Progress:
     watch: Callable[[str, Sofar], AbstractContextManager[None]] = unwatched
     clock: Clock = field(default_factory=SystemClock)
     sofar: Sofar = unknown
+    check: Callable[[], None] = going_on
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Run a step in this context: it is printed when it begins, and timed if it succeeds."""
+        self.check()
         self.say(f"{name} ...")
         self.sofar, begun = unknown, self.clock.monotonic()
         with self.watch(name, self._sofar):

@@ -2,83 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType
+from pyspark.sql.types import StringType, StructField, StructType
 
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, PatternError
 from shardq.routing import Router
 from shardq.routing.router import Binding
 from shardq.spark.pipelines.inputs import check_columns
-from shardq.spark.pipelines.load import load
+from shardq.spark.pipelines.load import Columns, messages, save, tell_diverted
 from shardq.spark.pipelines.report import Progress
 
-MAX_QUEUES: Final = 200
+MAX_QUEUES: Final = 1000
 Batches = Iterator[pa.RecordBatch]
 
 
-def routed(events: DataFrame, bindings: Sequence[Binding], topic: str = "topic") -> DataFrame:
-    """The rows of *events* with one more column, `queue`: a row for each queue that its topic goes to.
+def routed(
+    events: DataFrame, columns: Columns, bindings: Sequence[Binding], topic: str = "topic", *, divert: bool = False
+) -> DataFrame:
+    """The messages made of *events*, with the column `queue`: a row for each queue that its event's topic goes to.
 
-    Rows whose topic no pattern matches are left out. *bindings* are sent to the tasks once, as they are now.
-    ConfigError when there is no column *topic* of text, or there are no bindings. A bad topic fails the job with
-    PatternError.
+    Events whose topic no pattern matches are left out. One without a good topic fails the job with ConfigError or
+    PatternError; to *divert* gives it no queue, so that the writer puts it into its errorQueue. *bindings* are sent to
+    the tasks once, as they are now. ConfigError when there is no column *topic* of text, or there are no bindings.
     """
     check_columns(events.schema, {topic: (StringType,)}, "events to route")
-    if "queue" in events.columns:
-        raise ConfigError("events to route have a column queue already: rename it")
     if not bindings:
         raise ConfigError("the router has no bindings: `shardq bind PATTERN QUEUE` makes one")
     shared = events.sparkSession.sparkContext.broadcast([tuple(each) for each in bindings])
-    names = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in events.schema)
-    return events.mapInArrow(_route(shared, topic), f"{names}, queue string")
+    made = messages(events, columns, topic=F.col(f"`{topic}`"))
+    kept = StructType([StructField(each.name, each.dataType) for each in made.schema if each.name != "topic"])
+    return made.mapInArrow(_route(shared, divert=divert), kept.add("queue", "string"))
 
 
 def write(
-    routes: DataFrame,
-    made: Callable[[DataFrame], DataFrame],
-    write_id: str,
-    options: Mapping[str, str],
-    progress: Progress,
+    routes: DataFrame, queues: Iterable[str], write_id: str, options: Mapping[str, str], progress: Progress
 ) -> dict[str, int]:
-    """Write the rows of `routed` to their queues as messages, which *made* makes of them; the count for each queue.
+    """Write the messages of `routed` in one job; how many there were for each of *queues* that they go to.
 
-    Each row is written to each of its queues once, also if the same rows are written again under *write_id*.
+    Each is written to each of its queues once, also if the same events are written again under *write_id*. *options*
+    are those of format("shardq"), without a queue.
     """
-    kept = routes.persist()
-    try:
-        with progress.step("routing"):
-            names = [row.queue for row in kept.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
-        if len(names) > MAX_QUEUES:
-            raise ConfigError(f"the events go to more than {MAX_QUEUES} queues: route fewer at a time")
-        counts = {}
-        for name in sorted(names):
-            own = kept.where(F.col("queue") == name).drop("queue")
-            counts[name] = load(made(own), name, f"{write_id}/{name}", options, progress)
-    finally:
-        kept.unpersist()
-    progress.report.figures = {"queues": counts, "messages": sum(counts.values()), "id": write_id}
-    return counts
+    names, seen = sorted(set(queues)), Observation()
+    if len(names) > MAX_QUEUES:
+        raise ConfigError(f"the router has {len(names):,} queues: a job writes to {MAX_QUEUES:,} at most")
+    counts = (F.count_if(F.col("queue") == name).alias(f"queue {at}") for at, name in enumerate(names))
+    with progress.step(f"routing as {write_id}"):
+        save(routes.observe(seen, F.count(F.lit(1)).alias("messages"), *counts), write_id, options)
+    found = {name: int(seen.get[f"queue {at}"]) for at, name in enumerate(names)}
+    written = {name: count for name, count in found.items() if count}
+    progress.report.figures |= {"queues": written, "messages": sum(written.values()), "id": write_id}
+    if "errorQueue" in options:
+        tell_diverted(routes.sparkSession, write_id, options, progress)
+    return written
 
 
-def _route(shared: Broadcast[list[tuple[str, str]]], topic: str) -> Callable[[Batches], Batches]:
+def _route(shared: Broadcast[list[tuple[str, str]]], *, divert: bool) -> Callable[[Batches], Batches]:
     def route(batches: Batches) -> Batches:
         router = _router(shared)
+
+        def queues_of(topic: str | None) -> list[str | None]:
+            try:
+                if topic is None:
+                    raise ConfigError("an event has no topic: give it one, or name a queue for such events (--errors)")
+                return [*sorted(router.match(topic))]
+            except (ConfigError, PatternError):
+                if divert:
+                    return [None]
+                raise
+
         for batch in batches:
-            column = batch.column(topic).dictionary_encode()
-            if column.null_count:
-                raise ConfigError(f"column {topic} has a null: each event to route needs a topic")
-            queues = [sorted(router.match(each)) for each in column.dictionary.to_pylist()]
+            column = batch.column("topic").dictionary_encode(null_encoding="encode")
+            queues = [queues_of(each) for each in column.dictionary.to_pylist()]
             found = [queues[at] for at in column.indices.to_pylist()]
             rows = pa.array([at for at, names in enumerate(found) for _ in names], pa.int64())
             column = pa.array([name for names in found for name in names], pa.string())
-            yield batch.take(rows).append_column("queue", column)
+            yield batch.drop_columns(["topic"]).take(rows).append_column("queue", column)
 
     return route
 

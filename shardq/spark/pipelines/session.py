@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
+from warnings import catch_warnings, simplefilter
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark import check_install, register
-from shardq.spark.pipelines.jvm import Tell, logging_options, start, to_stderr
+from shardq.spark.pipelines.errors import GONE, line_of, unanswered
+from shardq.spark.pipelines.jvm import Tell, end, logging_options, start, to_stderr
 
 OLDEST_JAVA: Final = 17
+TRIES: Final = 4
+PARTITIONS: Final = "spark.sql.shuffle.partitions"
+FEWEST: Final = 16
+"""On a cluster, whose executors may come later, and only then Spark knows how many cores it has."""
+LOCAL: Final = re.compile(r"local(?:\[([^,\]]+)\])?")
+"""A local master that says nothing of failures; then Spark tries no task twice."""
+
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # fewer and larger tasks: Python ones cost 50 ms
@@ -61,6 +72,7 @@ def session(
         if not _submitted():
             start(_settings(name, master or "local[*]") | dict(settings or {}), tell)
         running = SparkSession.builder.appName(f"shardq {name}").getOrCreate()
+        _size(running)
     if getattr(running, "_jvm", None) is None:
         raise ConfigError(
             "pipelines do not run through Spark Connect: unset SPARK_REMOTE and give the --master instead"
@@ -69,12 +81,43 @@ def session(
     return running
 
 
+def patient(master: str) -> str:
+    """*master*, where a local one tries a task as often as a cluster does: one killed worker then costs nothing.
+
+    No pipeline takes harm from that: each row is stored once, and each file is written whole.
+    """
+    found = LOCAL.fullmatch(master)
+    return f"local[{found[1] or 1},{TRIES}]" if found else master
+
+
+def stop() -> None:
+    """Stop Spark, and end the JVM if this process started it: it would go on for a while."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # Py4J logs the stack of a thread that is waiting for an answer now
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with suppress(Exception), catch_warnings():  # the JVM has ended already, perhaps for want of memory
+            simplefilter("ignore")
+            (SparkSession._instantiatedSession or context).stop()
+    end()
+    logging.disable(before)
+
+
 def _settings(name: str, master: str) -> dict[str, str]:
-    here = {}
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        here = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
-    return {"spark.app.name": f"shardq {name}", "spark.master": master, **SETTINGS, **logging_options(), **here}
+    return {"spark.app.name": f"shardq {name}", "spark.master": patient(master), **SETTINGS, **logging_options()}
+
+
+def _size(spark: SparkSession) -> None:
+    """Shuffle into two partitions for each core, unless the user says how many; Spark merges them where rows are few.
+
+    Spark's own 200 are as many tasks of each batch of a stream, whose partitions it does not merge.
+    """
+    context = spark.sparkContext
+    if PARTITIONS not in dict(context.getConf().getAll()):
+        fewest = 1 if context.master.startswith("local") else FEWEST
+        spark.conf.set(PARTITIONS, str(max(fewest, 2 * context.defaultParallelism)))
 
 
 def _submitted() -> bool:
@@ -88,33 +131,8 @@ def explained() -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        raise ConfigError(_line(error)) from error
+        raise (PipelineFailed if unanswered(error) else ConfigError)(line_of(error)) from error
     except (PySparkException, Py4JJavaError) as error:  # Py4JJavaError if Spark has no message of its own
-        raise PipelineFailed(_line(error)) from error
-
-
-RAISED: Final = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
-"""The last line of a Python traceback."""
-
-OURS: Final = re.compile(r"shardq\.errors\.\w+: (.+)")
-"""The last line of a Python traceback with an error of shardq, within a message of Spark."""
-
-SPARKS: Final = re.compile(r"^.*?(\[[A-Z_.]+\] .+)$", re.MULTILINE)
-"""A message of Spark that begins with the name of an error class in brackets."""
-
-
-def _line(error: Exception) -> str:
-    """The message of a Spark error in one line, without tracebacks; if shardq raised it in a task, shardq's message."""
-    text = str(error)
-    if "[MALFORMED_RECORD_IN_PARSING" in text:  # whose message holds the record
-        return "a line of the input cannot be parsed: fix it, or give its format and schema"
-    ours, sparks = OURS.findall(text), SPARKS.findall(text)
-    first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    line: str = ours[-1] if ours else sparks[-1] if sparks else first
-    if not ours and line.endswith("Traceback (most recent call last):") and (raised := RAISED.findall(text)):
-        line = ": ".join(raised[-1])
-    if "ModuleNotFoundError: No module named 'shardq'" in text:
-        line = (
-            "Spark's workers have no shardq: install it there, or ship it by --py-files shardq.zip (docs/pipelines.md)"
-        )
-    return line.partition(" SQLSTATE:")[0].strip()
+        raise PipelineFailed(line_of(error)) from error
+    except (Py4JError, ConnectionError) as error:  # whoever else does not answer is named by an error of shardq
+        raise PipelineFailed(GONE) from error

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from threading import Event, Thread
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext, StatusTracker
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ShardqError
@@ -17,6 +20,8 @@ Text = Callable[[], str]
 
 class Watch:
     """Shows every *every* seconds which step runs, for how long, how far it is, and how many Spark tasks are done.
+
+    Of streaming queries it shows the rows a second, too.
 
     `show` gets the line, on a thread of its own, and "" when the step is over.
     """
@@ -31,7 +36,7 @@ class Watch:
 
         def look() -> None:
             while not over.wait(self._every):
-                known = [text for text in (_text_or_nothing(sofar), _text_or_nothing(tasks)) if text]
+                known = [found for text in (sofar, streams, tasks) if (found := _text_or_nothing(text))]
                 if not over.is_set():
                     self._show(", ".join((f"{step}: {self._clock.monotonic() - begun:,.0f} s", *known)))
 
@@ -52,6 +57,26 @@ def tasks() -> str:
         return ""
     done, count = _counted(context.statusTracker())
     return f"{done:,} of {count:,} tasks done" if count else ""
+
+
+def streams() -> str:
+    """What the last micro-batch of each query that runs says: rows a second, and what its sources measure."""
+    spark = SparkSession._instantiatedSession
+    queries = [] if spark is None else [query.lastProgress for query in spark.streams.active]
+    return "; ".join(map(rates, filter(None, queries)))
+
+
+def rates(last: StreamingQueryProgress) -> str:
+    """Of a batch without rows nothing but what the sources measure."""
+    came, done = _finite(last.inputRowsPerSecond), _finite(last.processedRowsPerSecond)
+    figures = [f"{came:,.0f} rows/s come", f"{done:,.0f} rows/s done"] if last.numInputRows else []
+    found = [f"{name} {value}" for each in last.sources for name, value in sorted(each.metrics.items())]
+    return ", ".join((*figures, *found))
+
+
+def _finite(rate: float) -> float:
+    """*rate*, 0 for the first batch, which Spark knows no interval of."""
+    return rate if isfinite(rate) else 0.0
 
 
 def _counted(tracker: StatusTracker) -> tuple[int, int]:

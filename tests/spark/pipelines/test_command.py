@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +15,15 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from examples.demo_spark import __main__ as demo_spark
-from shardq.cli.program import main
+from shardq.cli.pipelines.stage import connecting
+from shardq.cli.shell import Shell
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.spark.pipelines.session import check_java, explained, session
+from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
-
-
-class Shardq:
-    """Runs the command in this process."""
-
-    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self.url = url
-        self.capsys = capsys
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        code = main(["--url", self.url, "pipeline", *words])
-        out, err = self.capsys.readouterr()
-        return code, out, err
-
-    def report(self, *words: str) -> dict[str, Any]:
-        """What a run that went well told programs."""
-        code, out, err = self(*words, "--json")
-        assert code == 0, err
-        return dict(json.loads(out))
-
-
-@pytest.fixture
-def shardq(spark: Any, url: str, capsys: pytest.CaptureFixture[str]) -> Shardq:
-    return Shardq(url, capsys)
 
 
 def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_path: Path) -> None:
@@ -114,6 +93,7 @@ def test_a_report_for_people(shardq: Shardq) -> None:
         (("fairness", "--queue", "nowhere"), 3, "there is no queue 'nowhere'"),
         (("fairness", "{folder}/rows.csv"), 2, "journal events need the column queue, time"),
         (("archive", "{folder}/archive", "{queue}", "--every", "5"), 2, "--every follows one table"),
+        (("archive", "{folder}/archive", "--compact", "--adopt"), 2, "--adopt needs the queues"),
         (("redrive", "{queue}", "--where", "colour = 'red'"), 2, "colour"),
         (("plan", "{folder}/rows.csv"), 2, "tenants need the column shard_key, load"),
     ],
@@ -127,6 +107,28 @@ def test_what_is_wrong_is_said_in_one_line(
     last = [line for line in err.splitlines() if not line.endswith(" ...")][-1]
     assert (found, told in last) == (code, True), err
     assert queue.len() == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("archive", "{folder}/archive", "{queue}"),
+        ("fairness", "--queue", "{queue}"),
+        ("redrive", "{queue}"),
+        ("load", "{folder}/rows.csv", "{queue}", "--key", "tenant"),
+    ],
+)
+def test_the_timeout_of_the_command_is_that_of_the_tasks(
+    shardq: Shardq, queue: Queue, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that the format refuses, and the client would, too, tells that it got there."""
+    assert connecting(Namespace(timeout=2.5), Shell("redis://x", 2.5, json=False))["timeout"] == "2.5"
+    options = {"url": shardq.url, "timeout": "4000"}
+    (tmp_path / "rows.csv").write_text("tenant,n\na,1\n")
+    module = "rows" if words[0] == "load" else words[0]
+    monkeypatch.setattr(f"shardq.cli.pipelines.{module}.connecting", lambda args, shell: options)
+    found, _, err = shardq(*(word.format(folder=tmp_path, queue=queue.name) for word in words))
+    assert (found, "timeout must be a number of seconds from 0." in err) == (2, True), err
 
 
 def test_java_that_is_missing_or_too_old_is_said_with_what_to_install(

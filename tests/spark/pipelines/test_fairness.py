@@ -129,7 +129,7 @@ def test_tables_a_picture_and_a_page_that_needs_nothing_else(spark: Any, tmp_pat
         key = hostile if at % 1000 else f"quiet-{at % 7000}"
         history.tell(at + 70, "delivered", history.message(at, key, at % 8), key, 1)
     progress = quiet()
-    (found,) = run(history.frame(spark), Request(WINDOW, (8, 2), None, tmp_path), progress)
+    (found,) = run(history.frame(spark), Request(WINDOW, (8, 2), None, f"file://{tmp_path}/"), progress)
     assert found.totals["picked"] == 240
     assert progress.report.figures["queues"][0]["jain"] == pytest.approx(1)
     assert (
@@ -156,11 +156,12 @@ def test_late_events_are_dropped_by_the_watermark_and_all_others_counted(spark: 
     on_time.message(5_000, "a", due=7 * 3600_000)
     late.tell(61_000, "delivered", late.message(60_000, "b"), "b", 1)
     folder, out = tmp_path / "events", tmp_path / "report"
+    window = WINDOW
 
     def run(history: History) -> int:
         history.frame(spark).coalesce(1).write.mode("append").parquet(str(folder))
         events = spark.readStream.schema(history.frame(spark).schema).parquet(str(folder))
-        return follow(events, Request(WINDOW, (8, 2), "jobs", out), progress, lateness=120)
+        return follow(events, Request(window, (8, 2), "jobs", f"file://{out}"), progress, lateness=120)
 
     progress = quiet()
     assert run(on_time) == 0
@@ -173,6 +174,11 @@ def test_late_events_are_dropped_by_the_watermark_and_all_others_counted(spark: 
     assert closed.agg({"picked": "sum"}).first()[0] == 7 * 6
     assert closed.agg({"arrived": "sum"}).first()[0] == 7 * 6 + 1
     assert closed.where(closed.window == time_of(BEGIN + 7 * 3600_000)).count() == 1
+    window = 30
+    with pytest.raises(
+        ConfigError, match=r"report follows 'jobs' with windows of 60 s, not 'jobs' with windows of 30 s"
+    ):
+        run(on_time)
 
 
 def test_what_is_no_journal_is_refused_with_the_column_named(spark: Any) -> None:

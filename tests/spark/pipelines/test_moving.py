@@ -141,3 +141,20 @@ def test_chosen_dead_letters_go_back_at_the_rate_and_the_others_stay(
     assert queue.stats().dead == 40
     with pytest.raises(ConfigError, match="rate must be a positive number"):
         redrive(chosen, queue, 0, told)
+
+
+@pytest.mark.parametrize(
+    ("condition", "payloads"),
+    [
+        ("reason = 'no PAYLOAD' or reason = 'broken'", False),
+        ("PAYLOAD = X'37'", True),
+        ("int(cast(`Payload` as string)) = 7", True),
+    ],
+)
+def test_payloads_are_read_if_the_condition_names_the_column(
+    spark: Any, url: str, queue: Queue, condition: str, payloads: bool
+) -> None:
+    queue.write_many([(b"7", "tenant")])
+    queue.reject_many(queue.read_many(1), "broken")
+    chosen = letters(spark, url, queue.name, condition)
+    assert (chosen.count(), "payload" in chosen.columns) == (1, payloads)

@@ -9,29 +9,41 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shardq import Client
 from shardq.cli.program import parser
 from shardq.errors import ConfigError
 from shardq.model.settings import QueueConfig
 from shardq.planner.odds import clean_odds
 from shardq.sharding import overlap, shard
 from shardq.spark.pipelines import report
-from shardq.spark.pipelines.planning.model import Load, bucket, bucket_end, deliveries_before
-from shardq.spark.pipelines.planning.pipeline import Goal, candidates, judge, survey_assumed, survey_named, tenants_of
+from shardq.spark.pipelines.planning.model import Load, bucket, bucket_end
+from shardq.spark.pipelines.planning.pipeline import (
+    Goal,
+    candidates,
+    count_tenants,
+    judge,
+    survey_assumed,
+    survey_named,
+    tenants_of,
+)
+from shardq.spark.pipelines.planning.rounds import poured, waiting
 from shardq.spark.pipelines.planning.survey import CHUNK, Candidate, Survey, assumed, dealt_shards
 from shardq.spark.pipelines.planning.verdict import judged, recommended
+from tests.servers import Server
+from tests.spark.pipelines.floods import GROUNDS, Field, Ground
 
 spark_test = [pytest.mark.timeout(300), pytest.mark.slow]
 GOAL = Goal(Load(noisy=8, flood=500, service=100.0, admitted=0), isolation=0.9, within=1.0)
 
 
-def served_before(held: list[int], mine: int) -> int:
-    """Deliveries before a message behind all of stream *mine*, in rounds that begin with the stream after it."""
+def served_before(held: list[int], mine: int, start: int) -> int:
+    """Deliveries before a message behind all of stream *mine*, in rounds that begin with the stream after *start*."""
     streams = [deque(["other"] * count) for count in held]
     streams[mine].append("mine")
     served = 0
     while True:
         for step in range(1, len(streams) + 1):
-            stream = streams[(mine + step) % len(streams)]
+            stream = streams[(start + step) % len(streams)]
             if stream:
                 if stream.popleft() == "mine":
                     return served
@@ -39,21 +51,39 @@ def served_before(held: list[int], mine: int) -> int:
 
 
 def test_predicted_waits_are_those_of_reading_in_turns(rng: random.Random) -> None:
-    """The formula assumes a read in the middle of a round: it is off by at most one message of each stream."""
     for _ in range(200):
         held = [rng.choice([0, 0, rng.randrange(40)]) for _ in range(rng.randrange(1, 9))]
-        predicted = deliveries_before(np.array(held, dtype=float))
-        for stream in range(len(held)):
-            exact = served_before(held, stream)
-            others = sum(count > held[stream] for count in held)
-            assert exact == predicted[stream] + others
+        start = rng.randrange(len(held))
+        predicted = waiting(np.array(held, dtype=float), start)
+        assert predicted.tolist() == [served_before(held, mine, start) for mine in range(len(held))]
+
+
+def test_floods_lie_where_writes_to_the_shortest_put_them() -> None:
+    """The third shares a stream with each of the others, which leave those streams to it."""
+    held = poured([[0, 1], [2, 3], [1, 2]], 5, 9000).tolist()
+    assert held == pytest.approx([6750, 6750, 6750, 6750, 0], rel=0.03)  # a stream has one write of 64 more, or less
 
 
 def test_an_admission_window_bounds_the_waits_whatever_the_floods_hold() -> None:
-    noisy = np.array([[0, 1], [2, 3]])
-    small, large = (Load(2, flood, admitted=8).waits(noisy, 6) for flood in (100, 1_000_000))
-    assert small.tolist() == large.tolist()
-    assert max(large) == (4 * 4 + 1) / 500
+    noisy = np.array([[0, 1], [2, 3]] * 5)
+    small, large = (Load(10, flood).looks(noisy, 6, np.random.default_rng(1)) for flood in (100, 1_000_000))
+    assert [look.before.tolist() for look in small] == [look.before.tolist() for look in large]
+    for look in small:
+        assert look.lengths.sum() == 10
+        assert look.before.max() < 4 * 4
+
+
+@pytest.mark.parametrize("ground", GROUNDS, ids=str)
+def test_predicted_waits_are_those_of_a_real_queue(spark_server: Server, ground: Ground) -> None:
+    """The same floods and tenants on both sides; nothing is random but what the fixed seeds draw."""
+    real, predicted = [], []
+    with Client.from_url(spark_server.url) as client:
+        for seed in range(3):
+            real.append(Field(client, ground, seed, random.Random(seed)).waits())
+            predicted.append(ground.predicted(seed))
+    shares = (50, 99)
+    found, told = np.percentile(np.concatenate(real), shares), np.percentile(np.concatenate(predicted), shares)
+    assert (told + 1).tolist() == pytest.approx((found + 1).tolist(), rel=0.2)
 
 
 def test_a_plan_is_for_a_queue_with_the_window_of_new_queues() -> None:
@@ -151,5 +181,12 @@ class TestOnSpark:
         assert found.stream.sum() == pytest.approx(sum(range(1, 1993)))
         with pytest.raises(ConfigError, match="tenants need the column load"):
             tenants_of(frame.drop("load"))
+        for load in ("double('nan')", "-1.0", "null", "double('infinity')"):
+            odd = frame.limit(5).selectExpr("shard_key", f"if(shard_key = 'tenant-3', {load}, load) as load")
+            with pytest.raises(
+                ConfigError, match="1 of 5 tenants have no shard_key, or a load that is no number from 0"
+            ):
+                count_tenants(tenants_of(odd))
+        assert count_tenants(tenants_of(frame)) == 2000
         with pytest.raises(ConfigError, match="5 tenants are fewer than the 8 noisy ones"):
             survey_named(tenants_of(frame.limit(5)), [Candidate(16, 2)], GOAL)

@@ -7,13 +7,14 @@ import os
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shardq.cli.pipelines.status_line import CLEARED, StatusLine
 from shardq.spark.pipelines.report import Progress, Report
-from shardq.spark.pipelines.watch import Watch
+from shardq.spark.pipelines.watch import Watch, rates, streams
 from tests.waiting import eventually
 
 DONE = re.compile(r"3 of \d tasks done")  # counting the rows may be known as a fifth
@@ -70,3 +71,21 @@ def test_a_step_tells_how_many_of_sparks_tasks_are_done_and_how_far_it_is(spark:
     assert any(re.fullmatch(rf"working: \d+ s, half of it, {DONE.pattern}", text) for text in shown), shown
     assert shown[-1] == ""
     assert not any(thread.name == "watching working" for thread in threading.enumerate())
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.slow
+def test_of_a_stream_the_rows_a_second_are_told(spark: Any, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    try:
+        eventually(lambda: re.fullmatch(r"[\d,]+ rows/s come, [\d,]+ rows/s done", streams()), 60, every=0.05)
+    finally:
+        query.stop()
+    assert streams() == ""
+
+
+def test_what_a_source_measures_is_told_also_while_no_rows_come() -> None:
+    quiet = {"numInputRows": 0, "inputRowsPerSecond": float("nan"), "processedRowsPerSecond": 0.0}
+    source = SimpleNamespace(metrics={"oldestAgeMs": "1500", "eventsBehind": "40"})
+    assert rates(SimpleNamespace(**quiet, sources=[source])) == "eventsBehind 40, oldestAgeMs 1500"

@@ -54,10 +54,14 @@ class Findings:
 
     def remarks(self) -> list[str]:
         """What the figures mean, in sentences."""
-        return [*self._judged(), *self._noisy(), *self._isolation()]
-
-    def _judged(self) -> list[str]:
         rated = [each for each in self.windows if each["jain"] is not None]
+        if not rated:
+            waiting = self.windows[-1]["waiting"] if self.windows else 0
+            return [f"nothing was served in {len(self.windows)} windows; {waiting:,} messages were waiting at the end"]
+        return [*self._judged(rated), *self._noisy(), *self._isolation()]
+
+    @staticmethod
+    def _judged(rated: list[Mapping[str, Any]]) -> list[str]:
         unfair = [each for each in rated if each["jain"] < FAIR]
         if not unfair:
             return [f"service was fair: Jain's index was at least {FAIR:g} in all {len(rated)} windows with service"]
@@ -74,7 +78,7 @@ class Findings:
     def _excess(noisy: Noisy, row: Mapping[str, Any]) -> str:
         return (
             f"{shown_text(noisy.shard_key)} asked for more than twice its fair share in {row['noisy']} windows: "
-            f"{row['demand_share']:.1%} of the messages, {row['share']:.1%} of the service; "
+            f"{share_text(row['demand_share'])} of the messages, {share_text(row['share'])} of the service; "
             f"{sum(noisy.sharing):,} others share streams with it"
         )
 
@@ -98,12 +102,11 @@ def findings(fairness: Fairness, tallies: DataFrame, shards: DataFrame, queue: s
         ]
         own = tallies.where(mine & F.col("shard_key").isNotNull())
         around = neighbourhood(keys, own, shards.where(mine))
-        totals: Any = own.agg(
-            F.count_distinct("shard_key").alias("keys"), *(F.sum(name).alias(name) for name in SUMMED), *percentiles()
-        ).first()
+        totals: Any = own.agg(*(F.sum(name).alias(name) for name in SUMMED), *percentiles()).first()
         drawn = [row["shard_key"] for row in top[:DRAWN]]
         return Findings(
-            queue, window, fairness.begin.astimezone(UTC), fairness.end.astimezone(UTC), totals.asDict(), windows, top,
+            queue, window, fairness.begin.astimezone(UTC), fairness.end.astimezone(UTC),
+            totals.asDict() | {"keys": keys.count()}, windows, top,
             _served(fairness.by_key.where(mine), drawn), around,
         )  # fmt: skip
     finally:
@@ -124,6 +127,11 @@ def _served(by_key: DataFrame, drawn: list[Any]) -> dict[str, dict[datetime, int
     for row in by_key.where(F.col("shard_key").isin(drawn)).select("shard_key", "window", "picked").collect():
         served[shown_text(row.shard_key)][row.window.astimezone(UTC)] = row.picked
     return served
+
+
+def share_text(share: float | None) -> str:
+    """A share in percent; `-` if there was nothing to have a share of."""
+    return "-" if share is None else f"{share:.1%}"
 
 
 def shown_text(shard_key: Any) -> str:

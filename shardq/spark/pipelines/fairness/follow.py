@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from os import fspath
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from shardq.arguments import shown
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.fairness.pipeline import Request, dealt, judge
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress, Report
 
+CLAIM: Final = "_follows.json"
 NEWEST: Final = 1000
 """How many folders of tallies a report covers; each has at least one window."""
 
@@ -26,11 +31,13 @@ def follow(
     one task with the same shard key and delay bucket. The tallies are stored in `tallies/batch=…`, each once, also
     after a crash. Without *every* (seconds) the query ends when it has read all events; the next run continues there.
 
-    ConfigError unless *request* has a queue, its streams, and a folder.
+    ConfigError unless *request* has a queue, its streams, and a folder in which the same was followed before, if any.
     """
     if request.queue is None or request.dealt is None or request.out is None:
         raise ConfigError("to follow a queue, its name, its streams and a folder must be given")
-    stored, late = _StoredTallies(events.sparkSession, request.out, request), _Late()
+    out = Folder(events.sparkSession, fspath(request.out))
+    _claim(out, request)
+    stored, late = _StoredTallies(events.sparkSession, out, request), _Late()
 
     def store(batch: DataFrame, number: int) -> None:
         late.note(query)
@@ -40,7 +47,7 @@ def follow(
 
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
     closed = tallied(events, request.window, lateness=lateness)
-    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", str(request.out / "_checkpoint"))
+    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to("_checkpoint"))
     query = writer.queryName(f"fairness of {request.queue}").trigger(**trigger).start()
     try:
         query.awaitTermination()
@@ -51,10 +58,22 @@ def follow(
     return late.count
 
 
+def _claim(out: Folder, request: Request) -> None:
+    """Write down what is followed in this folder. ConfigError if it is something else: their tallies do not add up."""
+    wanted = {"queue": request.queue, "window": request.window}
+    found = json.loads("".join(out.lines(CLAIM))) if out.has(CLAIM) else wanted
+    if found != wanted:
+        raise ConfigError(
+            f"{out.path} follows {shown(found.get('queue'))} with windows of {shown(found.get('window'))} s, not "
+            f"{shown(request.queue)} with windows of {request.window} s: ask for the same, or name another folder"
+        )
+    out.write_json(wanted, CLAIM)
+
+
 class _StoredTallies:
     """The stored tallies of closed windows, in a folder for each micro-batch that closed any."""
 
-    def __init__(self, spark: SparkSession, out: Path, request: Request) -> None:
+    def __init__(self, spark: SparkSession, out: Folder, request: Request) -> None:
         self._spark, self._out, self._request = spark, out, request
 
     def add(self, batch: DataFrame, number: int) -> bool:
@@ -63,25 +82,27 @@ class _StoredTallies:
         try:
             if batch.isEmpty():
                 return False
-            batch.write.mode("overwrite").parquet(str(self._out / "tallies" / f"batch={number:012d}"))
+            batch.write.mode("overwrite").parquet(self._out.to("tallies", f"batch={number:012d}"))
         finally:
             batch.unpersist()
         return True
 
     def report(self, progress: Progress) -> None:
         """Make the report from the newest tallies; earlier ones are not in it."""
-        folders = sorted((self._out / "tallies").glob("batch=*"))[-NEWEST:]
-        tallies = self._spark.read.parquet(*map(str, folders)).repartition("queue", "shard_key").persist()
+        names = [name for name in self._out.names("tallies") if name.startswith("batch=")][-NEWEST:]
+        folders = [self._out.to("tallies", name) for name in names]
+        tallies = self._spark.read.parquet(*folders).repartition("queue", "shard_key").persist()
         progress.report.remarks.clear()
         own = Progress(Report(progress.report.name))  # its steps are not those of the query
         streams, per_shard = self._request.dealt or (1, 1)
-        judge(
-            tallies,
-            [str(self._request.queue)],
-            lambda found, name: dealt(found, name, streams, per_shard),
-            self._request,
-            own,
-        )
+        with sized(self._spark):
+            judge(
+                tallies,
+                [str(self._request.queue)],
+                lambda found, name: dealt(found, name, streams, per_shard),
+                self._request,
+                own,
+            )
         tallies.unpersist()
         progress.report.figures |= own.report.figures
         progress.report.remarks += own.report.remarks

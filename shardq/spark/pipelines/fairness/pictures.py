@@ -3,79 +3,124 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
+from math import ceil, isfinite, log10
 from typing import Any, Final
 
 import matplotlib as mpl
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from shardq.spark.pipelines.fairness.findings import FAIR, Findings
+from shardq.spark.pipelines.fairness.findings import FAIR, Findings, shown_text
 
 COLOURS: Final = [f"C{number}" for number in range(9)]
 DELAYS: Final = (("p50", "tab:blue"), ("p95", "tab:orange"), ("p99", "tab:red"))
+LEAST_DELAY: Final = 1.0
+"""In ms; shorter delays are drawn as this one, since a scale of powers has no 0."""
+
+PLACES: Final[Any] = [["served", "index"], ["served", "waiting"], ["delays", "isolation"], ["delays", "isolation"]]
 
 
 def png(found: Findings) -> bytes:
     """The picture, as a PNG file."""
     file = io.BytesIO()
     with mpl.rc_context({"font.size": 8}):
-        _figure(found).savefig(file, format="png", dpi=130)
+        drawn(found).savefig(file, format="png", dpi=130)
     return file.getvalue()
 
 
-def _figure(found: Findings) -> Figure:
-    figure = Figure(figsize=(10.5, 7), layout="constrained")
-    axes = figure.subplots(2, 2)
-    figure.suptitle(f"{found.queue}: windows of {found.window} s")
-    _draw_service(axes[0, 0], found)
-    _draw_index(axes[0, 1], found)
-    _draw_delays(axes[1, 0], found)
-    _draw_isolation(axes[1, 1], found)
+def drawn(found: Findings) -> Figure:
+    """The picture: four panels over time, and the delays of quiet shard keys on the same scale as those of all."""
+    figure = Figure(figsize=(11.5, 8), layout="constrained")
+    axes = figure.subplot_mosaic(PLACES)
+    figure.suptitle(f"{_plain(found.queue)}: windows of {found.window} s")
+    _draw_service(axes["served"], found)
+    _draw_index(axes["index"], found)
+    _draw_waiting(axes["waiting"], found)
+    _draw_delays(axes["delays"], found)
+    _draw_isolation(axes["isolation"], found)
+    axes["isolation"].sharey(axes["delays"])
+    _in_powers(axes["delays"], axes["isolation"])
     return figure
+
+
+def _over_time(axes: Any, found: Findings) -> list[Any]:
+    """Prepare an axis of time, of all windows; return the windows' starts, and the end of the last."""
+    end = found.end + timedelta(seconds=found.window)
+    axes.set_xlim(found.begin, end)
+    locator: Any = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    axes.set_xlabel("time, UTC")
+    return [*(each["window"] for each in found.windows), end]
+
+
+def _steps(values: list[Any]) -> list[Any]:
+    """One value for each window, and the last once more, for its end."""
+    return [*values, *values[-1:]] if values else [0]
+
+
+def _beside(axes: Any) -> None:
+    """Put the legend beside the panel, where it hides nothing."""
+    axes.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _draw_service(axes: Any, found: Findings) -> None:
     """The deliveries of each shard key, by window."""
-    times = [each["window"] for each in found.windows]
-    series = {_plain(key): [served.get(time, 0) for time in times] for key, served in found.served.items()}
-    named = [sum(column) for column in zip(*series.values(), strict=True)] if series else [0] * len(times)
+    times = _over_time(axes, found)
+    series = {_plain(key): [served.get(time, 0) for time in times[:-1]] for key, served in found.served.items()}
+    named = [sum(column) for column in zip(*series.values(), strict=True)] if series else [0] * (len(times) - 1)
     series["others"] = [each["picked"] - part for each, part in zip(found.windows, named, strict=True)]
-    axes.stackplot(times, *series.values(), labels=list(series), step="post", colors=COLOURS)
-    axes.set_title("messages served")
-    axes.legend(fontsize=6, loc="upper left", bbox_to_anchor=(1, 1))  # beside the picture: it hides nothing there
-    axes.tick_params(axis="x", labelrotation=20)
+    axes.stackplot(times, *map(_steps, series.values()), labels=list(series), step="post", colors=COLOURS)
+    axes.set(title="messages served, by shard key", ylabel="messages in a window")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_ylim(bottom=0)
+    _beside(axes)
 
 
 def _draw_index(axes: Any, found: Findings) -> None:
-    """Jain's index, and the messages that were left waiting, by window."""
-    times = [each["window"] for each in found.windows]
+    """Jain's index by window."""
+    times = _over_time(axes, found)
     jain = [float("nan") if each["jain"] is None else each["jain"] for each in found.windows]
-    axes.plot(times, jain, color="tab:blue", marker=".", label="Jain's index")
-    axes.axhline(FAIR, color="gray", linewidth=0.8, linestyle=":")
-    axes.set(ylim=(0, 1.05), title="fairness (1: all got their fair share), and what was left waiting")
-    axes.tick_params(axis="x", labelrotation=20)
-    waiting = axes.twinx()
-    waiting.fill_between(times, [each["waiting"] for each in found.windows], color="tab:orange", alpha=0.25)
-    waiting.set_ylim(bottom=0)
+    axes.plot(times, _steps(jain), color="tab:blue", drawstyle="steps-post", label="Jain's index")
+    axes.axhline(FAIR, color="gray", linewidth=0.8, linestyle=":", label=f"fair: {FAIR:g}")
+    axes.set(ylim=(0, 1.05), title="fairness: 1 if all got their fair share", ylabel="Jain's index")
+    _beside(axes)
 
 
-def _in_powers(axes: Any) -> None:
-    """Use a scale of powers of ten with plain numbers; numbers between the powers only if there are few powers."""
-    axes.set_yscale("log")
+def _draw_waiting(axes: Any, found: Findings) -> None:
+    """The messages that were left waiting at each window's end."""
+    times = _over_time(axes, found)
+    waiting = _steps([each["waiting"] for each in found.windows])
+    axes.fill_between(times, waiting, step="post", color="tab:orange", alpha=0.5)
+    axes.set(title="left waiting at the end of a window", ylabel="messages")
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.set_ylim(0, max(1, *waiting) * 1.05)
+
+
+def _in_powers(axes: Any, other: Any) -> None:
+    """Use one scale of powers of ten for both, from a power to a power, with plain numbers at 1, 2 and 5 of each."""
+    highest = max((axes.dataLim.y1, other.dataLim.y1, LEAST_DELAY), key=lambda top: top if isfinite(top) else 0)
+    axes.set_ylim(0.8 * LEAST_DELAY, 10 ** max(1, ceil(log10(highest))))  # before the scale: without data it would warn
+    axes.set_yscale("log")
+    for each in (axes, other):
+        each.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=40))
+        each.yaxis.set_major_formatter("{x:,.0f}")
+        each.yaxis.set_minor_formatter(NullFormatter())
+        each.grid(axis="y", linewidth=0.4, alpha=0.5)
+        each.set_ylabel("ms")
+        _beside(each)
 
 
 def _draw_delays(axes: Any, found: Findings) -> None:
     """Pick-up delays by window."""
-    times = [each["window"] for each in found.windows]
+    times = _over_time(axes, found)
     for name, colour in DELAYS:
-        values = [float("nan") if each[name] is None else max(each[name], 1.0) for each in found.windows]
-        axes.plot(times, values, color=colour, marker=".", label=name)
-    axes.set_title("pick-up delay of all messages, ms")
-    _in_powers(axes)
-    axes.legend(fontsize=7)
-    axes.tick_params(axis="x", labelrotation=20)
+        values = [float("nan") if each[name] is None else max(each[name], LEAST_DELAY) for each in found.windows]
+        axes.plot(times, _steps(values), color=colour, drawstyle="steps-post", label=name)
+    axes.set_title("pick-up delay of all messages")
 
 
 def _draw_isolation(axes: Any, found: Findings) -> None:
@@ -83,18 +128,16 @@ def _draw_isolation(axes: Any, found: Findings) -> None:
     clean = [each for each in found.around.clean if each.p95 is not None]
     labels = [f"{each.clean} clean\n{each.keys:,} keys" for each in clean]
     rows: list[dict[str, Any]] = [{"p50": each.p50, "p95": each.p95, "p99": each.p99} for each in clean]
-    title = "pick-up delay of quiet shard keys, by streams without a noisy one, ms"
+    title, below = "pick-up delay of quiet shard keys", "streams without a noisy shard key"
     if not clean:
         busiest = [each for each in found.top if each["p95"] is not None][:8]
-        labels = [_plain(str(key)) for key, _ in zip(found.served, busiest, strict=False)]
-        rows, title = [dict(each) for each in busiest], "pick-up delay of the busiest shard keys, ms"
+        labels = [_plain(shown_text(each["shard_key"])) for each in busiest]
+        rows, title, below = [dict(each) for each in busiest], "pick-up delay of the busiest shard keys", "shard key"
     for at, (name, colour) in enumerate(DELAYS):
         places = [place + 0.25 * (at - 1) for place in range(len(rows))]
-        axes.bar(places, [max(row[name], 1.0) for row in rows], 0.25, color=colour, label=name)
-    axes.set_title(title)
-    _in_powers(axes)
+        axes.bar(places, [max(row[name], LEAST_DELAY) for row in rows], 0.25, color=colour, label=name)
+    axes.set(title=title, xlabel=below, xlim=(-0.6, max(len(rows), 3) - 0.4))
     axes.set_xticks(range(len(rows)), labels, rotation=0 if clean else 30)
-    axes.legend(fontsize=7)
 
 
 def _plain(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import reduce
+from os import PathLike, fspath
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,8 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.errors import ConfigError
 from shardq.spark.pipelines import shards
 from shardq.spark.pipelines.fairness.findings import Findings, findings
+from shardq.spark.pipelines.fairness.removed import corrections
 from shardq.spark.pipelines.fairness.service import Fairness, fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
+from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES = 100
@@ -24,13 +29,14 @@ class Request:
     """What to report on.
 
     `window`: the length of a window in seconds. `dealt`: the queue's numbers of streams and of streams per shard, if
-    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages; None writes none.
+    known. `queue`: only this queue. `out`: the folder for tables, pictures and pages, by its path or URL; None writes
+    none.
     """
 
     window: int = 60
     dealt: tuple[int, int] | None = None
     queue: str | None = None
-    out: Path | None = None
+    out: str | PathLike[str] | None = None
 
 
 def run(events: DataFrame, request: Request, progress: Progress) -> list[Findings]:
@@ -40,19 +46,28 @@ def run(events: DataFrame, request: Request, progress: Progress) -> list[Finding
     """
     if request.queue is not None and "queue" in events.columns:
         events = events.where(F.col("queue") == request.queue)
+    with sized(events.sparkSession), _counted(events, request.window, progress) as (tallies, queues):
+        return judge(tallies, queues, lambda found, name: _shards(events, found, name, request), request, progress)
+
+
+@contextmanager
+def _counted(events: DataFrame, window: int, progress: Progress) -> Iterator[tuple[DataFrame, list[str]]]:
+    """The tallies of *events* in this context, and the names of the queues."""
     with progress.step("counting events by window and shard key"):
-        tallies = (
-            tallied(events, request.window).repartition("queue", "shard_key").persist()
-        )  # all that follows is by these
-        names = [row.queue for row in tallies.select("queue").distinct().limit(MAX_QUEUES + 1).collect()]
-    if len(names) > MAX_QUEUES:
-        raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
+        kept = tallied(events, window).repartition("queue", "shard_key").persist()  # all that follows is by these
+        left = {row.queue: row.left for row in kept.groupBy("queue").agg(F.sum("left").alias("left")).collect()}
+    tallies = [kept]
     try:
-        return judge(
-            tallies, sorted(names), lambda found, name: _shards(events, found, name, request), request, progress
-        )
+        if len(left) > MAX_QUEUES:
+            raise ConfigError(f"there are more than {MAX_QUEUES} queues in the events: name one")
+        if any(left.values()):
+            with progress.step("looking up removed messages"):
+                tallies.append(corrections(events, window).persist())
+                tallies[-1].count()
+        yield reduce(DataFrame.unionByName, tallies), sorted(left)
     finally:
-        tallies.unpersist()
+        for each in tallies:
+            each.unpersist()
 
 
 def judge(
@@ -72,7 +87,7 @@ def judge(
             every.append(findings(found, tallies, shards_of(found, name), name, request.window))
     if request.out is not None:
         with progress.step(f"writing to {request.out}"):
-            _write(found, every, request.out)
+            _write(found, every, Folder(tallies.sparkSession, fspath(request.out)))
     progress.report.figures["queues"] = [each.figures() for each in every]
     progress.report.remarks += [f"{each.queue}: {remark}" for each in every for remark in each.remarks()]
     found.by_key.unpersist()
@@ -90,10 +105,10 @@ def dealt(found: Fairness, queue: str, streams: int, per_shard: int) -> DataFram
     return shards.dealt(keys, streams, per_shard)
 
 
-def _write(found: Fairness, every: list[Findings], out: Path) -> None:
+def _write(found: Fairness, every: list[Findings], out: Folder) -> None:
     """Write the tables as Parquet, and a picture and a page for each queue."""
     for name, table in (("by_window", found.by_window), ("keys", found.keys), ("by_key", found.by_key)):
-        table.write.mode("overwrite").parquet(str(out / name))
+        table.write.mode("overwrite").parquet(out.to(name))
     try:
         from shardq.spark.pipelines.fairness.pictures import png
     except ImportError:
@@ -103,5 +118,5 @@ def _write(found: Fairness, every: list[Findings], out: Path) -> None:
     for each in every:
         picture = png(each)
         stem = each.queue.replace("/", "_").replace(":", "_")
-        (out / f"{stem}.png").write_bytes(picture)
-        (out / f"{stem}.html").write_text(page(each, picture), encoding="utf-8")
+        out.write(picture, f"{stem}.png")
+        out.write(page(each, picture).encode(), f"{stem}.html")

@@ -37,7 +37,8 @@ class Fairness:
     - `by_window`: for each queue and window: counts, `keys`, `demand`, `waiting` (at the end), `level`, `jain`,
       `noisy`, p50, p95, p99.
     - `keys`: for each queue and shard key: counts, `share` of the service, `demand_share`, `excess` and `owed`
-      (served above and below the fair share), `windows`, `noisy` (windows), p50, p95, p99.
+      (served above and below the fair share), `windows`, `noisy` (windows), p50, p95, p99. The shares are null if the
+      queue served nothing, or nothing arrived.
     """
 
     by_key: DataFrame
@@ -154,6 +155,9 @@ def _by_shard_key(by_key: DataFrame) -> DataFrame:
         F.sum(F.greatest(surplus, F.lit(0.0))).alias("excess"), F.sum(F.greatest(-surplus, F.lit(0.0))).alias("owed"),
     )  # fmt: skip
     queue = Window.partitionBy("queue")
-    return summed.withColumn("share", F.col("picked") / F.sum("picked").over(queue)).withColumn(
-        "demand_share", (F.col("arrived") / F.sum("arrived").over(queue))
+    return summed.withColumns(
+        {
+            name: F.try_divide(count, F.sum(count).over(queue))
+            for name, count in (("share", "picked"), ("demand_share", "arrived"))
+        }
     )

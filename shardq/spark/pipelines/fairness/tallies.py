@@ -74,14 +74,24 @@ def bucket_value(bucket: Column) -> Column:
     return F.when(bucket > 0, 2 * F.pow(F.lit(GROWTH), bucket - 1) / (GROWTH + 1)).otherwise(0.0)
 
 
+def is_removal() -> Column:
+    """Whether an event is the removal of a message that nobody had in flight."""
+    return F.col("kind").isin("expired", "cancelled", "purged", "vanished") & (F.col("count") == 0)
+
+
+def window_of(time: Column, window: int) -> Column:
+    """The start of the window in which *time* lies."""
+    ms = F.unix_millis(time)
+    return F.timestamp_millis(ms - ms % (window * 1000))
+
+
 def _counts() -> list[Column]:
     kind, first = F.col("kind"), F.col("count") <= 1
-    gone = kind.isin("expired", "cancelled", "purged", "vanished")
     when = {
         "arrived": kind == "written",
         "picked": (kind == "delivered") & first,
         "repeated": (kind == "delivered") & ~first,
-        "left": gone & (F.col("count") == 0),
+        "left": is_removal(),
         "acked": kind == "acked",
         "nacked": kind == "nacked",
         "lease_ended": kind == "lease_ended",
@@ -92,9 +102,8 @@ def _counts() -> list[Column]:
 
 def _arrival(window: int) -> Column:
     """The start of the window in which an event counts; for a write with a delay that of the message's due time."""
-    due = F.when((F.col("kind") == "written") & (F.col("due") > F.col("time")), F.col("due")).otherwise(F.col("time"))
-    ms = F.unix_millis(due)
-    return F.timestamp_millis(ms - ms % (window * 1000))
+    late = (F.col("kind") == "written") & (F.col("due") > F.col("time"))
+    return window_of(F.when(late, F.col("due")).otherwise(F.col("time")), window)
 
 
 def _bucket() -> Column:

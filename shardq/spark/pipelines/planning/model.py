@@ -1,9 +1,6 @@
-"""How long does a quiet tenant's message wait while others flood? Computed for all streams at once. Needs numpy.
+"""How long does a quiet tenant's message wait while others flood? Needs numpy.
 
-Reads go round the streams and take one message of each. A message behind b others in its stream is therefore delivered
-after b rounds. By then each other stream has delivered b messages, or all that it held. So the message waits for the
-sum, over the streams, of min(what a stream holds, b) deliveries (processor sharing: Kleinrock, JACM 14(2), 1967).
-A tenant's message goes to the shortest stream of its shard.
+It goes to the shortest stream of its shard, and waits for the deliveries that come before it (`rounds`).
 """
 
 from __future__ import annotations
@@ -17,10 +14,14 @@ from numpy.typing import NDArray
 
 from shardq.arguments import shown
 from shardq.errors import ConfigError
+from shardq.spark.pipelines.planning.rounds import Look, admitting_looks, poured, waiting_looks
 
 LEAST: Final = 1e-4
 GROWTH: Final = 1.02
 """The shortest wait that counts as one, in seconds; the ratio of a bucket's bounds, so waits are within 2 %."""
+
+WIDEST: Final = 8
+"""While so few shard keys are active, the admission window is wider: together they hold so many messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,19 @@ class Load:
         if not 0 <= self.used < 1:
             raise ConfigError(f"used must be a share from 0 to less than 1, not {shown(self.used)}")
 
-    def waits(self, noisy: NDArray[np.int64], streams: int) -> NDArray[np.float64]:
-        """For each stream, how many seconds a message waits that is written to it while the *noisy* shards flood."""
-        shared = min(self.flood, self.admitted) if self.admitted else self.flood
-        held = np.bincount(noisy.ravel(), minlength=streams) * (shared / noisy.shape[1])
-        return (deliveries_before(held) + 1) / (self.service * (1 - self.used))
+    def looks(self, noisy: NDArray[np.int64], streams: int, dice: np.random.Generator) -> list[Look]:
+        """Look at the streams at a few moments while the *noisy* shards flood."""
+        shards = noisy.tolist()
+        if not shards:
+            return [Look(np.zeros(streams), np.zeros(streams))]
+        places = max(self.admitted, WIDEST // len(shards)) if self.admitted else self.flood
+        if places < self.flood:
+            return admitting_looks(shards, streams, places, dice)
+        return waiting_looks(poured(shards, streams, self.flood), dice)
 
-
-def deliveries_before(held: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For each stream, how many deliveries come before that of a message at its end; *held* are stream lengths."""
-    order = np.argsort(held)
-    rising = held[order]
-    before = np.cumsum(rising) + rising * (len(held) - 1 - np.arange(len(held)))
-    found = np.empty_like(before)
-    found[order] = before
-    return found
+    def seconds(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How long it takes until a message is delivered that so many deliveries come *before*."""
+        return (before + 1) / (self.service * (1 - self.used))
 
 
 def bucket(waits: NDArray[np.float64]) -> NDArray[np.int64]:

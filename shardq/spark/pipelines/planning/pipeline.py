@@ -78,6 +78,19 @@ def tenants_of(table: DataFrame) -> DataFrame:
     )
 
 
+def count_tenants(loads: DataFrame) -> int:
+    """How many tenants a table has as `tenants_of` returns it; ConfigError if one has no shard key or no load."""
+    load = F.col("load")
+    known = F.col("shard_key").isNotNull() & (load >= 0) & (load < float("inf"))  # NaN is greater than all numbers
+    found: Any = loads.agg(F.count("*").alias("all"), F.count_if(known).alias("known")).first()
+    if found.known < found.all:
+        raise ConfigError(
+            f"{found.all - found.known:,} of {found.all:,} tenants have no shard_key, or a load that is no number "
+            "from 0 on: mend these rows, or leave them out"
+        )
+    return int(found.all)
+
+
 def survey_named(loads: DataFrame, tried: Sequence[Candidate], goal: Goal) -> list[Survey]:
     """Survey the tenants of a table as `tenants_of` returns it, with the shards that queues deal them.
 

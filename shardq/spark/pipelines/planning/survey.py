@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from shardq.planner.simulation import drawn_shards
 from shardq.sharding import check_width, key_bytes, raw_scores
 from shardq.spark.pipelines.planning.model import Load, bucket
+from shardq.spark.pipelines.planning.rounds import Look
 
 CHUNK: Final = 100_000
 """Tenants that are surveyed at once; each chunk of assumed tenants has floods of its own."""
@@ -53,7 +55,14 @@ class Survey:
         self.shared = np.zeros((self.candidate.width + 1, 2))
         self.stream = np.zeros(self.candidate.streams)
 
-    def add(self, shards: NDArray[np.int64], loads: NDArray[np.float64], noisy: NDArray[np.int64], load: Load) -> None:
+    def add(
+        self,
+        shards: NDArray[np.int64],
+        loads: NDArray[np.float64],
+        noisy: NDArray[np.int64],
+        load: Load,
+        dice: np.random.Generator,
+    ) -> None:
         """Add tenants, one per row of *shards*, with their loads, beside the *noisy* shards."""
         streams, width = self.candidate.streams, self.candidate.width
         columns = shards.T
@@ -63,13 +72,34 @@ class Survey:
         self.clean += _counted(marks % (width + 1), loads, width + 1)
         if len(noisy):
             self.shared += _counted(marks // (width + 1), loads, width + 1)
-        numbers, ranks = np.unique(bucket(load.waits(noisy, streams)), return_inverse=True)
-        waits = _counted(_least(ranks, columns), loads, len(numbers))
+        looks = load.looks(noisy, streams, dice)
+        edges = [len(shards) * at // len(looks) for at in range(len(looks) + 1)]
+        for look, begin, end in zip(looks, edges, edges[1:], strict=False):
+            self._add_waits(look, columns[:, begin:end], loads[begin:end], load, dice)
+        for column in columns:
+            self.stream += np.bincount(column, loads, streams) / width
+
+    def _add_waits(
+        self,
+        look: Look,
+        columns: NDArray[np.int64],
+        loads: NDArray[np.float64],
+        load: Load,
+        dice: np.random.Generator,
+    ) -> None:
+        """Add the waits of tenants that all write at one moment: each to the shortest stream of its shard.
+
+        Of streams that are equally short, a tenant takes any.
+        """
+        order = np.lexsort((dice.random(len(look.lengths)), look.lengths))
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(len(order))
+        numbers, places = np.unique(bucket(load.seconds(look.before[order])), return_inverse=True)
+        waits = np.zeros((len(numbers), 2))
+        np.add.at(waits, places, _counted(_least(ranks, columns), loads, len(order)))
         for number, found in zip(numbers.tolist(), waits, strict=True):
             if found[0]:
                 self.wait[number] = self.wait.get(number, 0) + found
-        for column in columns:
-            self.stream += np.bincount(column, loads, streams) / width
 
     def rows(self) -> list[tuple[str, int, float, float]]:
         """The counts as rows (table, at, tenants, load), which can be added to those of other chunks."""
@@ -106,7 +136,7 @@ def assumed(surveys: Sequence[Survey], first: int, count: int, load: Load, skew:
         streams, width = each.candidate.streams, each.candidate.width
         dice = np.random.default_rng((seed, streams, width, first))
         noisy = drawn_shards(dice, load.noisy, streams, width)
-        each.add(drawn_shards(dice, count, streams, width), loads, noisy, load)
+        each.add(drawn_shards(dice, count, streams, width), loads, noisy, load, dice)
 
 
 DEALT: Final = 1 << 17
@@ -119,8 +149,9 @@ def named(
     """Add the tenants called *keys* to all *surveys*, with the shards that they are dealt, beside the *noisy* ones."""
     candidates = [each.candidate for each in surveys]
     floods, dealt = dealt_shards(noisy, candidates), dealt_shards(keys, candidates)
+    dice = np.random.default_rng(crc32(keys[0]))
     for each, flood, shards in zip(surveys, floods, dealt, strict=True):
-        each.add(shards, loads, flood, load)
+        each.add(shards, loads, flood, load, dice)
 
 
 def dealt_shards(keys: Sequence[bytes], candidates: Sequence[Candidate]) -> list[NDArray[np.int64]]:

@@ -1,0 +1,110 @@
+"""`ack`, `nack` and `reject` of the rows of a DataFrame, as a Spark job: each task settles the leases of its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shardq.arguments import MAX_BLOCK, seconds
+from shardq.errors import ConfigError
+from shardq.model import Received
+from shardq.ops import settle
+from shardq.ops.settle import Settled
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.lease import lease_of
+from shardq.spark.options import Connecting
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Verb = Callable[[QueueState, Sequence[Received], Sequence[str]], Op[list[Settled]]]
+
+
+class Settlement(NamedTuple):
+    """How many rows were settled, and how many were not: their lease had ended, or the message was cancelled.
+
+    `dead` are those that became dead letters, because they were rejected or had no delivery left.
+    """
+
+    settled: int
+    lost: int
+    cancelled: int
+    dead: int
+
+
+def ack(df: DataFrame, *, url: str) -> Settlement:
+    """Say of the messages of *df* that their work is done. It needs the column `lease` only."""
+
+    def verb(state: QueueState, held: Sequence[Received], _: Sequence[str]) -> Op[list[Settled]]:
+        return settle.ack(state, held)
+
+    return _settled(df, "", url, verb)
+
+
+def nack(df: DataFrame, *, url: str, delay: float = 0.0, error: str | Column = "") -> Settlement:
+    """Give the messages of *df* back, to be delivered again after *delay* seconds. *error* is a text or a column."""
+    seconds("delay", delay, 0, MAX_BLOCK)
+
+    def verb(state: QueueState, held: Sequence[Received], errors: Sequence[str]) -> Op[list[Settled]]:
+        return settle.nack(state, held, delay, errors)
+
+    return _settled(df, error, url, verb)
+
+
+def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
+    """Move the messages of *df* to the dead letters. *reason* is a text, or a column with one for each."""
+
+    def verb(state: QueueState, held: Sequence[Received], reasons: Sequence[str]) -> Op[list[Settled]]:
+        return settle.reject(state, held, reasons)
+
+    return _settled(df, reason, url, verb)
+
+
+def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settlement:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    _check_lease(df)
+    text = F.lit(why) if isinstance(why, str) else F.coalesce(why.cast("string"), F.lit(""))
+    task = _task(Connecting(url=url), verb)
+    counts: Counter[str] = Counter()
+    for row in df.select("lease", text.alias("why")).mapInArrow(task, "how string, rows long").collect():
+        counts[row["how"]] += row["rows"]
+    return Settlement(*(counts[how.value] for how in (Settled.OK, Settled.LOST, Settled.CANCELLED, Settled.DEAD)))
+
+
+def _check_lease(df: DataFrame) -> None:
+    """ConfigError unless *df* has a column `lease` of text."""
+    kinds = dict(df.dtypes)
+    if "lease" not in kinds:
+        raise ConfigError("column lease is missing: keep it beside what you make of the rows")
+    if kinds["lease"] != "string":
+        raise ConfigError(f"column lease is {kinds['lease']}: it must be string, as `consuming` made it")
+
+
+def _task(options: Connecting, verb: Verb) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        counts: Counter[str] = Counter()
+        for batch in batches:
+            counts.update(_settle(options, verb, batch.column(0).to_pylist(), batch.column(1).to_pylist()))
+        yield pa.record_batch(
+            {"how": pa.array(counts.keys(), pa.string()), "rows": pa.array(counts.values(), pa.int64())}
+        )
+
+    return task
+
+
+def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], why: Sequence[str]) -> Iterator[str]:
+    """Settle rows, queue by queue, and say how each ended. All leases are looked at before the first is settled."""
+    queues: dict[str, list[tuple[Received, str]]] = {}
+    for text, each in zip(leases, why, strict=True):
+        lease = lease_of(text)
+        queues.setdefault(lease.queue, []).append((lease.received, each))
+    for name, rows in queues.items():
+        state = queue_of(options, name)
+        held = [received for received, _ in rows]
+        yield from (how.value for how in client_of(options).run(verb(state, held, [each for _, each in rows])))

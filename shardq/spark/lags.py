@@ -1,0 +1,50 @@
+"""How far a streaming query is behind, from its progress: Spark has no metrics for sources written in Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a query is behind in one queue. Each is None where it cannot be told: dead letters are not numbered."""
+
+    events: int | None
+    """How many events it has not read yet."""
+    seconds: float | None
+    """The time from the last row that it has read to the newest one; 0 when it has read all."""
+
+
+def lag(progress: Any) -> dict[str, Lag]:
+    """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None."""
+    if progress is None:
+        return {}
+    sources = progress["sources"] if isinstance(progress, Mapping) else json.loads(progress.json)["sources"]
+    return {name: found for each in sources for name, found in _lags(_offset(each, "end"), _offset(each, "latest"))}
+
+
+def _offset(source: Any, which: str) -> Any:
+    value = source.get(f"{which}Offset")
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _lags(end: Any, latest: Any) -> list[tuple[str, Lag]]:
+    """The lags of one source; none unless it is of this format."""
+    if not isinstance(end, Mapping) or not isinstance(latest, Mapping):
+        return []
+    marks = {name: mark for name, mark in latest.items() if isinstance(mark, Mapping) and "to" in mark}
+    return [(name, _lag(end[name], mark)) for name, mark in marks.items() if name in end]
+
+
+def _lag(read: Any, newest: Mapping[str, Any]) -> Lag:
+    """The lag between the mark of what was *read*, or its point alone, and that of the *newest* row."""
+    mark = read if isinstance(read, Mapping) else {"to": read}
+    if mark["to"] == newest["to"]:
+        return Lag(0, 0.0)
+    numbered = isinstance(mark["to"], int) and isinstance(newest["to"], int)
+    events = max(0, newest["to"] - mark["to"]) if numbered else None
+    read_at, newest_at = mark.get("time"), newest.get("time")
+    return Lag(events, None if read_at is None or newest_at is None else max(0, newest_at - read_at) / 1000)

@@ -1,0 +1,104 @@
+"""The files that rows come from: which versions of them, and how their rows are numbered, whatever reads them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+SPLIT: Final = 8 * 1024 * 1024
+"""A file is cut into pieces of so many bytes at most: it takes a second or less to store one."""
+
+CUTS: Final = {"spark.sql.files.maxPartitionBytes": str(SPLIT), "spark.sql.files.openCostInBytes": str(SPLIT)}
+"""Spark makes splits of openCostInBytes at least and maxPartitionBytes at most. Where the two are the same, neither the
+other files nor the number of cores has a say in where a file is cut."""
+
+PER_TASK: Final = 16
+"""A task reads so many pieces where there are many, so that a hundred thousand of them are not as many tasks."""
+
+NARROW: Final = frozenset({"LogicalRelation", "StreamingRelation", "View", "SubqueryAlias", "Project", "Filter"})
+"""The steps of a query that leave the rows of a piece together and in order."""
+
+FEW: Final = 8
+"""Files of one folder whose sizes are asked for one by one; of more the whole folder is listed."""
+
+
+@contextmanager
+def overridden(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give the session other *settings* while the block runs."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+def piece(rows: DataFrame) -> Column | None:
+    """Name the piece of a file that each of *rows* comes from; None where its rows are not together and in order.
+
+    The name is short, since Redis keeps one for each piece: a hash of the file's path, and where the piece begins.
+    """
+    if not _steps(rows) <= NARROW or "_metadata" in rows.columns:
+        return None
+    path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
+    return F.concat(F.hex(F.xxhash64(path)), F.lit("-"), start.cast("string"))
+
+
+def _steps(rows: DataFrame) -> set[str]:
+    """Return the names of the steps of the query that makes *rows*."""
+    found, left = set(), [rows._jdf.queryExecution().analyzed()]
+    while left:
+        step = left.pop()
+        name = step.getClass().getSimpleName()
+        if name == "LogicalRelation" and not _reads_files(step):
+            name = "another relation"
+        found.add(name)
+        below = step.children()
+        left += [below.apply(at) for at in range(below.size())]
+    return found
+
+
+def _reads_files(step: Any) -> bool:
+    return str(step.relation().getClass().getSimpleName()) == "HadoopFsRelation"
+
+
+def bundled(made: DataFrame) -> DataFrame:
+    """*made* in fewer tasks where many small files make many: pieces that follow each other go into one task."""
+    spark = made.sparkSession
+    with overridden(spark, CUTS):
+        pieces = made._jdf.rdd().getNumPartitions()
+    return made.coalesce(max(4 * spark.sparkContext.defaultParallelism, -(-pieces // PER_TASK)))
+
+
+def versions(rows: DataFrame) -> list[str]:
+    """The files of *rows*, sorted, each with its size and the time of its last change."""
+    spark = rows.sparkSession
+    jvm, settings = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # the only way to Hadoop's files
+    folders: dict[str, list[Any]] = defaultdict(list)
+    for name in rows.inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+        folders[path.getParent().toString()].append(path)
+    found = []
+    for paths in folders.values():
+        system = paths[0].getFileSystem(settings)
+        if len(paths) <= FEW:
+            found += [_version(system.getFileStatus(path)) for path in paths]
+        else:
+            named = {path.getName() for path in paths}
+            listed = system.listStatus(paths[0].getParent())
+            found += [_version(status) for status in listed if status.getPath().getName() in named]
+    return sorted(found)
+
+
+def _version(status: Any) -> str:
+    return f"{status.getPath().toString()} {status.getLen()} {status.getModificationTime()}"

@@ -1,0 +1,81 @@
+"""A folder of any file system that Spark knows, given as a path or a URL."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True)
+class Folder:
+    """What is in the folder; parts of a path are joined with it."""
+
+    spark: SparkSession
+    path: str
+    _fs: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.path = self.path.rstrip("/") or "/"
+        settings = self.spark._jsparkSession.sessionState().newHadoopConf()
+        self._fs = self._at().getFileSystem(settings)
+
+    def _at(self, *parts: str) -> Any:
+        return self.spark._jvm.org.apache.hadoop.fs.Path(self.to(*parts))
+
+    def to(self, *parts: str) -> str:
+        """The path to something in the folder."""
+        return "/".join((self.path, *parts))
+
+    def names(self, *parts: str) -> list[str]:
+        """The names of what is there, sorted; none if there is no such folder."""
+        path = self._at(*parts)
+        return sorted(each.getPath().getName() for each in self._fs.listStatus(path)) if self._fs.exists(path) else []
+
+    def numbers(self, *parts: str) -> list[int]:
+        """The names there that are numbers, as Spark's checkpoints have them."""
+        return sorted(int(name) for name in self.names(*parts) if name.isdecimal())
+
+    def has(self, *parts: str) -> bool:
+        """Whether there is anything at a path, in which names may have globs."""
+        return bool(self._fs.globStatus(self._at(*parts)))
+
+    def delete(self, *parts: str) -> None:
+        """Remove a folder with all that is in it, if it is there."""
+        self._fs.delete(self._at(*parts), True)
+
+    def rename(self, old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+        """Rename; whether it worked."""
+        return bool(self._fs.rename(self._at(*old), self._at(*new)))
+
+    def lines(self, *parts: str) -> list[str]:
+        """The lines of a small text file."""
+        stream = self._fs.open(self._at(*parts))
+        try:
+            return str(self.spark._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")).splitlines()
+        finally:
+            stream.close()
+
+    def write_json(self, value: Any, *parts: str) -> None:
+        """Write a JSON file whole or not at all, over one that may be there."""
+        draft = (*parts[:-1], f"_{parts[-1]}")
+        stream = self._fs.create(self._at(*draft), True)
+        stream.write(bytearray(json.dumps(value).encode()))
+        stream.close()
+        self.delete(*parts)
+        self.rename(draft, parts)
+
+    def write(self, content: bytes, *parts: str) -> None:
+        """Write a file, over one that may be there."""
+        stream = self._fs.create(self._at(*parts), True)
+        try:
+            stream.write(bytearray(content))
+        finally:
+            stream.close()
+
+    def partition(self, column: str, value: str) -> str:
+        """The name of the folder that Spark writes the rows with this *value* of a column to."""
+        catalog = self.spark._jvm.org.apache.spark.sql.catalyst.catalog
+        return f"{column}={catalog.ExternalCatalogUtils.escapePathName(value)}"

@@ -1,0 +1,74 @@
+"""The pipeline "load" for a landing folder: each file that comes is loaded once, by a streaming query."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from shardq.spark import register
+from shardq.spark.pipelines.files import CUTS, bundled, overridden
+from shardq.spark.pipelines.load import save, tell_diverted
+from shardq.spark.pipelines.report import Progress
+
+
+def landing_id(spark: SparkSession, path: str, queue: str) -> str:
+    """The id under which the files of the folder *path* are written to *queue*, however the path is spelled.
+
+    When the checkpoint is lost, Spark reads all files again, and Redis knows their rows by this id: so none is stored
+    twice.
+    """
+    place = spark._jvm.org.apache.hadoop.fs.Path(path)
+    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    text = "\n".join((queue, system.makeQualified(place).toString()))
+    return f"landing-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+@dataclass(slots=True)
+class Landing:
+    """A streaming query into *queue* that knows by its *checkpoint* which files are loaded.
+
+    A batch is written like a load under *write_id*: by file, so it is all the same in which batch a file comes, also
+    when Spark replays one. Without *every* (seconds) the query ends when all files that are there are loaded.
+    """
+
+    queue: str
+    write_id: str
+    checkpoint: str
+    every: float | None = None
+    rows: int = 0
+
+    def follow(self, made: DataFrame, options: Mapping[str, str], progress: Progress) -> int:
+        """Write the rows *made* by `messages`; returns how many rows this run took from files.
+
+        *options* are those of format("shardq"), `url` among them.
+        """
+
+        def store(batch: DataFrame, number: int) -> None:
+            register(batch.sparkSession)
+            seen = Observation()
+            counted = bundled(batch).observe(seen, F.count(F.lit(1)).alias("rows"))
+            save(counted, self.write_id, {**options, "queue": self.queue})
+            self.rows += int(seen.get.get("rows", 0))
+            progress.say(f"batch {number}: {self.rows:,} rows so far")
+
+        trigger: dict[str, Any] = {"availableNow": True}
+        if self.every is not None:
+            trigger = {"processingTime": f"{self.every} seconds"}
+        with overridden(made.sparkSession, CUTS), progress.step(f"following into {self.queue} as {self.write_id}"):
+            writer = made.writeStream.foreachBatch(store).option("checkpointLocation", self.checkpoint)
+            query = writer.queryName(f"load {self.queue}").trigger(**trigger).start()
+            try:
+                query.awaitTermination()
+            finally:
+                query.stop()
+                progress.report.figures |= {"queue": self.queue, "id": self.write_id, "rows": self.rows}
+        errors = f", or if they are no messages in {options['errorQueue']}" if "errorQueue" in options else ""
+        progress.report.remarks.append(f"{self.rows:,} rows of new files are in {self.queue}{errors}, each once")
+        if "errorQueue" in options:
+            tell_diverted(made.sparkSession, self.write_id, options, progress)
+        return self.rows

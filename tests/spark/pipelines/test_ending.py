@@ -1,0 +1,109 @@
+"""A pipeline with --every ends by Ctrl-C or SIGTERM: with one line, the report and its exit code, and without a JVM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from shardq.client import Queue
+from tests import processes
+from tests.spark.conftest import QUICK, check_java
+from tests.waiting import eventually
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+
+
+STEPS = ("shardq: starting Spark", "shardq: archiving journal")
+
+
+class Following(NamedTuple):
+    """A process that archives a queue until it is told to end, alone in a group as in a terminal."""
+
+    process: subprocess.Popen[str]
+    run: str
+    archive: Path
+    stderr: Path
+
+    def waits(self) -> bool:
+        """Whether the first batch is over."""
+        return (self.archive / "_checkpoints/journal/commits/0").exists()
+
+    def works(self) -> bool:
+        """Whether the first batch has begun."""
+        return (self.archive / "_checkpoints/journal/offsets/0").exists()
+
+    def starts(self) -> bool:
+        """Whether Spark is being started."""
+        return len(processes.left(self.run)) > 1
+
+    def end(self, *numbers: signal.Signals) -> tuple[int, str, list[str]]:
+        """Send signals to all of the group; the exit code, stdout and the lines on stderr that say more than a step."""
+        for number in numbers:
+            os.killpg(self.process.pid, number)
+        out, _ = self.process.communicate(timeout=120)
+        eventually(lambda: not processes.left(self.run), 10)
+        told = self.stderr.read_text().splitlines()
+        return self.process.returncode, out, [line for line in told if not line.startswith(STEPS)]
+
+
+@pytest.fixture
+def following(queue: Queue, url: str, tmp_path: Path) -> Iterator[Following]:
+    """Of a queue with 20 events."""
+    check_java()
+    queue.configure(journal=1000)
+    for at in range(20):
+        queue.write(b"x", shard_key=f"key-{at}")
+    run, archive = uuid.uuid4().hex, tmp_path / "archive"
+    command = [sys.executable, "-m", "shardq.cli", "--url", url, "pipeline", "archive", str(archive), queue.name]
+    command += ["--only", "journal", "--every", "3600", "--master", "local[2]"]
+    command += ["--conf", f"spark.driver.extraJavaOptions={QUICK}"]
+    with (tmp_path / "stderr").open("w") as stderr:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True,
+            env=os.environ | {processes.RUN: run},
+        )  # fmt: skip
+    try:
+        yield Following(process, run, archive, tmp_path / "stderr")
+    finally:
+        processes.end(run)
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
+)
+def test_it_reports_when_it_is_ended_while_it_waits(following: Following, number: signal.Signals, code: int) -> None:
+    eventually(following.waits, 120)
+    ended, out, told = following.end(number)
+    name = {130: "Ctrl-C", 143: "SIGTERM"}[code]
+    assert (ended, out.split()) == (code, ["journal", "rows", "20"]), told
+    assert told[-2] == f"shardq: ended by {name}; run it again, and it goes on with what is left"
+    assert told[-1].startswith("shardq: archive took ")
+    assert len(told) <= 5, told  # with the batch, and where the archive is
+
+
+@pytest.mark.parametrize("moment", [Following.starts, pytest.param(Following.works, marks=pytest.mark.soak)])
+def test_it_ends_in_order_at_any_other_moment(following: Following, moment: Callable[[Following], bool]) -> None:
+    eventually(lambda: moment(following), 120)
+    code, _, told = following.end(signal.SIGINT)
+    assert code == 130, told
+    assert all(line.startswith("shardq: ") for line in told), told
+    assert sum("ended by Ctrl-C" in line for line in told) == 1
+    assert len(told) <= 6, told
+
+
+def test_the_second_signal_ends_it_at_once(following: Following) -> None:
+    """However long Spark would take to stop."""
+    eventually(following.works, 120)
+    code, out, told = following.end(signal.SIGINT, signal.SIGTERM)
+    assert code in (130, 143), told
+    assert all(line.startswith("shardq: ") for line in told), told
+    assert out == ""

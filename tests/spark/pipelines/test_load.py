@@ -1,0 +1,165 @@
+"""`shardq pipeline load`: each value as the file has it, and each row of each version of a file once."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardq.client import Queue
+from shardq.spark.pipelines import files
+from shardq.spark.pipelines.inputs import read_table
+from shardq.spark.pipelines.load import Columns, identity, messages
+from tests.spark.pipelines.conftest import Shardq
+from tests.spark.rows import drained
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+COLUMNS = Columns("tenant")
+
+
+def csv(path: Path, first: int, to: int, *, bad: int = -1) -> Path:
+    """A file with the numbers from *first* up to *to*; that of the row *bad* has no tenant."""
+    path.parent.mkdir(exist_ok=True)
+    lines = (f"{'' if at == bad else f't-{at % 7}'},{at}\n" for at in range(first, to))
+    path.write_text("tenant,n\n" + "".join(lines))
+    return path
+
+
+def loaded(queue: Queue) -> list[int]:
+    """The numbers that *queue* has; it is empty then."""
+    return sorted(int(each.payload["n"]) for each in drained(queue))
+
+
+def said(err: str) -> str:
+    """The last line on standard error that is no step."""
+    return [line for line in err.splitlines() if not line.endswith(" ...")][-1]
+
+
+def test_text_stays_text_in_csv_and_in_the_names_of_folders(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    for tenant in ("007", "1e3"):
+        (tmp_path / f"tenant={tenant}").mkdir()
+        (tmp_path / f"tenant={tenant}" / "rows.csv").write_text("body\n01\n")
+    shardq.report("load", str(tmp_path), queue.name, "--format", "csv", "--key", "tenant", "--payload", "body")
+    assert sorted((each.shard_key, each.payload) for each in drained(queue)) == [("007", "01"), ("1e3", "01")]
+    rows = str(tmp_path / "tenant=007" / "rows.csv")
+    schema = ("--schema", "body int")
+    shardq.report("load", rows, queue.name, "--key", "body", "--id", "typed", *schema)
+    assert [(each.shard_key, each.payload) for each in drained(queue)] == [("1", {"body": 1})]
+
+
+def test_the_columns_that_need_a_type_have_one(spark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tenants.csv"
+    path.write_text("shard_key,load\n007,12\n")
+    rows = read_table(spark, str(path), typed=("load", "time"))
+    assert dict(rows.dtypes) == {"shard_key": "string", "load": "int"}
+    assert rows.first() == ("007", 12)
+
+
+def test_readers_options_suffixes_in_capitals_headers_and_bounds(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    path = tmp_path / "ROWS.CSV"
+    path.write_text("tenant;body;wait\na;x;0\n")
+    semicolon = ("--option", "sep=;", "--key", "tenant", "--payload", "body", "--delay", "wait")
+    shardq.report("load", str(path), queue.name, *semicolon)
+    assert [(each.shard_key, each.payload) for each in drained(queue)] == [("a", "x")]
+    path.write_text("tenant;body;wait\na;longer;soon\n")
+    code, _, err = shardq("load", str(path), queue.name, *semicolon)
+    assert (code, "delay must be from 0 to" in said(err)) == (1, True), err
+    path.write_text("tenant;body;wait\na;longer;1\n")
+    code, _, err = shardq("load", str(path), queue.name, *semicolon, "--max-payload", "5")
+    assert (code, "more than maxPayload = 5" in said(err)) == (1, True), err
+    (tmp_path / "rows.json").write_text(json.dumps({"tenant": "a", "n": 1, "h": {"trace": "t-1", "rank": 2}}) + "\n")
+    shardq.report("load", str(tmp_path / "rows.json"), queue.name, "--key", "tenant", "--headers", "h")
+    assert [(each.payload, dict(each.headers)) for each in drained(queue)] == [
+        ({"tenant": "a", "n": 1}, {"trace": "t-1", "rank": "2"})
+    ]
+    assert queue.stats().delayed == 0
+
+
+def test_a_csv_file_with_other_columns_is_not_read_by_position(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("tenant,n\na,1\n")
+    (tmp_path / "b.csv").write_text("n,tenant\n2,b\n")
+    code, _, err = shardq("load", str(tmp_path), queue.name, "--format", "csv", "--key", "tenant")
+    assert (code, "has other columns" in said(err)) == (1, True), err
+    assert {each.shard_key for each in drained(queue)} <= {"a"}
+
+
+def test_files_that_change_are_another_load(spark: Any, tmp_path: Path) -> None:
+    """By size and by time of change; with other columns or options of the reader, too."""
+    csv(tmp_path / "in" / "a.csv", 0, 10)
+
+    def name(**options: str) -> str:
+        rows = read_table(spark, str(tmp_path / "in"), form="csv", options=options)
+        return identity(rows, "jobs", COLUMNS, sorted(options.items()))
+
+    first = name()
+    assert name() == first != name(quote="'")
+    csv(tmp_path / "in" / "b.csv", 10, 20)
+    more = name()
+    assert more != first
+    (tmp_path / "in" / "b.csv").write_text((tmp_path / "in" / "b.csv").read_text().replace("10", "99"))
+    assert name() not in (first, more)
+    for at in range(12):
+        csv(tmp_path / "in" / f"c{at}.csv", 10, 20)
+    many = name()
+    assert many == name()
+    (tmp_path / "in" / "c3.csv").write_text("tenant,n\n")
+    assert name() != many
+
+
+def test_under_one_id_rows_are_known_by_their_files(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    """More files add their rows, though Spark deals files to tasks by their sizes; a mended row is stored alone."""
+    words = ("load", str(tmp_path / "in"), queue.name, "--format", "csv", "--key", "tenant")
+    csv(tmp_path / "in" / "b.csv", 0, 300)
+    csv(tmp_path / "in" / "c.csv", 300, 1000, bad=900)
+    code, _, err = shardq(*words)
+    told = re.search(
+        r"row 600 of partition \S+ is no valid message: shard_key is null; .* with the id (load-\w+)", said(err)
+    )
+    assert (code, told is not None) == (1, True), err
+    csv(tmp_path / "in" / "c.csv", 300, 1000)
+    again = ("--id", told[1] if told else "")
+    assert shardq.report(*words, *again)["rows"] == 1000
+    csv(tmp_path / "in" / "a.csv", 1000, 3000)
+    assert shardq.report(*words, *again)["rows"] == 3000
+    assert loaded(queue) == list(range(3000))
+
+
+def test_the_report_tells_what_is_in_which_queue_and_why(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    errors = f"{queue.name}.errors"
+    path = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)
+    words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create")
+    for _ in range(2):
+        report = shardq.report(*words)
+        assert (report["rows"], report["diverted"]) == (50, 1)
+        first, second = report["remarks"]
+        assert first.startswith(f"50 rows are in {queue.name}, or if they are no messages in {errors}, each once")
+        assert second == f"1 of them are in {errors} now, the first since its shard_key is null"
+    assert queue.len() == 49
+
+
+def test_a_query_that_mixes_rows_is_not_numbered_by_file(spark: Any, tmp_path: Path) -> None:
+    path = csv(tmp_path / "in" / "a.csv", 0, 50)
+    rows = read_table(spark, str(path))
+    assert "part" in messages(rows.where("n > 3").select("n", "tenant"), COLUMNS).columns
+    for other in (rows.repartition(3), rows.union(rows), rows.orderBy("n"), rows.groupBy("tenant").count()):
+        assert "part" not in messages(other, COLUMNS).columns
+
+
+def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CUTS", dict.fromkeys(files.CUTS, "5000"))
+    csv(tmp_path / "in" / "a.csv", 0, 2000)
+
+    def parts() -> set[tuple[str, str]]:
+        with files.overridden(spark, files.CUTS):
+            found = messages(read_table(spark, str(tmp_path / "in"), form="csv"), COLUMNS)
+            rows = found.where("cast(payload.n as int) < 2000").groupBy("part").agg({"payload.n": "min"}).collect()
+        return {(row[0], row[1]) for row in rows}
+
+    alone = parts()
+    assert len(alone) > 2
+    for at in range(1, 9):
+        csv(tmp_path / "in" / f"{at}.csv", at * 2000, at * 2000 + 900 * at)
+    assert parts() == alone
