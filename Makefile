@@ -63,7 +63,7 @@ java: ## install Debian's Java where that is possible
 demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
 	@$(PY) -m examples.demo
 
-demo-spark: setup java ## files as a DataFrame, loaded into a queue, worked off, archived, judged, all with Spark (minutes)
+demo-spark: setup java ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
 	@$(PY) -m examples.demo_spark
 
 # Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.

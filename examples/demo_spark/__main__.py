@@ -1,9 +1,9 @@
-"""`make demo-spark`: Spark fills two queues, workers empty them, Spark archives the journals and reports on fairness.
+"""`make demo-spark`: Spark fills queues, workers and Spark empty them, Spark archives journals and reports on fairness.
 
 Every installed Python package is a tenant, and each of its source files is a row. One tenant floods: it has 100 times
 as many rows, all due at once, while those of the others become due little by little. Both queues get the same rows; one
-has an admission window. After each step the counts are compared; the exit code is 0 if all agree, else 1. The fairness
-reports stay in --out.
+has an admission window. A third queue is worked through by a streaming query. After each step the counts are compared;
+the exit code is 0 if all agree, else 1. The fairness reports stay in --out.
 """
 
 import argparse
@@ -28,6 +28,9 @@ from shardq.spark.pipelines.session import explained, session
 
 QUEUES = {"plain": 0, "fair": 1}
 """And their admission windows."""
+
+CONSUMED = 20_000
+"""So many rows go through the queue that Spark consumes."""
 
 STREAMS, PER_SHARD, SPAN = 16, 2, 10.0
 """Streams, streams per shard, and the seconds over which the quiet tenants' rows become due."""
@@ -103,6 +106,23 @@ def demo(spark: Any, url: str, queues: dict[str, Queue], folder: Path, out: Path
         print(f"  the picture is {out / (found.queue + '.png')}, the page {out / (found.queue + '.html')}")
 
 
+def consume(spark: Any, url: str, rows: Any, queue: Queue, folder: Path) -> None:
+    """Fill a queue, and work through it with a streaming query, whose sink here is a folder for each micro-batch."""
+    some = rows.limit(CONSUMED).selectExpr("tenant as shard_key", "path as payload")
+    some.write.format("shardq").options(url=url, queue=queue.name).mode("append").save()
+    options = {"url": url, "subscribe": queue.name, "mode": "consume", "maxInFlight": "5000"}
+    held = spark.readStream.format("shardq").options(**options).load()
+
+    def work(df: Any, batch: int) -> None:
+        df.drop("lease").write.mode("overwrite").parquet(str(folder / f"batch={batch}"))
+
+    writer = held.writeStream.foreachBatch(work).option("checkpointLocation", str(folder) + "-checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    sink, stats = spark.read.parquet(str(folder)), queue.stats()
+    messages = sink.select("message_id").distinct().count()
+    agree(f"{queue.name}: done", written=stats.written, stored=sink.count(), messages=messages, acked=stats.acked)
+
+
 def waited(found: Findings) -> str:
     """How long the quiet tenants waited that had the worst delays."""
     worst = max((each.p95 for each in found.around.clean if each.p95 is not None), default=0.0)
@@ -111,7 +131,7 @@ def waited(found: Findings) -> str:
 
 
 def queues_of(client: Client) -> dict[str, Queue]:
-    """Both queues, created."""
+    """The queues whose journals are kept, created."""
     made = {}
     for name, window in QUEUES.items():
         made[name] = client.queue(name, streams=STREAMS, streams_per_shard=PER_SHARD, window=window, journal=10_000_000)
@@ -129,7 +149,11 @@ def main() -> int:
         with EmbeddedServer() as server, Client.from_url(server.url) as client, tempfile.TemporaryDirectory() as folder:
             print("starting Spark ...", flush=True)
             with explained():
-                demo(session("demo"), server.url, queues_of(client), Path(folder), args.out, args.files)
+                spark, consumed = session("demo"), client.queue("spark", streams=STREAMS)
+                consumed.read_many(1)  # creates it
+                demo(spark, server.url, queues_of(client), Path(folder), args.out, args.files)
+                rows = spark.read.parquet(str(Path(folder, "rows")))
+                consume(spark, server.url, rows, consumed, Path(folder, "consumed"))
     except (Disagreement, ShardqError) as error:
         print(f"FAILED: {error}")
         return 1

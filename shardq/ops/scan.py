@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 _HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
+FETCHED_BYTES = 4 * 1024 * 1024
 SPAN = 2**42
 """A score in the timed indexes is bucket * SPAN + time in ms (lua/modules/schedule.lua)."""
 
@@ -139,6 +141,22 @@ def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
     """Run a command about *key*, by default its first argument. Return the reply."""
     command = Ask(words, key or str(words[1]))
     return (yield from retry_until(lambda _: command, state.until(), state.clock))
+
+
+def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Sequence[bytes] | None]]:
+    """Return the fields of the messages at these places and entry ids, which are sorted by place; None if one is gone.
+
+    Their number is that of *handles*, or smaller if they are large; then ask for the rest.
+    """
+    asked = handles[:SCANNED]
+    counts = Counter(place for place, _ in asked)
+    args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, *(entry for _, entry in asked))
+    call = Call.on(state.keys, "fetch", args, rest=_streams(state, [*counts]))
+    return (yield from retry_until(lambda _: call, state.until(), state.clock))  # type: ignore[no-any-return]
+
+
+def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:
+    return tuple(state.keys.bodies if place == BODIES else state.declared([place])[0] for place in places)
 
 
 def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[tuple[str, int]]:

@@ -129,6 +129,10 @@ class QueueKeys(_Keys):
         key = self._streams.get(number)
         return self._spell_stream(number) if key is None else key
 
+    def hold(self, name: str) -> str:
+        """Return the key of what a streaming query of Spark holds of this queue. It expires by itself."""
+        return f"{self.prefix}hold-{name}"
+
     def _spell_stream(self, number: int) -> str:
         if type(number) is not int or not 0 <= number < MAX_STREAMS:
             raise ConfigError(f"a stream number must be an int from 0 to {MAX_STREAMS - 1}, not {shown(number)}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,6 +33,7 @@ class Entries:
     due: Sequence[int | None] = ()
     counts: Sequence[int] = ()
     errors: Sequence[str] = ()
+    leases: Sequence[str] = ()
     _bodies: list[Body] | Literal[False] | None = False
 
     def __len__(self) -> int:
@@ -47,7 +49,7 @@ class Entries:
         states = self.states if isinstance(self.states, str) else some(self.states)
         return Entries(
             self.queue, self.place, some(self.ids), some(self.flats), states, some(self.lease_until), some(self.due),
-            some(self.counts), some(self.errors),
+            some(self.counts), some(self.errors), some(self.leases),
         )  # fmt: skip
 
     @property
@@ -55,7 +57,8 @@ class Entries:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
             plain = all(len(flat) == _PLAIN and flat[0] in _OURS for flat in self.flats)
-            self._bodies = None if plain else [body_of(flat, foreign=False) for flat in self.flats]
+            foreign = self.place == "l"
+            self._bodies = None if plain and not foreign else [body_of(flat, foreign=foreign) for flat in self.flats]
         return self._bodies
 
 
@@ -155,7 +158,7 @@ def _last_error(entries: Entries, kind: pa.DataType) -> pa.Array:
 def _codec(entries: Entries, kind: pa.DataType) -> pa.Array:
     if entries.bodies is None:
         return text_array([flat[2] for flat in entries.flats], kind)
-    return pa.array([body.tag for body in entries.bodies], kind)
+    return pa.array(["m" if body.fields is not None else body.tag for body in entries.bodies], kind)
 
 
 def _headers(entries: Entries, kind: pa.DataType) -> pa.Array:
@@ -166,11 +169,18 @@ def _headers(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 def _payload(entries: Entries, kind: pa.DataType) -> pa.Array:
     bodies = entries.bodies
-    raw = [flat[3] for flat in entries.flats] if bodies is None else [body.payload for body in bodies]
-    if kind == pa.binary():
-        return pa.array(raw, kind)
-    tags = [flat[2].decode() for flat in entries.flats] if bodies is None else [body.tag for body in bodies]
-    return decoded(tags, raw, kind)
+    if bodies is not None:
+        both = [tag_and_payload(body.tag, body.payload, body.fields) for body in bodies]
+        tags, raw = [tag for tag, _ in both], [payload for _, payload in both]
+    else:
+        raw = [flat[3] for flat in entries.flats]
+        tags = [] if kind == pa.binary() else [flat[2].decode() for flat in entries.flats]
+    return pa.array(raw, kind) if kind == pa.binary() else decoded(tags, raw, kind)
+
+
+def tag_and_payload(tag: str, payload: bytes, fields: Mapping[str, bytes] | None) -> tuple[str, bytes]:
+    """The codec and the payload; an entry that another program wrote is a MessagePack map of its fields."""
+    return (tag, payload) if fields is None else ("m", msgspec.msgpack.encode(dict(fields)))
 
 
 def decoded(tags: Sequence[str], raw: Sequence[bytes], kind: pa.DataType) -> pa.Array:
@@ -211,6 +221,7 @@ _COLUMNS: dict[str, Callable[[Entries, pa.DataType], pa.Array]] = {
     ),
     "count": _count,
     "last_error": _last_error,
+    "lease": lambda entries, kind: pa.array(entries.leases, kind),
     "codec": _codec,
     "headers": _headers,
     "payload": _payload,

@@ -20,10 +20,20 @@ class Lag:
 
 def lag(progress: Any) -> dict[str, Lag]:
     """How far each queue of format("shardq") is behind, by *progress*, such as `query.lastProgress`; {} for None."""
-    if progress is None:
-        return {}
-    sources = progress["sources"] if isinstance(progress, Mapping) else json.loads(progress.json)["sources"]
+    sources = _sources(progress)
     return {name: found for each in sources for name, found in _lags(_offset(each, "end"), _offset(each, "latest"))}
+
+
+def offsets_of(progress: Any) -> list[Mapping[str, Any]]:
+    """The offsets at which the last micro-batch of *progress* ended, one for each source that has such offsets."""
+    return [end for each in _sources(progress) if isinstance(end := _offset(each, "end"), Mapping)]
+
+
+def _sources(progress: Any) -> list[Any]:
+    if progress is None:
+        return []
+    found = progress["sources"] if isinstance(progress, Mapping) else json.loads(progress.json)["sources"]
+    return list(found)
 
 
 def _offset(source: Any, which: str) -> Any:

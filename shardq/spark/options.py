@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shardq.arguments import check_name, shown
+from shardq.arguments import MAX_LEASE, check_name, lease_time, shown
 from shardq.errors import ConfigError
 
 T = TypeVar("T", bound="Connecting")
@@ -146,6 +146,44 @@ class Reading(Connecting):
     def table(self) -> str:
         """The table to read: live, dead or journal."""
         return self.states[0] if self.states[0] in ("dead", "journal") else "live"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consuming(Connecting):
+    """What a streaming query leases, and who acks it. docs/spark.md says what each means."""
+
+    mode: str = "consume"
+    subscribe: str
+    max_in_flight: int = _number(10_000, 1, 100_000)
+    visibility: float = _number(0.0, 0.0, MAX_LEASE)
+    ack_on: str = "commit"
+    include_headers: bool = True
+    partitions: int = _number(0, 0, 10_000)
+
+    def __post_init__(self) -> None:
+        """Check the names and words."""
+        if self.mode != "consume":
+            raise ConfigError(
+                f"option mode must be consume, or left out to read without leases, not {shown(self.mode)}"
+            )
+        for name in self.queues:
+            check_name(name)
+        if not self.queues or len(set(self.queues)) < len(self.queues):
+            raise ConfigError("option subscribe names no queue, or one twice")
+        if self.max_in_flight < len(self.queues):
+            raise ConfigError("option maxInFlight must be at least the number of queues in subscribe")
+        if self.ack_on not in ("commit", "job"):
+            raise ConfigError(
+                "option ackOn must be commit (Spark's commit of a micro-batch acks it) or job (the job settles rows "
+                f"with shardq.spark.ack, nack and reject), not {shown(self.ack_on)}"
+            )
+        if self.visibility:
+            lease_time("option visibility", self.visibility)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues to consume."""
+        return listed(self.subscribe)
 
 
 def place_of(mark: Any) -> Any:

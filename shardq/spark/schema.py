@@ -39,7 +39,11 @@ _JOURNAL: dict[str, DataType] = {
     "queue": _TEXT, "number": LongType(), "time": _TIME, "kind": _TEXT, "message_id": _TEXT, "shard_key": _TEXT,
     "stream": _WHOLE, "count": _WHOLE, "due": _TIME, "client": _TEXT,
 }  # fmt: skip
-_TABLES = {"live": _LIVE, "dead": _DEAD, "journal": _JOURNAL}
+_LEASED: dict[str, DataType] = {
+    "queue": _TEXT, "message_id": _TEXT, "shard_key": _TEXT, "count": _WHOLE, "last_error": _TEXT, "written_at": _TIME,
+    "codec": _TEXT, "headers": _HEADERS, "payload": BinaryType(), "lease": _TEXT,
+}  # fmt: skip
+_TABLES = {"live": _LIVE, "dead": _DEAD, "journal": _JOURNAL, "leased": _LEASED}
 
 _TYPES: dict[type[DataType], pa.DataType] = {
     BinaryType: pa.binary(),
@@ -78,7 +82,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def table_schema(table: str, *, headers: bool = True) -> StructType:
-    """The columns of *table*: live, dead or journal."""
+    """The columns of *table*: live, dead, journal or leased."""
     columns = _TABLES[table].items()
     return StructType([StructField(name, kind) for name, kind in columns if headers or name != "headers"])
 

@@ -20,7 +20,8 @@ from pyspark.sql.types import (
 
 from shardq.errors import ConfigError
 from shardq.spark.connection import queue_of
-from shardq.spark.options import Reading, Writing, parsed
+from shardq.spark.consume.stream import ConsumingReader
+from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, check_schema, table_schema
 from shardq.spark.stream import StreamReader
@@ -54,24 +55,48 @@ class ShardqDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the table that the options name."""
+        if self._consumes:
+            return table_schema("leased", headers=parsed(Consuming, dict(self.options)).include_headers)
         options = self._reading()
         return table_schema(options.table, headers=options.include_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of `spark.read`; with `.schema(...)` it makes only these columns. ConfigError, QueueMissing."""
+        if self._consumes:
+            raise ConfigError(
+                "mode=consume is for spark.readStream: a batch job holds messages in a block of "
+                "shardq.spark.consuming(spark, url=..., queue=...), at whose end they are acked"
+            )
         options = self._reading()
         check_schema(options.table, schema)
         Subscription(options).check()
         return BatchReader(options, arrow_schema(schema))
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        """The reader of `spark.readStream`: of a journal or of dead letters. ConfigError, QueueMissing."""
+    def streamReader(self, schema: StructType) -> StreamReader | ConsumingReader:
+        """The reader of `spark.readStream`: of a journal, of dead letters, or a consumer. ConfigError, QueueMissing."""
+        if self._consumes:
+            return self._consumer(schema)
         options = self._reading()
         if options.table == "live":
-            raise ConfigError("a stream is read with state=journal or state=dead: what a queue holds comes and goes")
+            raise ConfigError(
+                "a stream is read with state=journal or state=dead, since what a queue holds comes and goes; with "
+                "mode=consume it leases the messages"
+            )
         check_schema(options.table, schema)
         Subscription(options).check()
         return StreamReader(options, arrow_schema(schema))
+
+    @property
+    def _consumes(self) -> bool:
+        return "mode" in self.options
+
+    def _consumer(self, schema: StructType) -> ConsumingReader:
+        options = parsed(Consuming, dict(self.options))
+        check_schema("leased", schema)
+        for queue in options.queues:
+            queue_of(options, queue)
+        options = options if options.partitions else replace(options, partitions=self.parts)
+        return ConsumingReader(options, arrow_schema(schema))
 
     def _reading(self) -> Reading:
         options = parsed(Reading, dict(self.options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,9 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from tests.servers import Server
+from tests.spark.programs import QUICK, spark_home
 
 MASTER = "local[2,3]"  # two tasks at once, each tried up to three times
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -66,6 +67,13 @@ def spark() -> Iterator[Any]:
     gateway.shutdown()  # the JVM would outlive the session
     gateway.proc.stdin.close()
     gateway.proc.wait(60)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A Spark home for programs that a test starts."""
+    check_java()
+    return spark_home(tmp_path)
 
 
 @pytest.fixture(scope="session")

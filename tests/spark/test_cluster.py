@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,63 +13,16 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from tests.spark.conftest import QUICK, check_java
 from tests.spark.job import ROWS
+from tests.spark.programs import ended, running
 from tests.spark.rows import numbered, numbers, write
 from tests.waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A Spark home whose work folders are not in the installed package."""
-    check_java()
-    import pyspark
-
-    home = tmp_path / "spark"
-    home.mkdir()
-    for name in ("bin", "jars", "python", "sbin"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
-    return home
-
-
-def environment(home: Path) -> dict[str, str]:
-    """What Spark's processes need to know."""
-    return os.environ | {
-        "SPARK_DAEMON_JAVA_OPTS": QUICK,
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-    }
-
-
-@contextmanager
-def running(words: list[str], home: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, which is killed at the end."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            words, cwd=home, env=environment(home), stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def job(task: str, master: str, url: str, queue: Queue, folder: Path) -> list[str]:
     return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, str(folder)]
-
-
-def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
-    """What a job printed at last; its log when it failed."""
-    assert process.wait(400) == 0, log.read_text()[-6000:]
-    return log.read_text().splitlines()[-1].split()
 
 
 def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, home: Path, tmp_path: Path) -> None:

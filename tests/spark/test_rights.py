@@ -13,12 +13,13 @@ from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
 from shardq.ops.opening import require_queue
 from shardq.ops.settle import Settled
 from shardq.spark.connection import client_of, queue_of
-from shardq.spark.consume.block import _lease
-from shardq.spark.consume.lease import lease_text
+from shardq.spark.consume.holding import lease
+from shardq.spark.consume.lease import Lease
 from shardq.spark.consume.settling import _settle
+from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.dead import DeadTrack
 from shardq.spark.events import JournalTrack
-from shardq.spark.options import Connecting, Reading, parsed
+from shardq.spark.options import Connecting, Consuming, Reading, parsed
 from shardq.spark.parts import Part
 from shardq.spark.reader import read_part
 from shardq.spark.schema import arrow_schema, table_schema
@@ -85,9 +86,9 @@ def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
     options = Connecting(url=url(server, "consumer"))
     consumer, state = client_of(options), queue_of(options, "jobs")
     held: list[Received] = []
-    _lease(consumer, state, held, 100, 30)
+    lease(consumer, state, held, 100, 30)
     assert consumer.run(settle.extend(state, held, 30)) == [Settled.OK] * 30
-    leases = [lease_text("jobs", each) for each in held]
+    leases = [Lease.of("jobs", each).text for each in held]
     results = [
         *_settle(options, lambda state, held, _: settle.ack(state, held), leases[:10], [""] * 10),
         *_settle(options, lambda state, held, why: settle.nack(state, held, 60, why), leases[10:20], ["later"] * 10),
@@ -95,3 +96,23 @@ def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
     ]
     assert results == ["o"] * 20 + ["d"] * 10
     server.run("ACL", "DELUSER", "consumer")
+
+
+def test_a_consumer_may_be_a_streaming_query(server: Server) -> None:
+    with Client.from_url(server.url) as client:
+        queue = client.queue("jobs", streams=4, streams_per_shard=2)
+        queue.write_many([Message(b"x", f"t-{at}") for at in range(30)])
+    options = parsed(Consuming, {"url": url(server, "consumer"), "subscribe": "jobs"})
+    schema = arrow_schema(table_schema("leased"))
+    first, second = ConsumingReader(options, schema), ConsumingReader(options, schema)
+    start = first.initialOffset()
+    end = first.latestOffset(start)
+    assert end["rows"] == {"jobs": 30}
+    first.stop()
+    parts = second.partitions(start, end)
+    assert sum(batch.num_rows for part in parts for batch in second.read(part)) == 30
+    second.commit(end)
+    second.stop()
+    server.run("ACL", "DELUSER", "consumer")
+    with Client.from_url(server.url) as client:
+        assert client.queue("jobs").stats().acked == 30

@@ -1,4 +1,4 @@
-"""The thread that extends leases while a block runs on the driver. It ends with the block, and with the driver."""
+"""The thread that extends leases while a Spark job works. It ends with the job, and with the process that has it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,20 @@ class Keeper:
 
     def __enter__(self) -> Keeper:
         """Begin to extend."""
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """End, after the extension that is under way."""
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to extend."""
+        self._thread.start()
+
+    def stop(self) -> None:
         """End, after the extension that is under way."""
         self._over.set()
         self._thread.join()

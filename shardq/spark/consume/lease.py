@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import binascii
+import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from shardq.errors import ConfigError
 from shardq.model import Received
@@ -14,7 +17,10 @@ from shardq.sharding import key_bytes
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
-    """What settling needs of a delivery. Token and shard key are bytes, since a shard key may be no UTF-8."""
+    """What settling a delivery needs, and a row of what Spark holds.
+
+    Token and shard key are bytes, since a shard key may be no UTF-8.
+    """
 
     queue: str
     token: bytes
@@ -23,6 +29,31 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
     count: int
     last_error: str
     origin: str
+
+    @classmethod
+    def of(cls, queue: str, received: Received) -> Lease:
+        """Make the lease of a delivery of *queue*."""
+        return cls(
+            queue,
+            received.token.encode(errors="surrogateescape"),
+            received.message_id,
+            key_bytes(received.shard_key) if received.shard_key else b"",
+            received.count,
+            received.last_error,
+            received.origin,
+        )
+
+    @property
+    def text(self) -> str:
+        """The text of the column `lease`. Whether there was an error is all that an ack must know of it."""
+        short = replace(self, last_error=self.last_error[:1])
+        return urlsafe_b64encode(msgspec.msgpack.encode(short)).decode()
+
+    @property
+    def handle(self) -> tuple[str, str]:
+        """The place where the message lies, and its entry id."""
+        place, entry, _ = self.token.split(b":", 2)
+        return place.decode(), entry.decode()
 
     @property
     def received(self) -> Received:
@@ -46,20 +77,6 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag="1"):
 _DECODER = msgspec.msgpack.Decoder(Lease)
 
 
-def lease_text(queue: str, received: Received) -> str:
-    """Return the text of the column `lease` for a delivery of *queue*."""
-    lease = Lease(
-        queue,
-        received.token.encode(errors="surrogateescape"),
-        received.message_id,
-        key_bytes(received.shard_key) if received.shard_key else b"",
-        received.count,
-        received.last_error[:1],  # whether there was an error is all that an ack must know
-        received.origin,
-    )
-    return urlsafe_b64encode(msgspec.msgpack.encode(lease)).decode()
-
-
 def lease_of(text: str | None) -> Lease:
     """Return the lease in *text*; ConfigError if it is none."""
     try:
@@ -69,3 +86,16 @@ def lease_of(text: str | None) -> Lease:
     if lease is None or lease.token.count(b":") < 3:
         raise ConfigError("column lease has text that is no lease: keep the column as `consuming` made it")
     return lease
+
+
+_RECORD = msgspec.msgpack.Decoder(list[Lease])
+
+
+def packed(leases: Sequence[Lease]) -> bytes:
+    """Return *leases* as bytes, for a record in Redis or a task. Their tokens have much in common."""
+    return zlib.compress(msgspec.msgpack.encode(leases), 1)
+
+
+def unpacked(record: bytes) -> list[Lease]:
+    """Return the leases in bytes that `packed` made."""
+    return _RECORD.decode(zlib.decompress(record))

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shardq.model import Received
 from shardq.sharding import key_bytes
-from shardq.spark.consume.lease import lease_text
+from shardq.spark.consume.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,12 +23,12 @@ def rows_of(spark: SparkSession, queue: str, held: Sequence[Received]) -> DataFr
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from shardq.spark.entries import constant, ms_of, text_array
+    from shardq.spark.entries import constant, ms_of, tag_and_payload, text_array
     from shardq.spark.schema import arrow_schema
 
     types = StructType.fromDDL(TYPES)
     schema = arrow_schema(types)
-    bodies = [_payload(each) for each in held]
+    bodies = [tag_and_payload(each.tag, each.body, each.fields) for each in held]
     columns = {
         "queue": constant(queue, len(held), pa.string()),
         "message_id": [each.message_id for each in held],
@@ -41,13 +39,6 @@ def rows_of(spark: SparkSession, queue: str, held: Sequence[Received]) -> DataFr
         "codec": [tag for tag, _ in bodies],
         "headers": pa.array([[*each.headers.items()] or None for each in held], schema.field("headers").type),
         "payload": [body for _, body in bodies],
-        "lease": [lease_text(queue, each) for each in held],
+        "lease": [Lease.of(queue, each).text for each in held],
     }
     return spark.createDataFrame(pa.table(columns, schema=schema), types)
-
-
-def _payload(received: Received) -> tuple[str, bytes]:
-    """The codec and the payload; an entry that another program wrote is a MessagePack map of its fields."""
-    if received.fields is None:
-        return received.tag, received.body
-    return "m", msgspec.msgpack.encode(dict(received.fields))

@@ -1,4 +1,7 @@
-"""`ack`, `nack` and `reject` of the rows of a DataFrame, as a Spark job: each task settles the leases of its rows."""
+"""`ack`, `nack` and `reject` of the rows of a DataFrame, as a Spark job: each task settles the leases of its rows.
+
+`settle_last` is for a streaming query that has stopped.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,14 @@ from shardq.ops.settle import Settled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.hold import Hold
 from shardq.spark.consume.lease import lease_of
+from shardq.spark.lags import offsets_of
 from shardq.spark.options import Connecting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 Verb = Callable[[QueueState, Sequence[Received], Sequence[str]], Op[list[Settled]]]
 
@@ -61,6 +67,21 @@ def reject(df: DataFrame, *, url: str, reason: str | Column) -> Settlement:
         return settle.reject(state, held, reasons)
 
     return _settled(df, reason, url, verb)
+
+
+def settle_last(query: StreamingQuery, *, url: str) -> None:
+    """Settle the last micro-batch that a stopped query has committed, as the query would have done before its next one.
+
+    Without this its messages come again when their leases end, unless the query is started again before that.
+    ConfigError while the query runs. A micro-batch that was not committed is left as it is.
+    """
+    if query.isActive:
+        raise ConfigError("the query still runs, and settles its micro-batches itself: stop it first")
+    options = Connecting(url=url)
+    for end in offsets_of(query.lastProgress):
+        for queue in end.get("rows", ()) if "hold" in end else ():
+            hold = Hold(client_of(options), queue_of(options, queue), end["hold"])
+            hold.settle(end["batch"], end["ackOn"])
 
 
 def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settlement:

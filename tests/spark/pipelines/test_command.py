@@ -60,6 +60,10 @@ def test_the_counts_of_the_demo_agree(
     demo_spark.demo(spark, url, demo_spark.queues_of(client), tmp_path, tmp_path, 30)
     assert (tmp_path / "plain.html").exists()
     assert (tmp_path / "fair.html").exists()
+    third = client.queue("spark", streams=4)
+    third.read_many(1)  # creates it
+    demo_spark.consume(spark, url, spark.read.parquet(str(tmp_path / "rows")), third, tmp_path / "consumed")
+    assert third.len() == 0
 
 
 def test_counts_of_the_demo_that_disagree_end_it() -> None:

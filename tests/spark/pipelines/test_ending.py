@@ -15,7 +15,8 @@ import pytest
 
 from shardq.client import Queue
 from tests import processes
-from tests.spark.conftest import QUICK, check_java
+from tests.spark.conftest import check_java
+from tests.spark.programs import QUICK
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]

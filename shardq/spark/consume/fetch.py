@@ -1,0 +1,43 @@
+"""The messages of leases, as record batches. Each task fetches its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import pyarrow as pa
+
+from shardq.ops import scan
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.lease import Lease
+from shardq.spark.entries import Entries, batch_of
+from shardq.spark.options import Connecting
+
+
+def read_leased(
+    options: Connecting, schema: pa.Schema, queue: str, leases: Sequence[Lease]
+) -> Iterator[pa.RecordBatch]:
+    """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out."""
+    client, state, at = client_of(options), queue_of(options, queue), 0
+    while at < len(leases):
+        found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
+        there = [(lease, flat) for lease, flat in zip(leases[at:], found, strict=False) if flat is not None]
+        batches = [batch_of(entries, schema) for entries in _by_place(queue, there)]
+        if batches:
+            yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+        at += len(found)
+
+
+def _by_place(queue: str, rows: Sequence[tuple[Lease, Sequence[bytes]]]) -> Iterator[Entries]:
+    for place, group in groupby(rows, key=lambda row: row[0].handle[0]):
+        some = [*group]
+        yield Entries(
+            queue,
+            place,
+            [lease.handle[1].encode() for lease, _ in some],
+            [flat for _, flat in some],
+            "in_flight",
+            counts=[int(lease.token.split(b":", 3)[2]) for lease, _ in some],
+            errors=[lease.last_error for lease, _ in some],
+            leases=[lease.text for lease, _ in some],
+        )

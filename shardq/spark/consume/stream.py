@@ -1,0 +1,145 @@
+"""`spark.readStream` with mode=consume: a streaming query that leases messages, and acks them when they are done.
+
+The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
+"rows": {"jobs": 120}, "ackOn": "commit"}`. Which ones is in a record in Redis, which is written before Spark writes the
+offset down. So a query that was killed finds in its checkpoint what it held.
+
+Spark asks for the offset after a micro-batch only when that micro-batch is committed. It calls `commit` one micro-batch
+later than that, and for the last one never.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from shardq.ops.admin import statistics
+from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.fetch import read_leased
+from shardq.spark.consume.hold import Hold
+from shardq.spark.consume.lease import Lease, packed, unpacked
+from shardq.spark.options import Consuming
+from shardq.spark.parts import default_parts
+from shardq.spark.reader import without_gc
+from shardq.spark.stream import shares
+
+Offset = dict[str, Any]
+WAIT = 0.5
+"""Seconds to wait for a first message. So long it may take until a query is stopped."""
+
+
+@dataclass(frozen=True)
+class LeasedPart(InputPartition):
+    """Some leases of a micro-batch, whose messages one task reads."""
+
+    queue: str
+    leases: bytes
+
+
+class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The reader of one streaming query. It lives on the driver, and holds the leases; copies of it read in tasks."""
+
+    def __init__(self, options: Consuming, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+        self.holds: dict[tuple[str, str], Hold] = {}
+        self.settled = -1
+        self.left: int | None = None
+
+    def initialOffset(self) -> Offset:
+        """The offset of a query that begins."""
+        return {"hold": secrets.token_hex(8), "batch": 0, "rows": {}, "ackOn": self.options.ack_on}
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
+        """Settle what is done, and lease the messages of the next micro-batch. Without any the offset stays."""
+        start = start or self.initialOffset()
+        self.commit(start)
+        rows = self._lease(start["hold"], start["batch"] + 1)
+        if not rows:
+            return start
+        return {"hold": start["hold"], "batch": start["batch"] + 1, "rows": rows, "ackOn": self.options.ack_on}
+
+    def _lease(self, name: str, batch: int) -> dict[str, int]:
+        """Lease messages of all queues; if none has any, wait for a first one, but not where the query is to end."""
+        most = self.options.max_in_flight if self.left is None else min(self.options.max_in_flight, self.left)
+        parts = self._shares(most)
+        rows = {queue: self._hold(queue, name).lease(batch, part, 0.0) for queue, part in parts.items() if part}
+        if self.left is not None:
+            self.left -= sum(rows.values())
+        elif not any(rows.values()):
+            rows = self._wait(name, batch)
+        return {queue: count for queue, count in rows.items() if count}
+
+    def _wait(self, name: str, batch: int) -> dict[str, int]:
+        """Wait on one queue after the other for a first message."""
+        for queue in self.options.queues:
+            wait = WAIT / len(self.options.queues)
+            if count := self._hold(queue, name).lease(batch, self.options.max_in_flight, wait):
+                return {queue: count}
+        return {}
+
+    def _shares(self, most: int) -> dict[str, int]:
+        """How many messages of each queue a micro-batch may have, max-min fair."""
+        if len(self.options.queues) == 1:
+            return {self.options.queues[0]: most}
+        return shares({queue: self._backlog(queue) for queue in self.options.queues}, most) if most else {}
+
+    def _backlog(self, queue: str) -> int:
+        stats = client_of(self.options).run(statistics(queue_of(self.options, queue)))
+        return stats.backlog + stats.legacy
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxInFlight`."""
+        return ReadMaxRows(self.options.max_in_flight)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Remember how many messages can be delivered now: so many are taken, and the query ends."""
+        self.left = sum(map(self._backlog, self.options.queues))
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The messages of a micro-batch, in parts. If it was begun before, those whose leases have not ended."""
+        most = self.options.partitions or default_parts()
+        parts: list[InputPartition] = []
+        for queue in end["rows"] if start["batch"] < end["batch"] else ():
+            hold = self._hold(queue, end["hold"])
+            if hold.batch == end["batch"] or hold.take_up(end["batch"]):
+                parts += [LeasedPart(queue, packed(some)) for some in split(hold.leases, most)]
+        return parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one part; runs in a task."""
+        if not isinstance(partition, LeasedPart):
+            return iter(())
+        return without_gc(read_leased(self.options, self.schema, partition.queue, unpacked(partition.leases)))
+
+    def commit(self, end: Offset) -> None:
+        """Settle the micro-batch that ends at *end*, unless that was done before."""
+        if end["batch"] > self.settled:
+            for queue in end["rows"]:
+                self._hold(queue, end["hold"]).settle(end["batch"], end["ackOn"])
+            self.settled = end["batch"]
+
+    def stop(self) -> None:
+        """Extend nothing any more. What the query holds comes again, unless it is started again in time."""
+        for hold in self.holds.values():
+            hold.stop()
+
+    def _hold(self, queue: str, name: str) -> Hold:
+        found = self.holds.get((queue, name))
+        if found is None:
+            state = queue_of(self.options, queue)
+            found = Hold(client_of(self.options), state, name, self.options.visibility)
+            self.holds[queue, name] = found
+        return found
+
+
+def split(leases: Sequence[Lease], most: int) -> list[Sequence[Lease]]:
+    """Cut *leases* into at most *most* parts of about the same size."""
+    size = max(1, -(-len(leases) // most))
+    return [leases[at : at + size] for at in range(0, len(leases), size)]

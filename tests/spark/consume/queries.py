@@ -1,0 +1,39 @@
+"""Streaming queries that consume, and a sink that keeps each micro-batch in a folder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Work = Callable[[Any, int], None]
+
+
+def consuming_query(spark: Any, url: str, work: Work, checkpoint: Path, trigger: dict[str, Any], **options: Any) -> Any:
+    """Start a query that consumes, and calls *work* with each micro-batch."""
+    frame = spark.readStream.format("shardq").options(**{"url": url, "mode": "consume"} | options).load()
+    writer = frame.writeStream.foreachBatch(work).option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**trigger).start()
+
+
+def drain(spark: Any, url: str, work: Work, checkpoint: Path, **options: Any) -> None:
+    """Consume what is there now, and end."""
+    consuming_query(spark, url, work, checkpoint, {"availableNow": True}, **options).awaitTermination()
+
+
+class Sink:
+    """Writes each micro-batch to a folder that its number names, in the place of what an earlier try wrote there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, df: Any, batch: int) -> None:
+        df.write.mode("overwrite").parquet(str(self.folder / f"batch={batch}"))
+
+    def rows(self, spark: Any) -> list[Any]:
+        """All rows of all micro-batches."""
+        return spark.read.parquet(str(self.folder)).collect()  # type: ignore[no-any-return]
+
+    def numbers(self, spark: Any) -> list[int]:
+        """The payloads, as sorted numbers."""
+        return sorted(int(row.payload) for row in self.rows(spark))

@@ -1,0 +1,58 @@
+"""Spark programs as processes of their own, and a home for their Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
+
+
+def spark_home(folder: Path) -> Path:
+    """A Spark home in *folder*, whose work folders are not in the installed package."""
+    import pyspark
+
+    home = folder / "spark"
+    home.mkdir()
+    for name in ("bin", "jars", "python", "sbin"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
+def environment(home: Path) -> dict[str, str]:
+    """What Spark's processes need to know."""
+    return os.environ | {
+        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+@contextmanager
+def running(words: list[str], home: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is killed at the end."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, cwd=home, env=environment(home), stdout=out, stderr=out, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def ended(process: subprocess.Popen[bytes], log: Path) -> list[str]:
+    """What a program printed at last; its log when it failed."""
+    assert process.wait(400) == 0, log.read_text()[-6000:]
+    return log.read_text().splitlines()[-1].split()
