@@ -26,6 +26,12 @@ _DEMOTED: Final = TRANSIENT | {"WAIT"}
 """Codes with which a node answers WAIT if it is no longer a master. One such answer begins "WAIT cannot be used"."""
 
 
+class ScriptCommand(tuple[Argument, ...]):  # noqa: SLOT001 - a tuple of any length has none
+    """The command that runs a script by its hash. Its `call` knows its bytes, so the words need not be packed."""
+
+    call: Call
+
+
 def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
     """Return the command for *call*, by hash or by source, and if it needs replicas a WAIT shorter than *timeout*."""
     verb = "EVAL" if by_source else "EVALSHA"
@@ -33,6 +39,9 @@ def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command
         verb += "_RO"
     body = call.script.source if by_source else call.script.sha
     run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
+    if not by_source:
+        run = ScriptCommand(run)
+        run.call = call
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
 
 
@@ -76,4 +85,5 @@ def number_of(answers: list[Any]) -> int | None:
 
 def packed(commands: tuple[Command, ...]) -> bytes:
     """Return the bytes to send for *commands*."""
-    return pack(commands[0]) if len(commands) == 1 else b"".join([pack(command) for command in commands])
+    found = [command.call.request if isinstance(command, ScriptCommand) else pack(command) for command in commands]
+    return found[0] if len(found) == 1 else b"".join(found)

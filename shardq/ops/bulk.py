@@ -23,7 +23,7 @@ from shardq.ops.opening import reopen, upkeep
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+from shardq.ops.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 from shardq.ops.write_call import call_of, positions_of
 
 BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
@@ -314,12 +314,9 @@ def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int
     if rows.headers or rows.options:
         blank = [b""] * (to - at)
         columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
-    args: list[Argument] = [b""] * (len(columns) * (to - at))
-    for position, column in enumerate(columns):
-        args[position :: len(columns)] = column
     before = offset.mark if first + at == offset.stored else offset.mark_of(first, rows, at)
     mark = offset.mark_of(first, rows, to)
     sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{mark}"
     sequence = f"{sequence}|{state.config.max_bulk_offsets}"
     keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, view, offset.field, sequence, numbers, to - at, args, keyed)
+    return call_of(state, view, offset.field, sequence, numbers, columns, keyed)

@@ -38,15 +38,19 @@ class Checksum:
             after = self._last if self._last < row else first
             of_keys, of_bodies = self._sums[after]
             some = slice(after - first, at)
-            self._sums[row] = _more(of_keys, _bytes(keys[some])), _more(of_bodies, bodies[some])
+            self._sums[row] = _more(of_keys, _joined(keys[some])), _more(of_bodies, _BETWEEN.join(bodies[some]))
             self._last = max(self._last, row)
         of_keys, of_bodies = self._sums[row]
         return f"r{of_keys:08x}{of_bodies:08x}" if row else ""
 
 
-def _more(before: int, words: Sequence[bytes]) -> int:
-    return crc32(_BETWEEN, crc32(_BETWEEN.join(words), before))
+def _more(before: int, words: bytes) -> int:
+    return crc32(_BETWEEN, crc32(words, before))
 
 
-def _bytes(keys: Sequence[str | bytes]) -> Sequence[bytes]:
-    return [key.encode() if isinstance(key, str) else key for key in keys]
+def _joined(keys: Sequence[str | bytes]) -> bytes:
+    """Return the keys as bytes, one behind the other. Mostly all are bytes already."""
+    try:
+        return _BETWEEN.join(keys)  # type: ignore[arg-type] # a str among them raises TypeError
+    except TypeError:
+        return _BETWEEN.join([key.encode() if isinstance(key, str) else key for key in keys])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
+from shardq.ops.write_many import WORDS, WriteMany, pack_messages
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import command_of, pack_words
 from shardq.sharding import CACHED_SHARDS
@@ -24,6 +25,9 @@ BYTE_POSITIONS = 255
 
 REPEATED_FOR = 3600.0
 """After a try that may have been executed, a write is tried again for at most so many seconds."""
+
+MANY = 8
+"""For so many messages words that are packed already are worth their while."""
 
 LATE = 120.0
 """A try may arrive so many seconds after the last deadline, for example from the buffers of a server that hung."""
@@ -124,7 +128,7 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
 def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     """Return the words of writes that declare so many streams. They are made once for each view."""
     own = bytes(range(1, declared + 1))
-    like = call_of(state, view, "", "", range(declared), 1, [own, "", "", b""], 0)
+    like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
     fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
     first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
     start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
@@ -144,12 +148,15 @@ def call_with(
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
     keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
-    args: list[Argument] = []
-    for message, own in zip(chunk, positions, strict=True):
-        args += (own, message.shard_key, message.tag, message.body)
-        if not plain:
-            args += (message.headers, message.options)
-    return call_of(state, view, sequence.name, number, numbers, len(chunk), args, keyed)
+    columns: list[Sequence[Any]] = [
+        positions,
+        [message.shard_key for message in chunk],
+        [message.tag for message in chunk],
+        [message.body for message in chunk],
+    ]
+    if not plain:
+        columns += [[message.headers for message in chunk], [message.options for message in chunk]]
+    return call_of(state, view, sequence.name, number, numbers, columns, keyed)
 
 
 def call_for(state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float) -> Call:
@@ -172,21 +179,29 @@ def call_of(
     field: str,
     number: Argument,
     numbers: Sequence[int],
-    count: int,
-    args: list[Argument],
+    columns: Sequence[Sequence[Any]],
     keyed: int,
 ) -> Call:
-    """Make the call that stores *count* messages with these *args*, of which *keyed* have a dedup key.
+    """Make the call that stores messages, of which *keyed* have a dedup key.
 
+    *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
     """
-    config = view.config
+    config, count, stride = view.config, len(columns[0]), len(columns)
     head: tuple[Argument, ...] = (
         view.epoch, field, number, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
-        count, len(numbers), len(args) // count, *numbers,
+        count, len(numbers), stride, *numbers,
     )  # fmt: skip
-    streams = tuple(map(state.keys.stream, numbers))
-    return Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=state.durability.replicas)
+    args: list[Argument] = [b""] * (stride * count)
+    for at, column in enumerate(columns):
+        args[at::stride] = column
+    streams, replicas = tuple(map(state.keys.stream, numbers)), state.durability.replicas
+    call = Call.on(state.keys, "write", (*head, *args), rest=streams, replicas=replicas)
+    if count < MANY or stride > WORDS or not isinstance(numbers, range) or len(set(columns[2])) > 1:
+        return call
+    positions, keys, tags, bodies = columns
+    packed = pack_messages(view, positions, keys, tags[0], bodies)
+    return WriteMany(call.script, call.keys, call.args, replicas, packed=packed, messages=count)
 
 
 def positions_of(view: QueueView, shard_keys: Sequence[str | bytes]) -> tuple[Sequence[int], Sequence[bytes]]:

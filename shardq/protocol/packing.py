@@ -43,8 +43,14 @@ def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:
     return packed[packed.index(b"\n") + 1 :]
 
 
-def pack_script(script: Script, keys: tuple[str, ...], args: tuple[str | bytes | int | float, ...]) -> bytes:
-    """Return the bytes of the command that runs *script* by its hash.
+def pack_script(
+    script: Script,
+    keys: tuple[str, ...],
+    args: tuple[str | bytes | int | float, ...],
+    packed: bytes = b"",
+    more: int = 0,
+) -> bytes:
+    """Return the bytes of the command that runs *script* by its hash. *packed* are *more* words that come last.
 
     The command's name, the hash and the keys that the script names are those of earlier calls on the queue, so they are
     packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
@@ -56,12 +62,13 @@ def pack_script(script: Script, keys: tuple[str, ...], args: tuple[str | bytes |
         known = _pack_beginning(script, keys[:named])
     count = b"%d" % len(keys)
     return b"".join([
-        b"*%d\r\n" % (3 + len(keys) + len(args)),
+        b"*%d\r\n" % (3 + len(keys) + len(args) + more),
         known[1],
         b"$%d\r\n%b\r\n" % (len(count), count),
         known[2],
         *[_KEYS.get(key) or _pack_key(key) for key in keys[named:]],
         pack_words(args),
+        packed,
     ])  # fmt: skip
 
 

@@ -113,6 +113,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "assignment",
         "bindings",
         "dead",
+        "fetch",
         "follow",
         "journal",
         "len",

@@ -43,8 +43,8 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
         lone = lone_write(state, [message], UNTIL)
         assert lone is not None
         numbers, (own,) = positions_of(state.view, [key])
-        args: list[Any] = [own, key, "b", b"body"]
-        assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, 1, args, 0)
+        columns: list[Any] = [[own], [key], ["b"], [b"body"]]
+        assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, columns, 0)
         assert lone.call is lone.call
         assert (lone.request, lone.key, lone.until) == (lone.call.request, lone.call.key, lone.call.until)
 

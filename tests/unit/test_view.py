@@ -51,7 +51,7 @@ def test_a_call_is_of_one_epoch_whatever_other_threads_look_up_meanwhile(before:
         else:
             view = state.view
             numbers, _ = positions_of(view, overtaken)
-            call = call_of(state, view, "field", 1, numbers, 1, [b""] * 4, 0)
+            call = call_of(state, view, "field", 1, numbers, [[b""]] * 4, 0)
         declared = [int(key.rpartition(":s")[2]) for key in call.keys if key.rpartition(":s")[2].isdigit()]
         assert call.args[0] == "1"
         assert max(declared) < before
