@@ -20,7 +20,6 @@ BODIES = "d"
 
 _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
-_HELD = re.compile(rb":[A-Z](\d{1,20}(?:,\d{1,20})*):[\d,-]*:(\w{1,4})!?:(\d{1,16})")
 SCANNED = 1000
 FETCHED_BYTES = 4 * 1024 * 1024
 SPAN = 2**42
@@ -32,7 +31,8 @@ class Index:
     """The state of the messages in some places. Handles are "place:id"; times are ms of the server's clock.
 
     A message above its stream's cursor waits, unless it is in `leases`, `delayed`, `returned` or `held`. `touched` are
-    the places of which any of these four has a message.
+    the places of which any of these four has a message. For the bodies alone `returned` and `held` are not read: of the
+    messages there all wait that are in neither of the other two.
     """
 
     now: int = 0
@@ -70,22 +70,25 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     for member, score in (yield from _members(state, keys.delayed)):
         if _is_of(member, wanted):
             found.delayed[member] = int(score % SPAN)
-    for member, _ in (yield from _members(state, keys.overflow)):
-        found.held.update(handle for handle in _held(member) if _is_of(handle, wanted))
-    found.returned = {member for member, _ in (yield from _members(state, keys.redelivery)) if _is_of(member, wanted)}
-    handles = (*found.leases, *found.delayed, *found.returned, *found.held)
+    if wanted != {BODIES.encode()}:
+        for member, _ in (yield from _members(state, keys.overflow)):
+            found.held.update(_held(member, wanted))
+        returned = yield from _members(state, keys.redelivery)
+        found.returned = {member for member, _ in returned if _is_of(member, wanted)}
+    handles = found.leases.keys() | found.delayed.keys() | found.returned | found.held
     found.touched = frozenset(handle.partition(b":")[0] for handle in handles)
     return found
 
 
-def _held(member: bytes) -> list[bytes]:
-    """Return the handles in a member of the overflow. lua/modules/overflow.lua documents its format."""
-    size, _, rest = member.partition(b":")
-    run = _HELD.fullmatch(rest, int(size)) if size.isdigit() else None
-    if run is None:
+def _held(member: bytes, wanted: Container[bytes]) -> list[bytes]:
+    """Return the handles in a member of the overflow if its place is *wanted*.
+
+    lua/modules/overflow.lua documents its format. There may be a million members, so they are taken apart from behind.
+    """
+    parts = member.rsplit(b":", 4)
+    if len(parts) < 5 or (place := parts[3].rstrip(b"!")) not in wanted:
         return []
-    numbers, place, ms = run.groups()
-    return [b"%s:%s-%s" % (place, ms, number) for number in numbers.split(b",")]
+    return [b"%b:%b-%b" % (place, parts[4], number) for number in parts[1][1:].split(b",")]
 
 
 def _is_of(member: bytes, places: Container[bytes]) -> bool:
@@ -157,6 +160,31 @@ def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Sequ
 
 def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:
     return tuple(state.keys.bodies if place == BODIES else state.declared([place])[0] for place in places)
+
+
+def cuts(state: QueueState, key: str, pieces: int) -> Op[list[str]]:
+    """Return ids that cut the stream *key* into about equal pieces, in order; fewer where it has too few moments.
+
+    The ids have numbers that grow by one with each message of the queue, so the id in the middle is found by halving.
+    """
+    first = yield from _first_from(state, key, 0)
+    last = entry_id((yield from last_id(state, key)).encode())
+    found: list[str] = []
+    for nth in range(1, pieces if first else 0):
+        wanted, low, high = first[1] + (last[1] - first[1]) * nth // pieces, first[0], last[0]  # type: ignore[index]
+        while low < high:
+            middle = (low + high) // 2
+            at = yield from _first_from(state, key, middle + 1)
+            low, high = (middle + 1, high) if at and at[1] <= wanted else (low, middle)
+        if low < last[0] and found[-1:] != [str(low)]:
+            found.append(str(low))
+    return found
+
+
+def _first_from(state: QueueState, key: str, ms: int) -> Op[EntryId | None]:
+    """Return the id of the first entry that was written at *ms* or later."""
+    rows = yield from _ask(state, "XRANGE", key, str(ms), "+", "COUNT", 1)
+    return entry_id(rows[0][0]) if rows else None
 
 
 def skip(state: QueueState, key: str, after: str, until: str, count: int) -> Op[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,6 +20,9 @@ from shardq.spark.options import Reading, listed
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part
 
+LARGE = 10_000
+"""So many messages in the bodies are worth several tasks."""
+
 
 def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
     """The streams in groups with about as many messages each, without streams that have none of the wanted states."""
@@ -31,13 +35,24 @@ def live_parts(client: Client, state: QueueState, options: Reading, most: int) -
         weights[BODIES] = stats.delayed + stats.held_back
     if options.states == ("backlog",):
         weights = {place: count for place, count in weights.items() if count or place == BODIES}
-    groups: list[list[str]] = [[] for _ in range(min(most, len(weights)))]
+    pieces = 0
+    if weights.get(BODIES, 0) > LARGE:
+        pieces = max(1, most * weights.pop(BODIES) // max(1, sum(weights.values()) + stats.delayed + stats.held_back))
+    groups: list[list[str]] = [[] for _ in range(min(max(1, most - pieces), len(weights)))]
     loads = [0] * len(groups)
     for place in sorted(weights, key=lambda place: -weights[place]):
         least = min(range(len(groups)), key=lambda at: (loads[at], len(groups[at])))
         groups[least].append(place)
         loads[least] += weights[place]
-    return [Part(state.keys.name, tuple(group)) for group in groups]
+    parts = [Part(state.keys.name, tuple(group)) for group in groups]
+    return parts + _ranges(client, state, pieces) if pieces else parts
+
+
+def _ranges(client: Client, state: QueueState, pieces: int) -> list[Part]:
+    """The stream of the bodies in ranges of about the same size. What is held back may be nearly all that there is."""
+    ends = client.run(scan.cuts(state, state.keys.bodies, pieces))
+    after = ["-", *(f"{end}-{2**64 - 1}" for end in ends)]
+    return [Part(state.keys.name, (BODIES,), *each) for each in zip(after, (*ends, "+"), strict=True)]
 
 
 def read_live(
@@ -50,7 +65,8 @@ def read_live(
     until = str(options.ending_timestamp or "+")
     for place in part.places:
         key = state.keys.bodies if place == BODIES else state.keys.stream(int(place))
-        for rows in pages(client, state, key, start, until, options.fetch_size):
+        first, last = _within(start, until, part) if place == BODIES else (start, until)
+        for rows in pages(client, state, key, first, last, options.fetch_size):
             entries = standing(client, state, index, place, rows)
             entries = picked(entries, options.states, keys)
             if len(entries):
@@ -71,13 +87,26 @@ def standing(client: Client, state: QueueState, index: Index, place: str, rows: 
     found.lease_until = [lease and lease[0] for lease in leases]
     found.due = [index.delayed.get(handle) for handle in handles]
     found.states = [
-        _state(index, handle, lease, due, at < old)
+        _state(index, handle, lease, due, at < old and place != BODIES)
         for at, (handle, lease, due) in enumerate(zip(handles, leases, found.due, strict=True))
     ]
     noted = client.run(scan.attempts(state, handles))
     found.counts = [lease[1] if lease else note[0] for lease, note in zip(leases, noted, strict=True)]
     found.errors = [note[1] for note in noted]
     return found
+
+
+def _within(start: str, until: str, part: Part) -> tuple[str, str]:
+    """The ids after which and up to which a part of the bodies is read, given those of the whole table."""
+    return max(start, part.after, key=_order), min(until, part.until, key=_order)
+
+
+def _order(bound: str) -> tuple[float, int]:
+    """What a bound of a range sorts by: an id, a time, or "-" and "+" for all that there is."""
+    if bound in ("-", "+"):
+        return (-math.inf if bound == "-" else math.inf), 0
+    ms, _, number = bound.partition("-")
+    return int(ms), int(number or 2**64)
 
 
 def _state(index: Index, handle: bytes, lease: tuple[int, int] | None, due: int | None, old: bool) -> str:

@@ -1,0 +1,102 @@
+"""A backlog that the admission window holds back lies in one stream: it is read by several tasks, each message once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shardq import Client
+from shardq.client import Queue
+from shardq.ops.scan import cuts, entry_id
+from shardq.spark import live
+from shardq.spark.options import Reading, parsed
+from shardq.spark.reader import BatchReader
+from shardq.spark.schema import arrow_schema, table_schema
+from tests.servers import Server
+from tests.waiting import eventually
+
+
+def rows_of(server: Server, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
+    """All rows of the table, and how many parts it was read in."""
+    given = {"url": server.url, "subscribe": queue.name, "partitions": "6", **options}
+    reader = BatchReader(parsed(Reading, given), arrow_schema(table_schema("live")))
+    parts = reader.partitions()
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()], len(parts)
+
+
+def flood(queue: Queue, clock_moments: int) -> None:
+    """Messages that are held back, written at different moments."""
+    for at in range(clock_moments):
+        queue.write_many([(b"%d" % (20 * at + n), f"flood-{n % 3}") for n in range(20)])
+        wait_a_moment(queue)
+
+
+def wait_a_moment(queue: Queue) -> None:
+    before = queue.stats().time
+    eventually(lambda: queue.stats().time > before)
+
+
+def test_each_message_is_read_once_in_its_state(
+    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "LARGE", 100)
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
+    flood(queue, 40)
+    taken = [queue.read_many(1)[0] for _ in range(60)]
+    queue.nack_many(taken[:10], error="again")
+    queue.nack_many(taken[10:15], delay=3600, error="later")
+    queue.ack_many(taken[15:25])
+    for each in range(30):
+        queue.write(b"late", shard_key=f"t-{each}", delay=3600)
+    rows, parts = rows_of(server, queue)
+    assert parts > 3
+    assert len({row["message_id"] for row in rows}) == len(rows) == 800 - 10 + 30
+    assert Counter(row["state"] for row in rows) == {"in_flight": 35, "delayed": 35, "backlog": 750}
+    assert Counter(row["last_error"] for row in rows) == {None: 805, "again": 10, "later": 5}
+    again = {each.message_id for each in taken[:15]}
+    assert {row["message_id"] for row in rows if row["count"] == 1} == again | {row.message_id for row in taken[25:]}
+    assert {row["message_id"] for row in rows if row["last_error"]} == again
+    monkeypatch.setattr(live, "LARGE", 10**9)
+    whole, _ = rows_of(server, queue)
+    key = "message_id"
+    assert sorted(whole, key=lambda row: str(row[key])) == sorted(rows, key=lambda row: str(row[key]))
+
+
+def test_times_and_parts_are_both_kept_to(
+    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
+    flood(queue, 30)
+    monkeypatch.setattr(live, "LARGE", 100)
+    every, _ = rows_of(server, queue)
+    moments = sorted({row["written_at"] for row in every})
+    first, last = (round(moments[at].timestamp() * 1000) for at in (7, 20))
+    some, parts = rows_of(server, queue, startingTimestamp=str(first), endingTimestamp=str(last))
+    wanted = {row["message_id"] for row in every if moments[7] <= row["written_at"] <= moments[20]}
+    assert {row["message_id"] for row in some} == wanted
+    assert len(some) == len(wanted)
+    assert parts > 3
+
+
+def test_a_stream_is_cut_into_about_equal_pieces(client: Client, queue_name: str) -> None:
+    queue = client.queue(queue_name, streams=1, window=0)
+    key = queue.state.keys.stream(0)
+    queue.write(b"", shard_key="a")
+    assert client.run(cuts(queue.state, key, 4)) == []
+    flood(queue, 50)
+    found = client.run(cuts(queue.state, key, 5))
+    assert found == sorted(found, key=int)
+    numbers = [
+        entry_id(each.message_id.rpartition("-")[0].encode()) for each in [*queue.read_many(1000), *queue.read_many(1)]
+    ]
+    sizes = Counter(sum(ms > int(cut) for cut in found) for ms, _ in numbers)
+    assert len(sizes) == 5
+    assert max(sizes.values()) - min(sizes.values()) <= 60
+
+
+@pytest.fixture
+def client(server: Server) -> Any:
+    with Client.from_url(server.url) as client:
+        yield client
