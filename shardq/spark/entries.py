@@ -17,7 +17,7 @@ from shardq.spark.maps import pairing
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
-_OURS = (b"k", b"K")
+_OURS = frozenset({b"k", b"K"})
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Entries:
     def bodies(self) -> list[Body] | None:
         """The parsed fields of the entries; None if all are plain, without attributes and headers, as most are."""
         if self._bodies is False:
-            plain = all(len(flat) == _PLAIN and flat[0] in _OURS for flat in self.flats)
+            plain = {*map(len, self.flats)} <= {_PLAIN} and {flat[0] for flat in self.flats} <= _OURS
             foreign = self.place == "l"
             self._bodies = None if plain and not foreign else [body_of(flat, foreign=foreign) for flat in self.flats]
         return self._bodies
@@ -90,24 +90,30 @@ def times(values: Sequence[int | None]) -> pa.Array:
 
 def ms_of(ids: Sequence[bytes]) -> pa.Array:
     """The milliseconds in entry ids, as a column of times."""
-    if ids and all(each[13:14] == b"-" for each in ids):  # until the year 2286
-        digits = pc.binary_slice(pa.array(ids, pa.binary()), 0, 13).cast(pa.string())
+    raw = pa.array(ids, pa.binary())
+    if len(ids) and pc.all(pc.equal(pc.binary_slice(raw, 13, 14), b"-")).as_py():  # until the year 2286
+        digits = pc.binary_slice(raw, 0, 13).cast(pa.string())
         return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
     return times([int(each.partition(b"-")[0]) for each in ids])
 
 
 def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if (bodies := entries.bodies) is None:
+        own = pc.binary_join_element_wise(pa.array(entries.ids, pa.binary()), entries.place.encode(), b"-")
+        return own.cast(kind)
     tail = b"-" + entries.place.encode()
-    own = [each + tail for each in entries.ids]
-    if (bodies := entries.bodies) is not None:
-        own = [
-            body.attributes["i"].encode() if "i" in body.attributes else each
-            for each, body in zip(own, bodies, strict=True)
-        ]
-    return text_array(own, kind)
+    return text_array(
+        [
+            body.attributes["i"].encode() if "i" in body.attributes else each + tail
+            for each, body in zip(entries.ids, bodies, strict=True)
+        ],
+        kind,
+    )
 
 
 def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if entries.bodies is None:
+        return text_array([flat[1] for flat in entries.flats], kind)
     return text_array([flat[1] if len(flat) > 1 and flat[0] in _OURS else None for flat in entries.flats], kind)
 
 
