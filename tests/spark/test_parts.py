@@ -46,6 +46,7 @@ def test_options_have_names_as_sparks_have_and_any_case() -> None:
         (Writing, {**BASE, "errorQueue": "q"}, "errorQueue must be another queue"),
         (Writing, {**BASE, "queue": "a{b}"}, "a queue name may not hold"),
         (Writing, {**BASE, "writeId": "x" * 201}, "option writeId may have at most 200"),
+        (Writing, {**BASE, "idempotence": "keys"}, "option idempotence must be row, key or none, not 'keys'"),
         (Writing, {**BASE, "batchId": "3"}, "option batchId counts the batches of one writeId"),
         (Writing, {**BASE, "writeId": "w", "batchId": "-1"}, "option batchId must be a whole number from 0"),
         (Reading, {**READ, "subscribe": "a,a"}, "names a queue twice"),

@@ -1,0 +1,111 @@
+"""What Redis forgets or loses while Spark writes: the job fails and says why; nothing is stored twice in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from shardq.client import Queue
+from tests.servers import Server
+from tests.spark.rows import drained, numbered, write
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+ROWS, AT = 40_000, 19_000
+
+
+@pytest.fixture(autouse=True)
+def pages(spark: Any) -> Iterator[None]:
+    """Small pages, so that much is stored when a task fails midway."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "700")
+    yield
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+def forgetful(frame: Any, server: Server, queue: Queue, write_id: str, *, fail: bool = True) -> Any:
+    """*frame*, of which row AT deletes what Redis knows of its write, once its task has stored rows.
+
+    Then the first try of its task fails.
+    """
+    url, key, field = server.url, queue.state.keys.dedup, f"o:{write_id}:0"
+
+    def checked(payload: bytes) -> bytes:
+        import time
+
+        import redis
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if int(payload) == AT and context is not None and context.attemptNumber() == 0:
+            with redis.Redis.from_url(url) as client:
+                until = time.monotonic() + 60
+                while not client.hexists(key, field) and time.monotonic() < until:
+                    time.sleep(0.01)
+                client.delete(key)
+            if fail:
+                raise RuntimeError("made to fail")
+        return payload
+
+    return frame.withColumn("payload", F.udf(checked, "binary", useArrow=False)("payload"))
+
+
+def counts(queue: Queue) -> Counter[int]:
+    """How often each number is in *queue*, which is empty then."""
+    return Counter(int(each.body) for each in drained(queue))
+
+
+def test_a_task_that_is_tried_again_when_redis_has_forgotten_it_fails_for_good(
+    spark: Any, url: str, queue: Queue, spark_server: Server
+) -> None:
+    with pytest.raises(Exception, match=r"lost what it knew of write id 'w'.* a new write id"):
+        write(forgetful(numbered(spark, ROWS), spark_server, queue, "w"), queue, url, writeId="w")
+    found = counts(queue)
+    assert found
+    assert set(found.values()) == {1}
+
+
+def test_so_does_one_of_many_queues(spark: Any, url: str, queue: Queue, spark_server: Server) -> None:
+    """Which only the rows name, so that the driver has not seen it."""
+    rows = forgetful(numbered(spark, ROWS), spark_server, queue, "w").withColumn("queue", F.lit(queue.name))
+    with pytest.raises(Exception, match=r"lost what it knew of write id 'w'.* a new write id"):
+        rows.write.format("shardq").options(url=url, writeId="w").mode("append").save()
+    found = counts(queue)
+    assert found
+    assert set(found.values()) == {1}
+
+
+def test_a_job_whose_rows_are_gone_when_it_ends_fails(spark: Any, url: str, queue: Queue, spark_server: Server) -> None:
+    """Its tasks that had ended by then are not tried again, so nobody else would notice. Another run mends it."""
+    keys = [*queue.state.keys.fixed, *map(queue.state.keys.stream, range(8))]
+    snapshot = {key: spark_server.run("DUMP", key) for key in keys}
+    dedup, fields = queue.state.keys.dedup, ("o:w:0", "o:w:1")
+
+    def rolled_back(payload: bytes) -> bytes:
+        """When the other partitions are stored, put back what the queue was when it was empty."""
+        import time
+
+        import redis
+
+        with redis.Redis.from_url(url) as client:
+            until = time.monotonic() + 60
+            while not all(client.hmget(dedup, fields)) and time.monotonic() < until:
+                time.sleep(0.01)
+            with client.pipeline() as pipe:
+                for key, value in snapshot.items():
+                    pipe.restore(key, 0, value, replace=True)
+                pipe.execute()
+        return payload
+
+    rows = numbered(spark, 300)
+    last = spark.sql("select 'tenant' as shard_key, cast('300' as binary) as payload").coalesce(1)
+    late = last.withColumn("payload", F.udf(rolled_back, "binary", useArrow=False)("payload"))
+    with pytest.raises(
+        Exception, match=r"lost rows that were stored: queue '.*' does not know of all 150 rows of part"
+    ):
+        write(rows.union(late), queue, url, writeId="w")
+    assert queue.len() == 1
+    write(rows.union(last), queue, url, writeId="w")
+    assert counts(queue) == dict.fromkeys(range(301), 1)
