@@ -108,6 +108,12 @@ def test_a_queue_of_an_older_shardq_does_not_say_since_when_it_remembers(queue: 
         store(queue, offset(began), 0, 100)
 
 
+def test_a_clock_that_was_ahead_when_the_key_was_made_again_stops_no_write(queue: Queue, server: Server) -> None:
+    server.run("HSET", queue.state.keys.dedup, "", begin(queue) + 10**9)
+    store(queue, offset(begin(queue)), 0, 100)
+    assert queue.len() == 100
+
+
 def test_rows_that_are_gone_are_told_from_offsets_that_are_gone(queue: Queue, server: Server) -> None:
     """Of 1,300 partitions: more than one call asks for."""
     began, keys = begin(queue), queue.state.keys
