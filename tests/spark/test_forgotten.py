@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
+from shardq import Client
 from shardq.client import Queue
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, write
@@ -25,8 +30,8 @@ def pages(spark: Any) -> Iterator[None]:
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
-def forgetful(frame: Any, server: Server, queue: Queue, write_id: str, *, fail: bool = True) -> Any:
-    """*frame*, of which row AT deletes what Redis knows of its write, once its task has stored rows.
+def forgetful(frame: Any, server: Server, queue: Queue, write_id: str, *, all_of_it: bool = False) -> Any:
+    """*frame*, of which row AT deletes what Redis knows of writes, or *all_of_it*, once its task has stored rows.
 
     Then the first try of its task fails.
     """
@@ -44,9 +49,8 @@ def forgetful(frame: Any, server: Server, queue: Queue, write_id: str, *, fail: 
                 until = time.monotonic() + 60
                 while not client.hexists(key, field) and time.monotonic() < until:
                     time.sleep(0.01)
-                client.delete(key)
-            if fail:
-                raise RuntimeError("made to fail")
+                client.flushall() if all_of_it else client.delete(key)
+            raise RuntimeError("made to fail")
         return payload
 
     return frame.withColumn("payload", F.udf(checked, "binary", useArrow=False)("payload"))
@@ -75,6 +79,35 @@ def test_so_does_one_of_many_queues(spark: Any, url: str, queue: Queue, spark_se
     found = counts(queue)
     assert found
     assert set(found.values()) == {1}
+
+
+def test_so_does_a_micro_batch(spark: Any, url: str, queue: Queue, spark_server: Server, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text("".join(f'{{"id": {number}}}\n' for number in range(ROWS // 2)))
+    rows = spark.readStream.schema("id long").json(str(tmp_path / "in"))
+    rows = rows.selectExpr("'tenant' as shard_key", "cast(cast(id as string) as binary) as payload")
+    writer = forgetful(rows, spark_server, queue, "w").writeStream.format("shardq")
+    writer = writer.options(url=url, queue=queue.name, writeId="w", checkpointLocation=str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match=r"lost what it knew of write id 'w'.* a new write id"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    found = counts(queue)
+    assert found
+    assert set(found.values()) == {1}
+
+
+def test_a_server_that_is_emptied_meanwhile_has_each_row_once_or_the_job_fails(spark: Any) -> None:
+    """It has them if no task had ended by then, since all are tried again then. If not, another run mends it."""
+    with Server() as server, Client.from_url(server.url) as client:
+        queue = client.queue("jobs", streams=8)
+        queue.read_many(1)
+        rows = numbered(spark, ROWS)
+        try:
+            write(forgetful(rows, server, queue, "w", all_of_it=True), queue, server.url, writeId="w")
+        except (Py4JJavaError, PySparkException) as error:
+            if not re.search(r"Redis has lost rows that were stored|there is no queue 'jobs'", str(error)):
+                raise
+            write(rows, queue, server.url, writeId="w", create="true")
+        assert counts(queue) == dict.fromkeys(range(ROWS), 1)
 
 
 def test_a_job_whose_rows_are_gone_when_it_ends_fails(spark: Any, url: str, queue: Queue, spark_server: Server) -> None:
