@@ -26,6 +26,9 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 
 RESUMABLE = "the same write id then stores what is missing"
+LOST_OFFSETS = "Redis has lost what it knew"
+"""So an error begins after which the same write id would store rows twice."""
+
 REMEMBER_COMPLETE = 2 * 3600
 """Redis remembers a complete write for so many seconds: at least as long as a producer sequence."""
 
@@ -178,7 +181,7 @@ def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
 
 def _forgotten(offset: BulkOffset) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"Redis has lost what it knew of write id {offset.write_id!r}, since the queue's key :dedup was deleted or "
+        f"{LOST_OFFSETS} of write id {offset.write_id!r}, since the queue's key :dedup was deleted or "
         f"evicted after this write had begun: an earlier try may have stored rows of partition {offset.partition}, and "
         "a new one could store them twice, so nothing more of it was stored; look what the queue has, and write what "
         "is missing under a new write id"

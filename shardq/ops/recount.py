@@ -44,6 +44,13 @@ def recount(state: QueueState, offsets: Sequence[BulkOffset]) -> Op[Recount]:
     return Recount(lost, forgotten)
 
 
+def has_forgotten(state: QueueState, began: int) -> Op[bool]:
+    """Return whether Redis may have lost what it knew of a write that *began* then, while its messages stayed."""
+    call = Call.on(state.keys, "recount", (began, ""))
+    is_younger, *_ = yield from retry_until(lambda _: call, state.until(), state.clock)
+    return bool(is_younger)
+
+
 def _knows(text: bytes | None, offset: BulkOffset) -> bool:
     """Return whether Redis knows of all rows of *offset*, or of a later batch, which begins when they are stored."""
     if text is None:

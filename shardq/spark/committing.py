@@ -10,7 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from shardq.errors import BackendError, ShardqError
 from shardq.ops.bulk import BulkOffset, complete
-from shardq.ops.recount import recount
+from shardq.ops.recount import has_forgotten, recount
 from shardq.spark.connection import client_of
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Stored, Wrote
@@ -76,6 +76,16 @@ def _complete(options: Writing, queue: str, offsets: Sequence[BulkOffset]) -> No
         log.warning(
             "the rows are stored in queue %r, but their bulk offsets could not be marked as complete: %s", queue, error
         )
+
+
+def has_lost_offsets(options: Writing, began: int, messages: Sequence[WriterCommitMessage | None]) -> bool:
+    """Whether a new run under the same write id would store rows twice, as far as Redis can be asked."""
+    client, wrote = client_of(options), [each for each in messages if isinstance(each, Wrote)]
+    queues = {each.queue for task in wrote for each in task.stored} | {options.queue} - {""}
+    try:
+        return any(client.run(has_forgotten(client.state_of(each, {}), began)) for each in sorted(queues))
+    except ShardqError:
+        return False
 
 
 def summary(error_queue: str, stored: Sequence[Stored]) -> str:

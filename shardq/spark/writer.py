@@ -14,9 +14,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from shardq.errors import ConfigError
+from shardq.ops.bulk import LOST_OFFSETS
 from shardq.ops.rows import Rows
 from shardq.spark.columns import Bad, Encoding, encoded
-from shardq.spark.committing import commit
+from shardq.spark.committing import commit, has_lost_offsets
 from shardq.spark.options import Writing
 from shardq.spark.sinks import Sinks, Wrote
 
@@ -54,11 +55,13 @@ class BatchWriter(DataSourceArrowWriter):
         done = sum(1 for each in messages if isinstance(each, Wrote))
         log.error(
             "the write to queue %r failed after %d partitions; what they stored stays. %s",
-            self.options.queue or "of each row", done, self._advice(),
+            self.options.queue or "of each row", done, self._advice(messages),
         )  # fmt: skip
 
-    def _advice(self) -> str:
+    def _advice(self, messages: Sequence[WriterCommitMessage | None]) -> str:
         if self.options.idempotence == "row":
+            if has_lost_offsets(self.options, self.began, messages):
+                return f"{LOST_OFFSETS} of writeId={self.write_id}: to write again under it would store rows twice"
             return f"Write again with writeId={self.write_id} and the same rows: only what is missing will be stored"
         if self.options.idempotence == "key":
             return "Write again: rows with a dedup_key that the queue remembers are not stored again"

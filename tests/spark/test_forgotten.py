@@ -15,6 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shardq import Client
 from shardq.client import Queue
+from shardq.errors import PipelineFailed
+from shardq.spark.connection import server_ms_of
+from shardq.spark.options import Writing, parsed
+from shardq.spark.pipelines.load import save
+from shardq.spark.writer import BatchWriter
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, write
 
@@ -69,6 +74,20 @@ def test_a_task_that_is_tried_again_when_redis_has_forgotten_it_fails_for_good(
     found = counts(queue)
     assert found
     assert set(found.values()) == {1}
+
+
+def test_nobody_is_told_to_run_such_a_write_again(
+    spark: Any, url: str, queue: Queue, spark_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither by `shardq pipeline load` nor by the driver's log, as they do otherwise."""
+    options = parsed(Writing, {"url": url, "queue": queue.name})
+    writer = BatchWriter(options, "w", server_ms_of(options))
+    writer.abort([])
+    assert "Write again with writeId=w and the same rows" in caplog.messages[-1]
+    with pytest.raises(PipelineFailed, match=r"lost what it knew of write id 'w'.* a new write id$"):
+        save(forgetful(numbered(spark, ROWS), spark_server, queue, "w"), "w", {"url": url, "queue": queue.name})
+    writer.abort([])
+    assert "writeId=w: to write again under it would store rows twice" in caplog.messages[-1]
 
 
 def test_so_does_one_of_many_queues(spark: Any, url: str, queue: Queue, spark_server: Server) -> None:
