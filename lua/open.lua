@@ -46,7 +46,8 @@ create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
 for _, key in ipairs({q.lens, q.meta, q.accounts}) do redis.call('HSETNX', key, '', string.rep(' ', 65)) end
-create_hashes({q.attempts, q.dedup, q.moved, q.shard_keys, q.assigned})
+create_hashes({q.attempts, q.moved, q.shard_keys, q.assigned})
+create_dedup(q.dedup, q.now)
 for _, key in ipairs({q.bodies, q.dead, q.journal}) do create_stream(key) end
 if redis.call('EXISTS', q.notifications) == 0 then
   redis.call('XGROUP', 'CREATE', q.notifications, 'shardq', '$', 'MKSTREAM')

@@ -31,6 +31,7 @@
 -- ARGV[11..] rest: the numbers of the declared streams, then of each message: shard (see modules/shards), shard key, tag,
 --            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
+--        | {'FORGOTTEN'}
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
 local bodies, dedup_index, overflow, producers, bulk_offsets = KEYS[6], KEYS[9], KEYS[12], KEYS[14], KEYS[15]

@@ -12,6 +12,12 @@ local function create_hashes(keys)
   for _, key in ipairs(keys) do redis.call('HSETNX', key, '', '') end
 end
 
+-- Creates the hash `dedup` where it is missing. Its sentinel says since when it remembers, in ms: since the queue was created, or
+-- since it was lost.
+local function create_dedup(key, now)
+  redis.call('HSETNX', key, '', now)
+end
+
 -- Fails if one of these keys has another type. Redis does not roll a script back, so a call looks at all keys that it may
 -- touch before its first effect.
 local function check_types(hashes, sorted_sets, streams)

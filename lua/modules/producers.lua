@@ -38,19 +38,32 @@ local function check_sequence(q, field, number, keep)
   return progress
 end
 
--- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most" says that the call has the
--- messages from `first` up to before `next` of that batch, for how long to remember it, by which marks the message before
--- them and the last of them are known from others, and how many such partitions there may be. A call is refused if its
--- messages were stored before, if something before them was not stored, or if what was stored is another message than it
--- should be. The answer then says how far the batch is.
+-- Says whether bulk offsets may have been lost since the time `began`: the hash is gone, or younger than that. That of a queue
+-- which is no older itself has lost nothing, since there are no other messages either. 0 is no time; nor is one that lies ahead,
+-- since the clock was wrong then.
+local function has_lost_offsets(q, began)
+  if began == '0' then return false end
+  local since = redis.call('HGET', q.dedup, '')
+  if not since then return true end
+  local at = tonumber(since) or 0
+  return at > tonumber(began) and at <= q.now and since ~= redis.call('HGET', q.meta, 'created')
+end
+
+-- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most|began" says that the call has
+-- the messages from `first` up to before `next` of that batch, for how long to remember it, the checksums of all messages of
+-- the partition before `first` and before `next` (the marks), how many such partitions there may be, and when the bulk write
+-- began. A call is refused if its messages were stored before, if something before them was not stored, or if the messages that
+-- were stored are not those before `first`. The answer then says how far the batch is. It is also refused if nothing is known of
+-- its partition, and that may have been lost since the write began.
 local function check_offset(q, field, text)
-  local batch, from, upto, keep, mark_before, last_mark, most =
-    string.match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)$')
+  local batch, from, upto, keep, mark_before, last_mark, most, began =
+    string.match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
   local known = redis.call('HGET', q.dedup, field)
   local ends, stored, at_batch, at_mark = string.match(known or '0|0|0|', '^(%d+)|(%d+)|(%d+)|(%w*)$')
   local offset = at_batch == batch and tonumber(stored) or 0
   local fits = tonumber(at_batch) <= tonumber(batch) and offset == tonumber(from)
   if not fits or offset > 0 and at_mark ~= mark_before then return nil, {'COUNTED', at_batch, stored, at_mark} end
+  if not known and has_lost_offsets(q, began) then return nil, {'FORGOTTEN'} end
   if not known and not has_room(q, q.bulk_offsets, tonumber(most)) then return nil, {'FULL', 'max_bulk_offsets'} end
   return {
     field = field, index = q.bulk_offsets, window = tonumber(keep), ends = tonumber(ends),

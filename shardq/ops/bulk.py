@@ -4,57 +4,33 @@ A row is identified by its partition and its number in that partition. Redis kee
 rows are stored, and the script that stores rows changes this number. So a second copy of the writer, a later replay, or
 a writer that cuts the rows into other chunks stores only the rows that are missing. Redis also keeps a checksum of all
 rows that are stored, the mark. It shows whether a writer with the same write id brings the same rows.
+
+If Redis forgets this while messages stay, a second try cannot tell what is stored. The write says when it began, and
+the script refuses to begin a partition if offsets may have been lost since then.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import Any
 
-import msgspec
-
 from shardq.errors import BackendTimeout, ConfigError, DurabilityUnknown, OutcomeUnknown, QueueFull
 from shardq.ops.checksum import Checksum
 from shardq.ops.opening import reopen, upkeep
-from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_CHOICES, CHUNK_MESSAGES
 from shardq.ops.retry import TRANSIENT, pause_after, refuse, retry_until
+from shardq.ops.rows import BOUNDS, Pace, Rows, give_up_error, has_room, rows_call, spans_of
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Batch, Call, Op, Refused, Sleep, Unanswered, Underreplicated
-from shardq.ops.write_call import call_of, positions_of
 
-BOUNDS = frozenset({"backlog", "max_len", "max_backlog", "max_dedup"})
-"""Bounds of a queue that are reached for a while only: the writer waits until workers have drained messages."""
+RESUMABLE = "the same write id then stores what is missing"
+LOST_OFFSETS = "Redis has lost what it knew"
+"""So an error begins after which the same write id would store rows twice."""
 
 REMEMBER_COMPLETE = 2 * 3600
 """Redis remembers a complete write for so many seconds: at least as long as a producer sequence."""
-
-
-class Rows(msgspec.Struct, frozen=True):
-    """Checked and encoded messages, in columns. `headers` and `options` are empty if no row has any.
-
-    `options` have the form that `write.lua` takes; `keyed` says whether any row has a dedup key.
-    """
-
-    shard_keys: Sequence[str | bytes]
-    tag: str
-    bodies: Sequence[bytes]
-    headers: Sequence[bytes] = ()
-    options: Sequence[str] = ()
-    keyed: bool = False
-
-    def __len__(self) -> int:
-        """How many rows."""
-        return len(self.bodies)
-
-    def mark(self, at: int) -> str:
-        """Return a checksum of the shard key and body of row *at* alone, as marks were before they were of all rows."""
-        key = self.shard_keys[at]
-        raw = key.encode() if isinstance(key, str) else key
-        return f"{zlib.crc32(self.bodies[at], zlib.crc32(raw)):x}"
 
 
 @dataclass(slots=True)
@@ -64,7 +40,8 @@ class BulkOffset:
     `write_id` and `partition` name it. `batch` counts up when the same write goes on with more rows (a micro-batch).
     The offset of a new batch replaces that of the one before, because a batch begins only when all partitions of the
     batch before are stored. So an endless write costs one field per partition. A writer of an earlier batch that still
-    runs is refused. Redis remembers the offset for `remember` seconds after its last call.
+    runs is refused. Redis remembers the offset for `remember` seconds after its last call. `began` is when the write
+    began, in ms of the server's clock; with 0 nobody notices it if Redis loses offsets between two tries.
 
     `unanswered_since` is the local time of the first call that may have stored rows without an answer. A later answer
     sets it to infinity. `own` is the checksum of this writer's rows, by which it sees whether `mark` is of the same.
@@ -74,6 +51,7 @@ class BulkOffset:
     partition: str
     batch: int = 0
     remember: float = 7 * 86_400
+    began: int = 0
     stored: int = 0
     mark: str = ""
     unanswered_since: float = math.inf
@@ -103,20 +81,6 @@ class BulkOffset:
         return not at or self.mark == rows.mark(at - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast rows are sent: `chunk` rows in a call, `calls` calls in a round trip.
-
-    The writer waits while the queue has `max_backlog` messages (0: only the queue's own bounds count). It gives up when
-    it could store nothing for `patience` seconds.
-    """
-
-    chunk: int = CHUNK_MESSAGES
-    calls: int = 8
-    max_backlog: int = 0
-    patience: float = 600.0
-
-
 def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace) -> Op[None]:
     """Store the rows *first*, *first* + 1, ... of a partition that are not stored yet.
 
@@ -139,7 +103,7 @@ def store_rows(state: QueueState, offset: BulkOffset, first: int, rows: Rows, pa
         elif trouble:
             size = max(1, size // 4) if trouble in BOUNDS else size
             if now > (full_until if trouble in BOUNDS else until):
-                raise _give_up_error(state, trouble, pace)
+                raise give_up_error(state, trouble, pace, RESUMABLE)
             tries += 1
             yield Sleep(pause_after(tries))
     offset.mark_of(first, rows, len(rows))  # the next page goes on from here, also behind rows that others stored
@@ -150,9 +114,9 @@ def _send_calls(
     state: QueueState, offset: BulkOffset, first: int, rows: Rows, pace: Pace, where: tuple[int, int], until: float
 ) -> Op[str]:
     """Send the next calls in one round trip. Return '' or the name of the trouble, such as a bound of the queue."""
-    if pace.max_backlog and not (yield from _has_room(state, pace, until)):
+    if pace.max_backlog and not (yield from has_room(state, pace, until)):
         return "backlog"
-    spans = _spans(state, rows, *where, pace.calls)
+    spans = spans_of(state, rows, *where, pace.calls)
     calls = tuple(_call(state, offset, first, rows, at, to) for at, to in spans)
     trouble, underreplicated, sent_at = "", None, state.clock.monotonic()
     _check_memory(offset, sent_at)
@@ -185,6 +149,8 @@ def _trouble(offset: BulkOffset, outcome: Any) -> str:
             return ""
         case [b"FULL", bound, *_]:
             return str(bound.decode())
+        case [b"FORGOTTEN"]:
+            raise _forgotten(offset)
         case [word, *_]:
             return str(word.decode())
         case Refused() if outcome.code in TRANSIENT:
@@ -203,19 +169,6 @@ def _check_memory(offset: BulkOffset, now: float) -> None:
         )
 
 
-def _give_up_error(state: QueueState, trouble: str, pace: Pace) -> QueueFull | BackendTimeout:
-    name = state.keys.name
-    if trouble in BOUNDS:
-        return QueueFull(
-            f"queue {name!r} took no more rows for {pace.patience:g} s, since it is full ({trouble}): let workers "
-            "drain it, or raise the bound; the same write id then stores what is missing"
-        )
-    return BackendTimeout(
-        f"Redis stored no rows of queue {name!r} for {state.timeout:g} s ({trouble}); the same write id then "
-        "stores what is missing"
-    )
-
-
 def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
     """Return QueueFull at once: waiting would not help, since workers drain messages but not bulk offsets."""
     return QueueFull(
@@ -223,6 +176,15 @@ def _too_many(state: QueueState, offset: BulkOffset) -> QueueFull:
         f"writes, so partition {offset.partition} of write id {offset.write_id!r} was not started: give all batches of "
         "a stream one write id and each its number (batchId), write fewer partitions, let Redis remember them for less "
         "time, or raise the bound; the same write id then stores what is missing"
+    )
+
+
+def _forgotten(offset: BulkOffset) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{LOST_OFFSETS} of write id {offset.write_id!r}, since the queue's key :dedup was deleted or "
+        f"evicted after this write had begun: an earlier try may have stored rows of partition {offset.partition}, and "
+        "a new one could store them twice, so nothing more of it was stored; look what the queue has, and write what "
+        "is missing under a new write id"
     )
 
 
@@ -271,52 +233,15 @@ def _different_rows(offset: BulkOffset) -> ConfigError:
     return ConfigError(
         f"row {offset.stored - 1:,} of partition {offset.partition}, or one before it, is not the one that an earlier "
         f"try of this write stored there: under one write id ({offset.write_id!r}) the same rows must come in the same "
-        "order and partitions; sort them, or use a dedup_key column and a new write id"
+        "order and partitions: sort them; or give each row a dedup_key and write with idempotence=key, which passes "
+        "over rows that were stored with their key"
     )
 
 
-def _has_room(state: QueueState, pace: Pace, until: float) -> Op[bool]:
-    """Return whether the queue has fewer messages than `pace.max_backlog`."""
-    if not pace.max_backlog:
-        return True
-    (length,) = yield Batch((Call.on(state.keys, "len"),), until)
-    return not isinstance(length, int) or length < pace.max_backlog
-
-
-def _spans(state: QueueState, rows: Rows, at: int, size: int, calls: int) -> list[tuple[int, int]]:
-    """Return the next chunks from row *at* on, each as its first row and the row after its last."""
-    found: list[tuple[int, int]] = []
-    max_rows = max(1, min(size, CHUNK_CHOICES // state.choices))
-    while at < len(rows) and len(found) < calls:
-        to = _end(rows, at, min(len(rows), at + max_rows))
-        found.append((at, to))
-        at = to
-    return found
-
-
-def _end(rows: Rows, at: int, to: int) -> int:
-    """Return where the chunk from row *at* ends, at *to* or earlier, so that its bodies take at most CHUNK_BYTES."""
-    bodies = rows.bodies[at:to]
-    if sum(map(len, bodies)) <= CHUNK_BYTES:
-        return to
-    size = 0
-    for count, body in enumerate(bodies):
-        size += len(body)
-        if size > CHUNK_BYTES:
-            return at + max(1, count)
-    return to
-
-
 def _call(state: QueueState, offset: BulkOffset, first: int, rows: Rows, at: int, to: int) -> Call:
-    keys, view = rows.shard_keys[at:to], state.view
-    numbers, positions = positions_of(view, keys)
-    columns: list[Sequence[Any]] = [positions, keys, [rows.tag] * (to - at), rows.bodies[at:to]]
-    if rows.headers or rows.options:
-        blank = [b""] * (to - at)
-        columns += [rows.headers[at:to] or blank, rows.options[at:to] or blank]
+    view = state.view  # read once, since another thread may replace it meanwhile
     before = offset.mark if first + at == offset.stored else offset.mark_of(first, rows, at)
     mark = offset.mark_of(first, rows, to)
     sequence = f"{offset.batch}|{first + at}|{first + to}|{round(offset.remember * 1000)}|{before}|{mark}"
-    sequence = f"{sequence}|{state.config.max_bulk_offsets}"
-    keyed = sum(1 for text in columns[5] if not text.endswith("|")) if rows.keyed else 0
-    return call_of(state, view, offset.field, sequence, numbers, columns, keyed)
+    sequence = f"{sequence}|{view.config.max_bulk_offsets}|{offset.began}"
+    return rows_call(state, view, rows, at, to, offset.field, sequence)

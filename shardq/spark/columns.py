@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from shardq.codec import encode_headers
 from shardq.errors import CodecError, ConfigError
-from shardq.ops.bulk import Rows
 from shardq.ops.outgoing import MAX_DEDUP_KEY, MAX_DELAY
+from shardq.ops.rows import Rows
 from shardq.sharding import MAX_SHARD_KEY
 from shardq.spark.maps import listed
 
@@ -30,10 +30,11 @@ class Bad:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How payloads are encoded: the codec, and the largest size in bytes."""
+    """How payloads are encoded: the codec, and the largest size in bytes. `keyed`: each row needs a dedup key."""
 
     codec: str
     max_payload: int
+    keyed: bool = False
 
     def tag(self, kind: pa.DataType) -> str:
         """The tag under which payloads of *kind* are stored."""
@@ -64,6 +65,9 @@ def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]
         _check_json(bad, bodies)
     headers = _headers(bad, columns["headers"]) if "headers" in columns else []
     options, keyed = _options(bad, columns, batch.num_rows)
+    if encoding.keyed:
+        for at in pc.indices_nonzero(columns["dedup_key"].is_null()).to_pylist():
+            bad.setdefault(at, "dedup_key is null, with idempotence=key")
     rows = Rows(_listed(keys), tag, bodies, headers, options, keyed)
     if not bad:
         return rows, []

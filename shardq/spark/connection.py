@@ -9,6 +9,7 @@ from shardq.client import Client
 from shardq.errors import QueueMissing
 from shardq.ops.admin import statistics
 from shardq.ops.opening import open_queue, require_queue
+from shardq.ops.recount import server_ms
 from shardq.ops.state import QueueState
 from shardq.spark.options import Connecting
 
@@ -48,3 +49,9 @@ def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueSt
             f"there is no queue {name!r}: write to it first, or set the option create=true to create it with defaults"
         ) from None
     return state
+
+
+def server_ms_of(options: Connecting) -> int:
+    """The time on the server's clock in ms."""
+    client = client_of(options)
+    return client.run(server_ms(client.clock, options.timeout))

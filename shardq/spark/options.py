@@ -41,6 +41,7 @@ class Writing(Connecting):
     queue: str = ""
     create: bool = False
     codec: str = ""
+    idempotence: str = "row"
     write_id: str = ""
     batch_id: int = _number(-1, 0, 2**53)
     remember_for: float = _number(7 * 86_400, 7200, 365 * 86_400)
@@ -59,6 +60,8 @@ class Writing(Connecting):
             raise ConfigError("errorQueue must be another queue than the one that is written to")
         if not (self.codec in ("", "json", "msgpack") or (len(self.codec) == 1 and "A" <= self.codec <= "Z")):
             raise ConfigError("option codec must be json, msgpack or the letter (A to Z) of a codec of your own")
+        if self.idempotence not in ("row", "key", "none"):
+            raise ConfigError(f"option idempotence must be row, key or none, not {shown(self.idempotence)}")
         if self.batch_id >= 0 and not self.write_id:
             raise ConfigError("option batchId counts the batches of one writeId, the same for all of them: give both")
         if len(self.write_id) > 200 or not self.write_id.isprintable():

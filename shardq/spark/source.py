@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from shardq.errors import ConfigError
-from shardq.spark.connection import queue_of
+from shardq.spark.connection import queue_of, server_ms_of
 from shardq.spark.consume.stream import ConsumingReader
 from shardq.spark.options import Consuming, Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
@@ -110,7 +110,8 @@ class ShardqDataSource(DataSource):
                 f"messages that wait, run `shardq purge {self.options.get('queue', 'QUEUE')}` first"
             )
         options = checked_writing(self.options, schema)
-        return BatchWriter(options, options.write_id or f"{options.queue or 'write'}-{secrets.token_hex(8)}")
+        write_id = options.write_id or f"{options.queue or 'write'}-{secrets.token_hex(8)}"
+        return BatchWriter(options, write_id, server_ms_of(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """The writer of `df.writeStream`."""
@@ -119,7 +120,7 @@ class ShardqDataSource(DataSource):
         options = checked_writing(self.options, schema)
         if options.batch_id >= 0:
             raise ConfigError("option batchId is for df.write in foreachBatch: a writeStream counts its batches itself")
-        return StreamWriter(options)
+        return StreamWriter(options, server_ms_of(options))
 
 
 def checked_writing(given: object, schema: StructType) -> Writing:
@@ -151,6 +152,8 @@ def check_columns(schema: StructType, options: Writing) -> None:
     if "headers" in schema.names and schema["headers"].dataType != MapType(StringType(), StringType()):
         raise ConfigError("column headers must be map<string,string>")
     payload = schema["payload"].dataType
+    if options.idempotence == "key" and "dedup_key" not in schema.names:
+        raise ConfigError("idempotence=key needs the column dedup_key: rows that have the same key are stored once")
     if len(options.codec) == 1 and not isinstance(payload, BinaryType):
         raise ConfigError(f"codec {options.codec} needs a binary payload, encoded by you")
     check_keys(payload, options.codec)

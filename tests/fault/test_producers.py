@@ -11,7 +11,8 @@ import pytest
 
 from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
-from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
+from shardq.ops.bulk import BulkOffset, store_rows
+from shardq.ops.rows import Pace, Rows
 from shardq.protocol.scripts import load
 from tests.conftest import Mutate
 from tests.fault.conftest import Open

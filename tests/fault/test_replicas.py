@@ -11,7 +11,8 @@ import pytest
 
 from shardq import Client, DurabilityUnknown, OutcomeUnknown, PartlyPublished, PartlyWritten, Queue, QueueFull
 from shardq.drivers import wire
-from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
+from shardq.ops.bulk import BulkOffset, store_rows
+from shardq.ops.rows import Pace, Rows
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load, names
 from tests.fault.conftest import Open

@@ -12,9 +12,11 @@ import pytest
 
 from shardq.errors import ConfigError
 from shardq.spark.columns import Encoding, encoded
+from shardq.spark.committing import summary
 from shardq.spark.options import Reading, Writing, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
+from shardq.spark.sinks import Stored
 from shardq.spark.stream import StreamReader
 from shardq.spark.writer import BatchWriter, StreamWriter
 
@@ -46,6 +48,7 @@ def test_options_have_names_as_sparks_have_and_any_case() -> None:
         (Writing, {**BASE, "errorQueue": "q"}, "errorQueue must be another queue"),
         (Writing, {**BASE, "queue": "a{b}"}, "a queue name may not hold"),
         (Writing, {**BASE, "writeId": "x" * 201}, "option writeId may have at most 200"),
+        (Writing, {**BASE, "idempotence": "keys"}, "option idempotence must be row, key or none, not 'keys'"),
         (Writing, {**BASE, "batchId": "3"}, "option batchId counts the batches of one writeId"),
         (Writing, {**BASE, "writeId": "w", "batchId": "-1"}, "option batchId must be a whole number from 0"),
         (Reading, {**READ, "subscribe": "a,a"}, "names a queue twice"),
@@ -98,6 +101,17 @@ def test_json_is_checked_before_it_is_written() -> None:
     )
     assert (rows.tag, rows.bodies) == ("j", [b'{"a": 1}'])
     assert [(each.row, each.reason) for each in bad] == [(1, "payload is not JSON"), (2, "payload is null")]
+
+
+def test_the_log_says_how_many_rows_are_where() -> None:
+    """In one line, however many queues there are."""
+    some = [Stored("a", "0", 1200), Stored("b", "0", 5), Stored("a", "1", 34), Stored("bad", "0 of a", 3)]
+    assert summary("", some[:3]) == "rows are stored: 1,234 in 'a', 5 in 'b'"
+    assert summary("bad", some) == "rows are stored: 1,234 in 'a', 5 in 'b'; 3 bad rows are in 'bad'"
+    assert summary("bad", []) == "rows are stored: none; 0 bad rows are in 'bad'"
+    many = [Stored(f"queue-{at}", "0", 2000 - at) for at in range(1500)]
+    assert summary("", many).endswith("1,991 in 'queue-9', 1,855,795 in 1,490 more queues")
+    assert len(summary("", many)) < 300
 
 
 def test_what_travels_to_tasks_holds_options_only() -> None:

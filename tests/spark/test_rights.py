@@ -9,9 +9,12 @@ import pytest
 from shardq import BackendError, Client, Message
 from shardq.model import Received
 from shardq.ops import settle
-from shardq.ops.bulk import BulkOffset, Pace, Rows, store_rows
+from shardq.ops.bulk import BulkOffset, store_rows
 from shardq.ops.opening import require_queue
+from shardq.ops.recount import Recount, recount, server_ms
+from shardq.ops.rows import Pace, Rows
 from shardq.ops.settle import Settled
+from shardq.ops.unnumbered import store_unnumbered
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.holding import lease
 from shardq.spark.consume.lease import Lease
@@ -73,10 +76,14 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         state = producer.queue("jobs").state
         producer.run(require_queue(state, state.until()))
         rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
-        producer.run(store_rows(state, BulkOffset("w", "0"), 0, rows, Pace(max_backlog=1000)))
+        began = producer.run(server_ms(producer.clock, producer.timeout))
+        offset = BulkOffset("w", "0", began=began)
+        producer.run(store_rows(state, offset, 0, rows, Pace(max_backlog=1000)))
+        assert producer.run(recount(state, [offset])) == Recount([], [])
+        producer.run(store_unnumbered(state, rows, Pace()))
     server.run("ACL", "DELUSER", "producer")
     with Client.from_url(server.url) as client:
-        assert client.queue("jobs").len() == 600
+        assert client.queue("jobs").len() == 1200
 
 
 def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:

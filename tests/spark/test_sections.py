@@ -55,3 +55,20 @@ def test_the_queue_is_an_option_or_a_column(spark: Any, url: str, queue: Queue) 
         write(rows.withColumn("queue", F.lit("other")), queue, url)
     with pytest.raises(Exception, match="there is no queue 'nowhere"):
         rows.withColumn("queue", F.lit("nowhere")).write.format("shardq").options(url=url).mode("append").save()
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        ("nowhere", r"there is no queue 'nowhere': write to it first, or set the option create=true"),
+        ("no{name}", "a queue name may not hold"),
+    ],
+)
+def test_a_queue_that_cannot_be_written_to_is_noticed_before_other_rows_of_its_page_are_stored(
+    spark: Any, url: str, queue: Queue, other: str, error: str
+) -> None:
+    to = F.when(F.col("payload") == b"99", other).otherwise(queue.name)
+    rows = numbered(spark, 100, partitions=1).withColumn("queue", to)
+    with pytest.raises(Exception, match=error):
+        rows.write.format("shardq").options(url=url).mode("append").save()
+    assert queue.len() == 0

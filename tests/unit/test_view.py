@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from shardq.ops.bulk import BulkOffset, Rows, _call
+from shardq.ops.bulk import BulkOffset, _call
 from shardq.ops.opening import remember
+from shardq.ops.rows import Rows
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call
 from shardq.ops.write_call import call_of, positions_of

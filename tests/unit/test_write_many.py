@@ -7,8 +7,9 @@ import random
 import pytest
 
 from shardq.drivers.wire import commands_of, packed
-from shardq.ops.bulk import BulkOffset, Rows, _call
+from shardq.ops.bulk import BulkOffset, _call
 from shardq.ops.outgoing import Outgoing
+from shardq.ops.rows import Rows
 from shardq.ops.write_call import MANY, call_for
 from shardq.ops.write_many import WriteMany
 from shardq.protocol.packing import command_of, pack_plainly

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from shardq.cli.exits import UsageError
 from shardq.cli.parsing import number
 from shardq.cli.pipelines.stage import connecting
 from shardq.cli.shell import Shell
@@ -51,6 +52,12 @@ def add_message(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--delay", metavar="COLUMN", help="column of seconds until the message may be delivered")
     parser.add_argument("--deadline", metavar="COLUMN", help="column of seconds after which it is not delivered")
     parser.add_argument("--dedup", metavar="COLUMN", help="the column of the dedup key")
+    parser.add_argument(
+        "--idempotence",
+        choices=("row", "key"),
+        default="row",
+        help="what another run passes over: the same rows in the same order, or rows with a known --dedup (row)",
+    )
     parser.add_argument("--headers", metavar="COLUMN", help="the column of the headers, a map or an object")
     parser.add_argument(
         "--codec", choices=("json", "msgpack"), help="codec of the payloads (json, unless they are bytes or text)"
@@ -75,9 +82,12 @@ def columns_of(args: argparse.Namespace) -> Columns:
 
 def writing(args: argparse.Namespace, shell: Shell, made: DataFrame, *, create: bool) -> dict[str, str]:
     """The options of format("shardq") for the rows *made* of messages."""
+    if args.idempotence == "key" and args.dedup is None:
+        raise UsageError("--idempotence key needs --dedup")
     plain = dict(made.dtypes)["payload"] in ("binary", "string")
     return {
         **connecting(args, shell), "create": str(create).lower(), "codec": args.codec or ("" if plain else "json"),
+        "idempotence": args.idempotence,
         **({"errorQueue": args.errors} if args.errors else {}),
         **({"maxBacklog": str(args.max_backlog)} if args.max_backlog else {}),
         **({"maxPayload": str(args.max_payload)} if args.max_payload else {}),

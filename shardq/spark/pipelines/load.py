@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, Strin
 from shardq.arguments import shown
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
+from shardq.ops.bulk import LOST_OFFSETS
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.pipelines.session import explained
@@ -163,6 +164,8 @@ def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:
             with explained():
                 made.write.format("shardq").options(**options).option("writeId", write_id).mode("append").save()
         except PipelineFailed as error:
+            if LOST_OFFSETS in str(error):
+                raise
             raise PipelineFailed(
                 f"{error}. What is stored stays; mend the cause and run it again with the id {write_id}, even if that "
                 "changes a file: then only what is missing is stored"

@@ -163,3 +163,16 @@ def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monk
     for at in range(1, 9):
         csv(tmp_path / "in" / f"{at}.csv", at * 2000, at * 2000 + 900 * at)
     assert parts() == alone
+
+
+def test_rows_are_known_by_their_keys_in_any_order(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    """Also those of another file: what the error of a load whose rows changed says to do."""
+    csv(tmp_path / "a.csv", 0, 100)
+    lines = csv(tmp_path / "b.csv", 0, 120).read_text().splitlines()
+    (tmp_path / "b.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    words = (queue.name, "--key", "tenant", "--dedup", "n", "--payload", "n")
+    code, _, err = shardq("load", str(tmp_path / "a.csv"), *words[:3], "--idempotence", "key")
+    assert (code, said(err)) == (2, "shardq: --idempotence key needs --dedup"), err
+    shardq.report("load", str(tmp_path / "a.csv"), *words, "--id", "x")
+    shardq.report("load", str(tmp_path / "b.csv"), *words, "--id", "x", "--idempotence", "key")
+    assert sorted(int(each.payload) for each in drained(queue)) == list(range(120))
