@@ -12,8 +12,10 @@ import pytest
 from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
+from shardq.model import Received
 from shardq.ops.opening import open_queue
 from shardq.spark import ack, lag, nack, reject, settle_last
+from shardq.spark.consume.holding import lease, still_held
 from tests.servers import Server
 from tests.spark.consume.queries import Sink, consuming_query, drain
 from tests.spark.rows import drained, numbers
@@ -171,6 +173,17 @@ def test_leases_hold_while_a_micro_batch_takes_three_times_as_long(
     drain(spark, url, slow, tmp_path / "checkpoint", subscribe=queue.name, visibility=6)
     assert not others
     assert queue.stats().acked == 500
+
+
+def test_more_is_not_leased_than_is_extended_in_time(client: Client, queue_name: str) -> None:
+    """Leases that ended before the last message was leased would be lost."""
+    queue = client.queue(queue_name, streams=8, streams_per_shard=2, window=1)
+    for _ in range(6):
+        queue.write_many([(b"", f"t-{at % 50}") for at in range(5000)])
+    held: list[Received] = []
+    lease(client, queue.state, held, 30_000, 1.0)
+    assert still_held(client, queue.state, held, 60) == held
+    assert 0 < len(held) < 30_000
 
 
 def test_the_last_micro_batch_of_a_stopped_query_can_be_settled(
