@@ -13,9 +13,10 @@ class Lag:
     """How far a query is behind in one queue. Each is None where it cannot be told: dead letters are not numbered."""
 
     events: int | None
-    """How many events it has not read yet."""
+    """How many events it has not read yet; of a consumer, how many messages wait."""
     seconds: float | None
-    """The time from the last row that it has read to the newest one; 0 when it has read all."""
+    """The time from the last row that it has read to the newest one; of a consumer, for how long the longest waiting
+    message has been deliverable. 0 when nothing is left."""
 
 
 def lag(progress: Any) -> dict[str, Lag]:
@@ -45,6 +46,8 @@ def _lags(end: Any, latest: Any) -> list[tuple[str, Lag]]:
     """The lags of one source; none unless it is of this format."""
     if not isinstance(end, Mapping) or not isinstance(latest, Mapping):
         return []
+    if "hold" in end:
+        return [(name, Lag(each["waiting"], each["oldestAge"])) for name, each in latest.items()]
     marks = {name: mark for name, mark in latest.items() if isinstance(mark, Mapping) and "to" in mark}
     return [(name, _lag(end[name], mark)) for name, mark in marks.items() if name in end]
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from shardq.model import QueueStats
 from shardq.ops.admin import statistics
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.fetch import read_leased
@@ -91,12 +92,25 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return shares({queue: self._backlog(queue) for queue in self.options.queues}, most) if most else {}
 
     def _backlog(self, queue: str) -> int:
-        stats = client_of(self.options).run(statistics(queue_of(self.options, queue)))
+        stats = self._stats(queue)
         return stats.backlog + stats.legacy
+
+    def _stats(self, queue: str) -> QueueStats:
+        """Its numbers; all are zero while there is no such queue."""
+        client = client_of(self.options)
+        return client.run(statistics(client.state_of(queue, {})))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxInFlight`."""
         return ReadMaxRows(self.options.max_in_flight)
+
+    def reportLatestOffset(self) -> Offset:
+        """What waits in each queue, from which `shardq.spark.lag` tells how far behind the query is."""
+        waiting = {}
+        for queue in self.options.queues:
+            stats = self._stats(queue)
+            waiting[queue] = {"waiting": stats.backlog + stats.legacy, "oldestAge": stats.oldest_age or 0.0}
+        return waiting
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember how many messages can be delivered now: so many are taken, and the query ends."""

@@ -14,7 +14,7 @@ from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.model import Received
 from shardq.ops.opening import open_queue
-from shardq.spark import ack, lag, nack, reject, settle_last
+from shardq.spark import Lag, ack, lag, nack, reject, settle_last
 from shardq.spark.consume.holding import lease, still_held
 from tests.servers import Server
 from tests.spark.consume.queries import Sink, consuming_query, drain
@@ -89,7 +89,7 @@ def test_payloads_are_decoded_to_the_type_that_is_asked_for(spark: Any, url: str
     )
     query.awaitTermination()
     assert [row.payload.n for row in found] == [7]
-    assert lag(query.lastProgress) == {}
+    assert lag(query.lastProgress) == {queue.name: Lag(0, 0.0)}
 
 
 def test_the_job_settles_by_row_and_what_it_leaves_is_given_back(
@@ -190,10 +190,12 @@ def test_the_last_micro_batch_of_a_stopped_query_can_be_settled(
     spark: Any, url: str, queue: Queue, tmp_path: Path
 ) -> None:
     """A query with a long trigger has committed it, but settles it with its next one."""
-    fill(queue, 100)
+    fill(queue, 130)
     sink = Sink(tmp_path / "sink")
-    query = consuming_query(spark, url, sink, tmp_path / "checkpoint", ONCE, subscribe=queue.name)
+    query = consuming_query(spark, url, sink, tmp_path / "checkpoint", ONCE, subscribe=queue.name, maxInFlight=100)
     eventually(lambda: query.lastProgress is not None, 120)
+    behind = lag(query.lastProgress)[queue.name]
+    assert (behind.events, (behind.seconds or 0) > 0) == (30, True)
     with pytest.raises(ConfigError, match="stop it first"):
         settle_last(query, url=url)
     query.stop()
