@@ -38,15 +38,15 @@ local function check_sequence(q, field, number, keep)
   return progress
 end
 
--- Says whether bulk offsets may have been lost since the time `began`: the hash is gone, or younger than that. That of a queue
--- which is no older itself has lost nothing, since there are no other messages either. 0 is no time; nor is one that lies ahead,
--- since the clock was wrong then.
+-- Says whether bulk offsets may have been lost since the time `began`, while messages stayed: the hash is gone, or younger than
+-- that. That of a queue which is gone, too, or no older itself has lost nothing else than the messages. 0 is no time; nor is one
+-- that lies ahead, since the clock was wrong then.
 local function has_lost_offsets(q, began)
   if began == '0' then return false end
-  local since = redis.call('HGET', q.dedup, '')
-  if not since then return true end
+  local since, created = redis.call('HGET', q.dedup, ''), redis.call('HGET', q.meta, 'created')
+  if not since then return created ~= false end
   local at = tonumber(since) or 0
-  return at > tonumber(began) and at <= q.now and since ~= redis.call('HGET', q.meta, 'created')
+  return at > tonumber(began) and at <= q.now and since ~= created
 end
 
 -- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most|began" says that the call has

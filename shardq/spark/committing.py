@@ -22,8 +22,8 @@ NAMED = 10  # queues in a line of the log, at most
 def commit(options: Writing, messages: Sequence[WriterCommitMessage | None], *, last: bool) -> None:
     """Check that Redis knows of all rows that the tasks stored, and log how many they are.
 
-    BackendError if rows are lost.
-    If nothing can come under this write id again (*last*), its bulk offsets are marked as complete.
+    BackendError if rows are lost. If nothing can come under this write id again (*last*), its offsets are marked as
+    complete.
     """
     wrote = [each for each in messages if isinstance(each, Wrote)]
     stored = [each for task in wrote for each in task.stored]

@@ -65,13 +65,13 @@ class BatchWriter(DataSourceArrowWriter):
             return f"Write again with writeId={self.write_id} and the same rows: only what is missing will be stored"
         if self.options.idempotence == "key":
             return "Write again: rows with a dedup_key that the queue remembers are not stored again"
-        return "To write again stores them again, since idempotence is none"
+        return "A new run stores them again, since idempotence is none"
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """The writer of one streaming query. Its id and the number of the micro-batch tell which rows are stored.
 
-    `began` is when the query began to write, in ms of the server's clock.
+    Spark makes one for each micro-batch. `began` is when that began, in ms of the server's clock.
     """
 
     def __init__(self, options: Writing, began: int = 0) -> None:

@@ -13,7 +13,8 @@ from shardq.ops.bulk import BulkOffset, store_rows
 from shardq.ops.opening import open_queue
 from shardq.ops.recount import Recount, recount, server_ms
 from shardq.ops.rows import Pace, Rows
-from tests.servers import Server
+from shardq.ops.unnumbered import store_unnumbered
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
 
@@ -130,6 +131,20 @@ def test_rows_that_are_gone_are_told_from_offsets_that_are_gone(queue: Queue, se
     server.run("DEL", keys.dedup)
     assert queue._client.run(recount(queue.state, done)) == Recount([], done[:3])
     server.run("FLUSHALL")
+    assert queue._client.run(recount(queue.state, done)) == Recount(done[:3], [])
     with Client.from_url(server.url) as other:
         other.queue(queue.name).read_many(1)
     assert queue._client.run(recount(queue.state, done)) == Recount(done[:3], [])
+
+
+@pytest.mark.cluster
+def test_on_a_cluster_any_node_says_when_a_write_begins(cluster: Cluster, queue_name: str) -> None:
+    with Client.from_url(cluster.url) as client:
+        queue = client.queue(queue_name, streams=4)
+        queue.read_many(1)
+        began = begin(queue)
+        store(queue, offset(began), 0, 300)
+        assert client.run(recount(queue.state, [offset(began, stored=300)])) == Recount([], [])
+        rows = Rows([b"t"] * 700, "b", [b"x"] * 700)
+        client.run(store_unnumbered(queue.state, rows, Pace(chunk=50)))
+        assert queue.len() == 1000

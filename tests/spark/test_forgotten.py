@@ -15,11 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.errors import PipelineFailed
+from shardq.errors import BackendError, PipelineFailed
 from shardq.spark.connection import server_ms_of
 from shardq.spark.options import Writing, parsed
 from shardq.spark.pipelines.load import save
-from shardq.spark.writer import BatchWriter
+from shardq.spark.sinks import Stored, Wrote
+from shardq.spark.writer import BatchWriter, StreamWriter
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, write
 
@@ -161,3 +162,25 @@ def test_a_job_whose_rows_are_gone_when_it_ends_fails(spark: Any, url: str, queu
     assert queue.len() == 1
     write(rows.union(last), queue, url, writeId="w")
     assert counts(queue) == dict.fromkeys(range(301), 1)
+
+
+def test_a_write_that_was_forgotten_when_all_was_stored_succeeds_with_a_warning(
+    url: str, queue: Queue, spark_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So does one of which nobody can ask. What is lost is an error, also in a micro-batch."""
+    options = parsed(Writing, {"url": url, "queue": queue.name})
+    began, stored = server_ms_of(options), (Stored(queue.name, "0", 10),)
+    spark_server.run("DEL", queue.state.keys.dedup)
+    BatchWriter(options, "w", began).commit([Wrote("w", 0, began, stored), None])
+    assert "all rows of write id 'w' are stored" in caplog.messages[-1]
+    assert "if they come again under this id, they will be stored again" in caplog.messages[-1]
+    nowhere = parsed(Writing, {"url": "unix:///nowhere", "queue": queue.name, "timeout": "0.1"})
+    StreamWriter(nowhere).commit([Wrote("w", 3, began, stored)], 3)
+    assert "it could not be checked that they still are" in caplog.messages[-1]
+    with Client.from_url(url) as other:
+        other.queue(queue.name).read_many(1)  # creates the key again
+    now = server_ms_of(options) + 1000
+    with pytest.raises(
+        BackendError, match=r"does not know of all 10 rows of partition 0 of write id 'w' \(and rows of 1"
+    ):
+        StreamWriter(options).commit([Wrote("w", 3, now, (*stored, Stored(queue.name, "1", 7)))], 3)
