@@ -11,6 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import shardq
@@ -118,4 +119,9 @@ def _end_on_sigterm() -> Any:
 
 def _forget_stdout() -> None:
     """Send stdout to /dev/null: its reader has ended or hangs, and the interpreter's last flush would fail or wait."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        number = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return  # it is no file, or closed: what was wrong before is to be told, not that
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import pytest
 import shardq
 from shardq import Queue
 from shardq.cli.commands import ALL
+from shardq.cli.exits import CLOSED_PIPE
 from shardq.cli.program import main, parser
 from shardq.embedded import EmbeddedServer
 from tests.cli.conftest import Command
@@ -154,3 +156,15 @@ def test_it_works_where_only_ascii_can_be_shown(cli: Command, queue: Queue) -> N
     told = cli("read", "jobs")
     assert told.out.split("\t", 1)[1] == "\\xe9\t1\t\\u65e5\\u672c\n"
     assert cli("stats", "jobs").code == 0
+
+
+class _Closed(io.StringIO):
+    """A stdout that is no file of the system, as in a notebook, and whose reader is gone."""
+
+    def write(self, _: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_stdout_that_is_no_file_hides_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", _Closed())
+    assert main(["plan", "--tenants", "100", "--noisy", "1"]) == CLOSED_PIPE

@@ -27,6 +27,7 @@ class Checkpoint:
     @classmethod
     def newest(cls, folder: Folder, table: str) -> Checkpoint:
         """The one that is used now."""
+        folder.mend(CHECKPOINTS)
         begun = [re.fullmatch(rf"{table}-from-(\d{{12}})\.json", name) for name in folder.names(CHECKPOINTS)]
         return cls(folder, table, max((int(each[1]) for each in begun if each), default=0))
 

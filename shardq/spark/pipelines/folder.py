@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
+
+DRAFT: Final = ".new"
+"""How the name of a file ends that replaces another one when it is whole."""
 
 
 @dataclass(slots=True)
@@ -58,14 +61,30 @@ class Folder:
         finally:
             stream.close()
 
-    def write_json(self, value: Any, *parts: str) -> None:
-        """Write a JSON file whole or not at all, over one that may be there."""
-        draft = (*parts[:-1], f"_{parts[-1]}")
-        stream = self._fs.create(self._at(*draft), True)
-        stream.write(bytearray(json.dumps(value).encode()))
-        stream.close()
+    def write_json(self, value: dict[str, Any], *parts: str) -> None:
+        """Write a JSON file over one that may be there. Killed meanwhile, it leaves one of both, after `mend`.
+
+        Not all file systems can rename over a file in one step: so the new one is whole before the old one goes.
+        """
+        draft = (*parts[:-1], f"{parts[-1]}{DRAFT}")
+        self.write(json.dumps(value).encode(), *draft)
         self.delete(*parts)
         self.rename(draft, parts)
+
+    def mend(self, *parts: str) -> None:
+        """Put in place what a `write_json` in this folder had written whole when it was killed."""
+        names = set(self.names(*parts))
+        for draft in names:
+            name = draft.removesuffix(DRAFT)
+            if draft.endswith(DRAFT) and name not in names and self._is_whole(*parts, draft):
+                self.rename((*parts, draft), (*parts, name))
+
+    def _is_whole(self, *parts: str) -> bool:
+        """Whether this is a JSON object, which the beginning of one is not."""
+        try:
+            return isinstance(json.loads("".join(self.lines(*parts))), dict)
+        except ValueError:
+            return False
 
     def write(self, content: bytes, *parts: str) -> None:
         """Write a file, over one that may be there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import subprocess
@@ -41,12 +42,18 @@ def start(settings: dict[str, str], tell: Tell) -> None:
     *tell* gets each line of the JVM's stderr, on a thread of its own. A JVM that an earlier session left is used again.
     """
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True  # it logs errors as JSON that are raised, too
+    logging.root.addFilter(_is_not_py4js)
     conf = SparkConf()
     for key, value in settings.items():
         conf.set(key, value)
     context = SparkContext(conf=conf, gateway=_launched(conf, tell) if SparkContext._gateway is None else None)
     server: Any = context._accumulatorServer
     server.handle_error = lambda *_: None  # it would print 20 lines if the JVM ends; what waits for an answer says so
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Whether a record of the root logger is not one of Py4J, which logs the stacks of errors that it raises, too."""
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _launched(conf: SparkConf, tell: Tell) -> Any:

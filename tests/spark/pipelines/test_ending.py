@@ -108,3 +108,16 @@ def test_the_second_signal_ends_it_at_once(following: Following) -> None:
     assert code in (130, 143), told
     assert all(line.startswith("shardq: ") for line in told), told
     assert out == ""
+
+
+def test_a_jvm_that_is_killed_is_one_line(following: Following) -> None:
+    """Py4J logged the call that got no answer, with two stacks."""
+    eventually(following.waits, 120)
+    for pid in processes.left(following.run):
+        if Path(f"/proc/{pid}/exe").resolve().name == "java":
+            os.kill(pid, signal.SIGKILL)
+    following.process.wait(120)
+    code, out, told = following.end()
+    assert (code, out) == (1, ""), told
+    assert [line for line in told if not line.startswith("shardq: ")] == []
+    assert told[-1].startswith("shardq: Spark's JVM has ended"), told

@@ -11,12 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from shardq.arguments import shown
 from shardq.errors import ConfigError
 from shardq.spark.pipelines.fairness.pipeline import Request, dealt, judge
+from shardq.spark.pipelines.fairness.removed import corrections, kept
 from shardq.spark.pipelines.fairness.tallies import tallied
 from shardq.spark.pipelines.folder import Folder
 from shardq.spark.pipelines.partitions import sized
 from shardq.spark.pipelines.report import Progress, Report
 
 CLAIM: Final = "_follows.json"
+CHECKPOINT: Final = "_checkpoint"
+BATCH: Final = "batch="
+FORM: Final = 2
+"""The form of tallies: since 2 they keep what `corrections` needs. A checkpoint goes with one form only."""
 NEWEST: Final = 1000
 """How many folders of tallies a report covers; each has at least one window."""
 
@@ -31,12 +36,14 @@ def follow(
     one task with the same shard key and delay bucket. The tallies are stored in `tallies/batch=…`, each once, also
     after a crash. Without *every* (seconds) the query ends when it has read all events; the next run continues there.
 
-    ConfigError unless *request* has a queue, its streams, and a folder in which the same was followed before, if any.
+    ConfigError unless *request* has a queue, its streams, and a folder in which the same was followed before, if any,
+    with a checkpoint that goes on behind its tallies.
     """
     if request.queue is None or request.dealt is None or request.out is None:
         raise ConfigError("to follow a queue, its name, its streams and a folder must be given")
     out = Folder(events.sparkSession, fspath(request.out))
     _claim(out, request)
+    _check_checkpoint(out)
     stored, late = _StoredTallies(events.sparkSession, out, request), _Late()
 
     def store(batch: DataFrame, number: int) -> None:
@@ -46,8 +53,8 @@ def follow(
             progress.say(f"batch {number}: the report is new; {late.count:,} tallies came too late so far")
 
     trigger: dict[str, Any] = {"availableNow": True} if every is None else {"processingTime": f"{every} seconds"}
-    closed = tallied(events, request.window, lateness=lateness)
-    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to("_checkpoint"))
+    closed = tallied(events, request.window, lateness=lateness, apart=kept())
+    writer = closed.writeStream.foreachBatch(store).option("checkpointLocation", out.to(CHECKPOINT))
     query = writer.queryName(f"fairness of {request.queue}").trigger(**trigger).start()
     try:
         query.awaitTermination()
@@ -60,14 +67,47 @@ def follow(
 
 def _claim(out: Folder, request: Request) -> None:
     """Write down what is followed in this folder. ConfigError if it is something else: their tallies do not add up."""
-    wanted = {"queue": request.queue, "window": request.window}
-    found = json.loads("".join(out.lines(CLAIM))) if out.has(CLAIM) else wanted
-    if found != wanted:
+    out.mend()
+    if not out.has(CLAIM):
+        if out.names("tallies"):
+            raise ConfigError(f"{out.path} has tallies, but no {CLAIM} that says of what: name another folder")
+        out.write_json({"queue": request.queue, "window": request.window, "form": FORM}, CLAIM)
+    queue, window, form = _claimed(out)
+    if form != FORM:
+        raise ConfigError(f"{out.path} was begun by another version of shardq: name another folder")
+    if (queue, window) != (request.queue, request.window):
         raise ConfigError(
-            f"{out.path} follows {shown(found.get('queue'))} with windows of {shown(found.get('window'))} s, not "
+            f"{out.path} follows {shown(queue)} with windows of {shown(window)} s, not "
             f"{shown(request.queue)} with windows of {request.window} s: ask for the same, or name another folder"
         )
-    out.write_json(wanted, CLAIM)
+
+
+def _claimed(out: Folder) -> tuple[str, int, object]:
+    """The queue, the window and the form of tallies that are written down. ConfigError if that is not what is there."""
+    try:
+        found = json.loads("".join(out.lines(CLAIM)))
+    except ValueError:
+        found = None
+    match found:
+        case {"queue": str(queue), "window": int(window), **more}:
+            return queue, window, more.get("form", 1)
+    raise ConfigError(f"{out.to(CLAIM)} does not say what is followed there: it was changed; name another folder")
+
+
+def _check_checkpoint(out: Folder) -> None:
+    """ConfigError if there are tallies of events that the query would read again, and count twice."""
+    newest = max((int(name.removeprefix(BATCH)) for name in _stored(out)), default=-1)
+    if newest > max(out.numbers(CHECKPOINT, "offsets"), default=-1):
+        raise ConfigError(
+            f"{out.to('tallies')} has batches up to {newest}, but the checkpoint {out.to(CHECKPOINT)} is gone or "
+            f"older: remove {out.to('tallies')} and the checkpoint, and what the journal still has is counted anew; "
+            f"or name another folder"
+        )
+
+
+def _stored(out: Folder) -> list[str]:
+    """The names of the folders of tallies, the newest last."""
+    return [name for name in out.names("tallies") if name.startswith(BATCH) and name[len(BATCH) :].isdecimal()]
 
 
 class _StoredTallies:
@@ -82,16 +122,14 @@ class _StoredTallies:
         try:
             if batch.isEmpty():
                 return False
-            batch.write.mode("overwrite").parquet(self._out.to("tallies", f"batch={number:012d}"))
+            batch.write.mode("overwrite").parquet(self._out.to("tallies", f"{BATCH}{number:012d}"))
         finally:
             batch.unpersist()
         return True
 
     def report(self, progress: Progress) -> None:
         """Make the report from the newest tallies; earlier ones are not in it."""
-        names = [name for name in self._out.names("tallies") if name.startswith("batch=")][-NEWEST:]
-        folders = [self._out.to("tallies", name) for name in names]
-        tallies = self._spark.read.parquet(*folders).repartition("queue", "shard_key").persist()
+        tallies = self._tallies().repartition("queue", "shard_key").persist()
         progress.report.remarks.clear()
         own = Progress(Report(progress.report.name))  # its steps are not those of the query
         streams, per_shard = self._request.dealt or (1, 1)
@@ -106,6 +144,12 @@ class _StoredTallies:
         tallies.unpersist()
         progress.report.figures |= own.report.figures
         progress.report.remarks += own.report.remarks
+
+    def _tallies(self) -> DataFrame:
+        """The newest tallies, set right where a removed message had not been waiting."""
+        stored = self._spark.read.parquet(*(self._out.to("tallies", name) for name in _stored(self._out)[-NEWEST:]))
+        events = stored.where("apart is not null").select("queue", "shard_key", "apart.*")
+        return stored.drop("apart").unionByName(corrections(events, self._request.window))
 
 
 class _Late:

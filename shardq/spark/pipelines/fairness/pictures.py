@@ -49,7 +49,8 @@ def _over_time(axes: Any, found: Findings) -> list[Any]:
     """Prepare an axis of time, of all windows; return the windows' starts, and the end of the last."""
     end = found.end + timedelta(seconds=found.window)
     axes.set_xlim(found.begin, end)
-    locator: Any = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
+    # Of four minutes it would draw five or more ticks, at most 8, and finds no whole number of seconds for that.
+    locator: Any = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.set_xlabel("time, UTC")

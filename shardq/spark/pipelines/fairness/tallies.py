@@ -50,22 +50,24 @@ def check_window(window: int) -> int:
     return window
 
 
-def tallied(events: DataFrame, window: int, *, lateness: int | None = None) -> DataFrame:
+def tallied(events: DataFrame, window: int, *, lateness: int | None = None, apart: Column | None = None) -> DataFrame:
     """Count *events* by queue, shard key, window of *window* seconds, and bucket of pick-up delay.
 
     With *lateness*, in seconds, for a streaming DataFrame: a window is closed that long after the newest event, and
-    what comes later for it is dropped (Spark counts it). ConfigError for events without the columns of a journal.
+    what comes later for it is dropped (Spark counts it). *apart* is one more column to count by, called `apart`.
+    ConfigError for events without the columns of a journal.
     """
     check_columns(events.schema, WANTED, "journal events")
     check_window(window)
     if lateness is not None:
         events = events.withWatermark("time", f"{lateness} seconds")
+    more = [] if apart is None else [apart.alias("apart")]
     counted = events.select(
-        "time", "queue", "shard_key", _arrival(window).alias("window"), _bucket().alias("bucket"), *_counts()
+        "time", "queue", "shard_key", _arrival(window).alias("window"), _bucket().alias("bucket"), *_counts(), *more
     )
-    seen = F.window("time", f"{window} seconds")
-    sums = [F.sum(name).alias(name) for name in COUNTS]
-    summed = counted.groupBy(seen.alias("seen"), "queue", "shard_key", "window", "bucket").agg(*sums)
+    seen = F.window("time", f"{window} seconds").alias("seen")
+    by = ["queue", "shard_key", "window", "bucket", *(["apart"] if more else [])]
+    summed = counted.groupBy(seen, *by).agg(*(F.sum(name).alias(name) for name in COUNTS))
     return summed.withColumn("seen", F.col("seen.start"))
 
 
