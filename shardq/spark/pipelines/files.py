@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -51,7 +51,20 @@ def piece(rows: DataFrame) -> Column | None:
     if not _steps(rows) <= NARROW or "_metadata" in rows.columns:
         return None
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
-    return F.concat(F.hex(F.xxhash64(path)), F.lit("-"), start.cast("string"))
+    return F.concat(_name(path), F.lit("-"), start.cast("string"))
+
+
+def _name(path: Column) -> Column:
+    return F.hex(F.xxhash64(path))
+
+
+def named(spark: SparkSession, files: Sequence[str]) -> list[str]:
+    """Return what the names of the pieces of *files* begin with, up to the dash.
+
+    Spark writes the URL of a local file with three slashes among the files of a DataFrame, and with one beside a row.
+    """
+    paths = spark.createDataFrame([(each.replace("file:///", "file:/", 1),) for each in files], "path string")
+    return [row[0] for row in paths.select(_name(F.col("path"))).collect()]
 
 
 def _steps(rows: DataFrame) -> set[str]:
