@@ -98,6 +98,9 @@ def follow_files(
     form = format_of(path, form)
     if form == "table":
         raise ConfigError("a table of the catalog cannot be followed: name a folder of files")
+    place = spark._jvm.org.apache.hadoop.fs.Path(path)
+    if place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).isFile(place):
+        raise ConfigError(f"{path} is a file and cannot be followed: name its folder, or load it without --follow")
     kinds = read_table(spark, path, form=form, schema=schema, options=options).schema
     with overridden(spark, AS_TEXT):
         return _prepared(spark.readStream, form, None, {**LANDING, **options}).schema(kinds).load(path)

@@ -82,6 +82,12 @@ def test_what_cannot_be_followed_is_refused(
     assert (code, told in said(err)) == (2, True), err
 
 
+def test_a_single_file_is_not_followed(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    path = csv(tmp_path / "in" / "a.csv", 0, 10)
+    code, _, err = shardq("load", str(path), queue.name, "--key", "tenant", "--follow", "--checkpoint", "x")
+    assert (code, "name its folder" in said(err)) == (2, True), err
+
+
 def test_a_checkpoint_is_of_one_folder_and_queue(shardq: Shardq, queue: Queue, client: Client, tmp_path: Path) -> None:
     """Files that another queue got would be passed over in silence."""
     other = client.queue(f"{queue.name}.other", streams=2)

@@ -104,10 +104,10 @@ def test_files_that_change_are_another_load(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "in" / "b.csv").write_text((tmp_path / "in" / "b.csv").read_text().replace("10", "99"))
     assert name() not in (first, more)
     for at in range(12):
-        csv(tmp_path / "in" / f"c{at}.csv", 10, 20)
+        csv(tmp_path / "in" / f"c {at}%20ä.csv", 10, 20)
     many = name()
     assert many == name()
-    (tmp_path / "in" / "c3.csv").write_text("tenant,n\n")
+    (tmp_path / "in" / "c 3%20ä.csv").write_text("tenant,n\n")
     assert name() != many
 
 
@@ -185,6 +185,14 @@ def test_a_query_that_mixes_rows_is_not_numbered_by_file(spark: Any, tmp_path: P
     assert "part" in messages(rows.where("n > 3").select("n", "tenant"), COLUMNS).columns
     for other in (rows.repartition(3), rows.union(rows), rows.orderBy("n"), rows.groupBy("tenant").count()):
         assert "part" not in messages(other, COLUMNS).columns
+
+
+def test_a_view_of_files_is_loaded(shardq: Shardq, spark: Any, queue: Queue, tmp_path: Path) -> None:
+    """Spark does not tell of its rows which file they are of."""
+    read_table(spark, str(csv(tmp_path / "in" / "a.csv", 0, 50))).createOrReplaceTempView("rows_of_files")
+    words = ("load", "rows_of_files", queue.name, "--format", "table", "--key", "tenant")
+    assert [shardq.report(*words)["rows"] for _ in range(2)] == [50, 50]
+    assert loaded(queue) == list(range(50))
 
 
 def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
