@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 ABOUT = """Each row of ROWS becomes one message. If a load failed or was interrupted, run it again with the same files:
 it writes only the rows that are missing. Runs with the same id are the same load. The id is made from the names, sizes
-and times of the files, so a folder with one more file is another load, and all of it is written. To add what is new,
-give both runs one --id, or follow the folder.
+and times of the files, so a folder with one more file, a folder inside it, or a file that was touched is another load,
+and all of it is written. To add what is new, give both runs one --id, or follow the folder.
 
 --follow loads each file of a folder once: those that are new since the last run with the same --checkpoint. Put files
 there whole (by renaming them), and do not change them.
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 def _load(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
     """Load the rows that there are now."""
+    from shardq.spark.pipelines.earlier import tell_known
     from shardq.spark.pipelines.inputs import read_table
     from shardq.spark.pipelines.load import identity, load, messages
 
@@ -70,7 +71,9 @@ def _load(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress:
         rows = read_table(spark, args.rows, form=args.format, schema=args.schema, options=reading)
         made = messages(rows, columns)
         write_id = args.id or identity(rows, args.queue, columns, sorted(reading.items()))
-    load(made, args.queue, write_id, writing(args, shell, made, create=args.create), progress)
+    options = writing(args, shell, made, create=args.create)
+    tell_known(rows, [args.queue], write_id, options, progress)
+    load(made, args.queue, write_id, options, progress)
 
 
 def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progress: Progress) -> None:
@@ -84,4 +87,5 @@ def _follow(args: argparse.Namespace, shell: Shell, spark: SparkSession, progres
         made = messages(rows, columns_of(args))
         write_id = args.id or landing_id(spark, args.rows, args.queue)
     landing = Landing(args.queue, write_id, args.checkpoint, args.every)
+    landing.claim(spark, args.rows)
     landing.follow(made, writing(args, shell, made, create=args.create), progress)

@@ -34,6 +34,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Route the events and write them."""
     bindings = sorted(shell.client.router(args.router).bindings())
     with started("route", args, shell) as (spark, progress):
+        from shardq.spark.pipelines.earlier import tell_known
         from shardq.spark.pipelines.inputs import read_table
         from shardq.spark.pipelines.load import identity
         from shardq.spark.pipelines.route import routed, write
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         else:
             name = args.id or identity(rows, args.router, columns, args.topic, sorted(reading.items()))
             queues = [each.queue for each in bindings]
-            counts = write(routes, queues, name, writing(args, shell, routes, create=True), progress)
+            options = writing(args, shell, routes, create=True)
+            tell_known(rows, queues, name, options, progress)
+            counts = write(routes, queues, name, options, progress)
         progress.report.remarks += [f"{count:,} to {queue}" for queue, count in sorted(counts.items())]
     return OK

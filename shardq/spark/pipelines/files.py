@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -20,8 +21,8 @@ other files nor the number of cores has a say in where a file is cut."""
 PER_TASK: Final = 16
 """A task reads so many pieces where there are many, so that a hundred thousand of them are not as many tasks."""
 
-NARROW: Final = frozenset({"LogicalRelation", "StreamingRelation", "View", "SubqueryAlias", "Project", "Filter"})
-"""The steps of a query that leave the rows of a piece together and in order."""
+NARROW: Final = frozenset({"LogicalRelation", "StreamingRelation", "SubqueryAlias", "Project", "Filter"})
+"""The steps of a query that leave the rows of a piece together and in order. Views do, but they hide `_metadata`."""
 
 FEW: Final = 8
 """Files of one folder whose sizes are asked for one by one; of more the whole folder is listed."""
@@ -51,7 +52,20 @@ def piece(rows: DataFrame) -> Column | None:
     if not _steps(rows) <= NARROW or "_metadata" in rows.columns:
         return None
     path, start = F.col("_metadata.file_path"), F.col("_metadata.file_block_start")
-    return F.concat(F.hex(F.xxhash64(path)), F.lit("-"), start.cast("string"))
+    return F.concat(_name(path), F.lit("-"), start.cast("string"))
+
+
+def _name(path: Column) -> Column:
+    return F.hex(F.xxhash64(path))
+
+
+def named(spark: SparkSession, files: Sequence[str]) -> list[str]:
+    """Return what the names of the pieces of *files* begin with, up to the dash.
+
+    Spark writes the URL of a local file with three slashes among the files of a DataFrame, and with one beside a row.
+    """
+    paths = spark.createDataFrame([(each.replace("file:///", "file:/", 1),) for each in files], "path string")
+    return [row[0] for row in paths.select(_name(F.col("path"))).collect()]
 
 
 def _steps(rows: DataFrame) -> set[str]:
@@ -81,24 +95,27 @@ def bundled(made: DataFrame) -> DataFrame:
 
 
 def versions(rows: DataFrame) -> list[str]:
-    """The files of *rows*, sorted, each with its size and the time of its last change."""
+    """The files of *rows*, sorted, each with its size and the time of its last change.
+
+    Each call into the JVM takes a third of a millisecond, so there are few for each file.
+    """
     spark = rows.sparkSession
     jvm, settings = spark._jvm, spark._jsparkSession.sessionState().newHadoopConf()  # the only way to Hadoop's files
-    folders: dict[str, list[Any]] = defaultdict(list)
+    folders: dict[str, list[str]] = defaultdict(list)
     for name in rows.inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
-        folders[path.getParent().toString()].append(path)
+        folders[name.rpartition("/")[0]].append(name)
     found = []
-    for paths in folders.values():
+    for names in folders.values():
+        paths = [jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name)) for name in names[:FEW]]
         system = paths[0].getFileSystem(settings)
-        if len(paths) <= FEW:
-            found += [_version(system.getFileStatus(path)) for path in paths]
+        if len(names) <= FEW:
+            found += [_version(status, status.getPath().toString()) for status in map(system.getFileStatus, paths)]
         else:
-            named = {path.getName() for path in paths}
-            listed = system.listStatus(paths[0].getParent())
-            found += [_version(status) for status in listed if status.getPath().getName() in named]
+            wanted = {unquote(name.rpartition("/")[2]) for name in names}
+            listed = ((status, status.getPath().toString()) for status in system.listStatus(paths[0].getParent()))
+            found += [_version(status, path) for status, path in listed if path.rpartition("/")[2] in wanted]
     return sorted(found)
 
 
-def _version(status: Any) -> str:
-    return f"{status.getPath().toString()} {status.getLen()} {status.getModificationTime()}"
+def _version(status: Any, path: str) -> str:
+    return f"{path} {status.getLen()} {status.getModificationTime()}"

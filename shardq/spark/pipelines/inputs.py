@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StringType, StructType
 
@@ -62,7 +63,12 @@ def read_table(
         return spark.table(path)
 
     def load(**more: str) -> DataFrame:
-        return _prepared(spark.read, form, schema, {**options, **more}).load(path)
+        try:
+            return _prepared(spark.read, form, schema, {**options, **more}).load(path)
+        except AnalysisException as error:
+            if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+                raise
+            raise ConfigError(f"there are no files in {path} that tell the columns: give their --schema") from None
 
     with overridden(spark, AS_TEXT):
         rows = load()
@@ -92,6 +98,9 @@ def follow_files(
     form = format_of(path, form)
     if form == "table":
         raise ConfigError("a table of the catalog cannot be followed: name a folder of files")
+    place = spark._jvm.org.apache.hadoop.fs.Path(path)
+    if place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).isFile(place):
+        raise ConfigError(f"{path} is a file and cannot be followed: name its folder, or load it without --follow")
     kinds = read_table(spark, path, form=form, schema=schema, options=options).schema
     with overridden(spark, AS_TEXT):
         return _prepared(spark.readStream, form, None, {**LANDING, **options}).schema(kinds).load(path)
@@ -99,6 +108,8 @@ def follow_files(
 
 def _prepared(reader: Any, form: str, schema: str | None, options: Mapping[str, str]) -> Any:
     """A reader of Spark for files of the format *form*; what would change rows in silence fails instead."""
+    if named := next((name for name in options if name.lower() in ("path", "paths")), None):
+        raise ConfigError(f"the option {named} would name other files than the rows that are given: leave it out")
     reader = reader.format(form).schema(schema) if schema else reader.format(form)
     return reader.options(**{**STRICT.get(form, NONE), **options})
 

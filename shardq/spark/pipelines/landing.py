@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shardq.errors import ConfigError
 from shardq.spark import register
+from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.files import CUTS, bundled, overridden
-from shardq.spark.pipelines.load import save, tell_diverted
+from shardq.spark.pipelines.folder import Folder
+from shardq.spark.pipelines.load import save
 from shardq.spark.pipelines.report import Progress
 
 
@@ -22,10 +26,18 @@ def landing_id(spark: SparkSession, path: str, queue: str) -> str:
     When the checkpoint is lost, Spark reads all files again, and Redis knows their rows by this id: so none is stored
     twice.
     """
+    text = "\n".join((queue, _qualified(spark, path)))
+    return f"landing-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _qualified(spark: SparkSession, path: str) -> str:
     place = spark._jvm.org.apache.hadoop.fs.Path(path)
     system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    text = "\n".join((queue, system.makeQualified(place).toString()))
-    return f"landing-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return str(system.makeQualified(place).toString())
+
+
+CLAIM: Final = "shardq.json"
+"""The file in a checkpoint that says which load it is of."""
 
 
 @dataclass(slots=True)
@@ -42,6 +54,23 @@ class Landing:
     every: float | None = None
     rows: int = 0
 
+    def claim(self, spark: SparkSession, path: str) -> None:
+        """Note in the checkpoint that it follows the folder *path*. ConfigError if it follows another load.
+
+        Spark would pass over the files that another queue got, or read files of another folder, without a word.
+        """
+        seen = Folder(spark, self.checkpoint)
+        mine = {"folder": _qualified(spark, path), "queue": self.queue, "id": self.write_id}
+        if seen.has(CLAIM) and seen.numbers("offsets"):
+            known = json.loads("".join(seen.lines(CLAIM)))
+            if known != mine:
+                raise ConfigError(
+                    f"{self.checkpoint} follows {known['folder']} into {known['queue']} as {known['id']}, not "
+                    f"{mine['folder']} into {self.queue} as {self.write_id}: take another --checkpoint"
+                )
+        else:
+            seen.write_json(mine, CLAIM)
+
     def follow(self, made: DataFrame, options: Mapping[str, str], progress: Progress) -> int:
         """Write the rows *made* by `messages`; returns how many rows this run took from files.
 
@@ -56,6 +85,7 @@ class Landing:
             self.rows += int(seen.get.get("rows", 0))
             progress.say(f"batch {number}: {self.rows:,} rows so far")
 
+        diverted = Diverted(self.write_id, options)
         trigger: dict[str, Any] = {"availableNow": True}
         if self.every is not None:
             trigger = {"processingTime": f"{self.every} seconds"}
@@ -69,6 +99,5 @@ class Landing:
                 progress.report.figures |= {"queue": self.queue, "id": self.write_id, "rows": self.rows}
         errors = f", or if they are no messages in {options['errorQueue']}" if "errorQueue" in options else ""
         progress.report.remarks.append(f"{self.rows:,} rows of new files are in {self.queue}{errors}, each once")
-        if "errorQueue" in options:
-            tell_diverted(made.sparkSession, self.write_id, options, progress)
+        diverted.tell(made, progress)
         return self.rows

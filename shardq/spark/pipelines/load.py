@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
@@ -16,6 +16,7 @@ from shardq.arguments import shown
 from shardq.client import Client, Queue
 from shardq.errors import ConfigError, PipelineFailed
 from shardq.ops.bulk import LOST_OFFSETS
+from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.files import CUTS, bundled, overridden, piece, versions
 from shardq.spark.pipelines.report import Progress
 from shardq.spark.pipelines.session import explained
@@ -50,7 +51,8 @@ def messages(rows: DataFrame, columns: Columns, **beside: Column) -> DataFrame:
     given = columns.given()
     for part, name in {**given, **({"payload": columns.payload} if columns.payload else {})}.items():
         if name not in rows.columns:
-            raise ConfigError(f"{part}: there is no column {shown(name)}; the columns are {', '.join(rows.columns)}")
+            there = ", ".join(rows.columns) or "none: there are no rows"
+            raise ConfigError(f"{part}: there is no column {shown(name)}; the columns are {there}")
     chosen = {part: SHAPED[part](F.col(f"`{name}`"), name, rows.schema[name].dataType) for part, name in given.items()}
     chosen["payload"] = _payload(rows, columns)
     where = piece(rows)
@@ -126,6 +128,7 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     seen = Observation()
     counted = made.observe(seen, F.count(F.lit(1)).alias("rows"))
     progress.report.figures |= {"queue": queue, "id": write_id}
+    diverted = Diverted(write_id, options)
     with (
         progress.step(f"loading into {queue} as {write_id}"),
         Client.from_url(options["url"], timeout=float(options.get("timeout", 10))) as client,
@@ -138,23 +141,8 @@ def load(made: DataFrame, queue: str, write_id: str, options: Mapping[str, str],
     progress.report.remarks.append(
         f"{rows:,} rows are in {where}, each once; run again, {write_id} stores only what is missing"
     )
-    if "errorQueue" in options:
-        tell_diverted(made.sparkSession, write_id, options, progress)
+    diverted.tell(made, progress)
     return rows
-
-
-def tell_diverted(spark: SparkSession, write_id: str, options: Mapping[str, str], progress: Progress) -> None:
-    """Report how many rows of *write_id* are in the error queue now, and why the first of them is."""
-    errors = options["errorQueue"]
-    told = StructType().add("error", "string").add("row", "long")
-    reader = spark.read.format("shardq").schema(StructType().add("payload", told))
-    held = reader.options(url=options["url"], subscribe=errors, shardKeys=write_id).load()
-    with progress.step(f"looking at {errors}"):
-        counted = held.agg(F.count(F.lit(1)), F.min(F.struct("payload.row", "payload.error"))).first()
-    count, first = counted or (0, None)
-    progress.report.figures["diverted"] = count
-    if first:
-        progress.report.remarks.append(f"{count:,} of them are in {errors} now, the first since its {first['error']}")
 
 
 def save(made: DataFrame, write_id: str, options: Mapping[str, str]) -> None:

@@ -15,8 +15,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from shardq.errors import ConfigError, PatternError
 from shardq.routing import Router
 from shardq.routing.router import Binding
+from shardq.spark.pipelines.earlier import Diverted
 from shardq.spark.pipelines.inputs import check_columns
-from shardq.spark.pipelines.load import Columns, messages, save, tell_diverted
+from shardq.spark.pipelines.load import Columns, messages, save
 from shardq.spark.pipelines.report import Progress
 
 MAX_QUEUES: Final = 1000
@@ -53,13 +54,13 @@ def write(
     if len(names) > MAX_QUEUES:
         raise ConfigError(f"the router has {len(names):,} queues: a job writes to {MAX_QUEUES:,} at most")
     counts = (F.count_if(F.col("queue") == name).alias(f"queue {at}") for at, name in enumerate(names))
+    diverted = Diverted(write_id, options)
     with progress.step(f"routing as {write_id}"):
         save(routes.observe(seen, F.count(F.lit(1)).alias("messages"), *counts), write_id, options)
     found = {name: int(seen.get[f"queue {at}"]) for at, name in enumerate(names)}
     written = {name: count for name, count in found.items() if count}
     progress.report.figures |= {"queues": written, "messages": sum(written.values()), "id": write_id}
-    if "errorQueue" in options:
-        tell_diverted(routes.sparkSession, write_id, options, progress)
+    diverted.tell(routes, progress)
     return written
 
 

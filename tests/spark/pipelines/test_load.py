@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shardq import Client
 from shardq.client import Queue
 from shardq.spark.pipelines import files
 from shardq.spark.pipelines.inputs import read_table
@@ -102,10 +104,10 @@ def test_files_that_change_are_another_load(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "in" / "b.csv").write_text((tmp_path / "in" / "b.csv").read_text().replace("10", "99"))
     assert name() not in (first, more)
     for at in range(12):
-        csv(tmp_path / "in" / f"c{at}.csv", 10, 20)
+        csv(tmp_path / "in" / f"c {at}%20ä.csv", 10, 20)
     many = name()
     assert many == name()
-    (tmp_path / "in" / "c3.csv").write_text("tenant,n\n")
+    (tmp_path / "in" / "c 3%20ä.csv").write_text("tenant,n\n")
     assert name() != many
 
 
@@ -127,17 +129,54 @@ def test_under_one_id_rows_are_known_by_their_files(shardq: Shardq, queue: Queue
     assert loaded(queue) == list(range(3000))
 
 
-def test_the_report_tells_what_is_in_which_queue_and_why(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+def test_the_report_tells_what_this_run_diverted_and_why(
+    shardq: Shardq, client: Client, queue: Queue, tmp_path: Path
+) -> None:
+    """It is not what the error queue holds: that may be worked off meanwhile, or hold what others wrote."""
     errors = f"{queue.name}.errors"
     path = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)
-    words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create")
-    for _ in range(2):
-        report = shardq.report(*words)
-        assert (report["rows"], report["diverted"]) == (50, 1)
-        first, second = report["remarks"]
-        assert first.startswith(f"50 rows are in {queue.name}, or if they are no messages in {errors}, each once")
-        assert second == f"1 of them are in {errors} now, the first since its shard_key is null"
+    words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create", "--id", f"{queue.name}*")
+    others = client.queue(errors)
+    others.write(b"of others", shard_key=f"{queue.name}*")
+    report = shardq.report(*words)
+    assert (report["rows"], report["diverted"], report["diverted_before"]) == (50, 1, 0)
+    first, second = report["remarks"]
+    assert first.startswith(f"50 rows are in {queue.name}, or if they are no messages in {errors}, each once")
+    assert second == f"1 of them went to {errors} in this run, the first there now since its shard_key is null"
+    assert len(drained(others)) == 2
+    report = shardq.report(*words)
+    assert (report["rows"], report["diverted"], report["diverted_before"]) == (50, 0, 1)
+    assert report["remarks"][1] == f"0 of them went to {errors} in this run, and 1 in earlier ones with this id"
     assert queue.len() == 49
+
+
+def test_a_diverted_row_that_is_mended_comes_in_a_file_of_its_own(shardq: Shardq, queue: Queue, tmp_path: Path) -> None:
+    """In its place it would be a new row before those that are stored."""
+    words = (queue.name, "--key", "tenant", "--errors", f"{queue.name}.errors", "--create")
+    whole = shardq.report("load", str(csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)), *words)
+    code, _, err = shardq("load", str(csv(tmp_path / "in" / "a.csv", 0, 50)), *words, "--id", whole["id"])
+    assert (code, "is not the one that an earlier" in said(err)) == (1, True), err
+    shardq.report("load", str(csv(tmp_path / "in" / "b.csv", 7, 8)), *words)
+    assert loaded(queue) == list(range(50))
+
+
+def test_rows_of_files_that_come_again_in_another_load_are_told_of(
+    shardq: Shardq, queue: Queue, tmp_path: Path
+) -> None:
+    """A folder and one in it share files, and a file that was touched is another version: all rows come again."""
+    csv(tmp_path / "data" / "old year.csv", 0, 10)
+    csv(tmp_path / "data" / "2026" / "ä.csv", 10, 30)
+    words = (queue.name, "--format", "csv", "--key", "tenant", "--option", "recursiveFileLookup=true")
+    inner = shardq.report("load", str(tmp_path / "data" / "2026"), *words)
+    again = shardq.report("load", str(tmp_path / "data" / "2026"), *words)
+    assert "known_files" not in inner.keys() | again.keys()
+    code, out, err = shardq("load", str(tmp_path / "data"), *words)
+    told = f"1 of the 2 files was loaded before, under {inner['id']}"
+    assert (code, told in err, told in out) == (0, True, True), err
+    assert loaded(queue) == sorted([*range(30), *range(10, 30)])
+    os.utime(tmp_path / "data" / "old year.csv", (1, 1))
+    assert shardq.report("load", str(tmp_path / "data"), *words)["known_files"] == 2
+    assert loaded(queue) == list(range(30))
 
 
 def test_a_query_that_mixes_rows_is_not_numbered_by_file(spark: Any, tmp_path: Path) -> None:
@@ -146,6 +185,14 @@ def test_a_query_that_mixes_rows_is_not_numbered_by_file(spark: Any, tmp_path: P
     assert "part" in messages(rows.where("n > 3").select("n", "tenant"), COLUMNS).columns
     for other in (rows.repartition(3), rows.union(rows), rows.orderBy("n"), rows.groupBy("tenant").count()):
         assert "part" not in messages(other, COLUMNS).columns
+
+
+def test_a_view_of_files_is_loaded(shardq: Shardq, spark: Any, queue: Queue, tmp_path: Path) -> None:
+    """Spark does not tell of its rows which file they are of."""
+    read_table(spark, str(csv(tmp_path / "in" / "a.csv", 0, 50))).createOrReplaceTempView("rows_of_files")
+    words = ("load", "rows_of_files", queue.name, "--format", "table", "--key", "tenant")
+    assert [shardq.report(*words)["rows"] for _ in range(2)] == [50, 50]
+    assert loaded(queue) == list(range(50))
 
 
 def test_a_file_is_cut_alike_beside_other_files(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
