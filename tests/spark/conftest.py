@@ -22,6 +22,8 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.extraJavaOptions": QUICK,
     "spark.executor.extraJavaOptions": QUICK,
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # without checksums: a checkpoint takes
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",  # half of the time
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
     "spark.sql.adaptive.enabled": "false",  # this and the next two: for few rows, planning and compiling take longest
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

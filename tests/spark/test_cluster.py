@@ -25,6 +25,7 @@ def job(task: str, master: str, url: str, queue: Queue, folder: Path) -> list[st
     return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, str(folder)]
 
 
+@pytest.mark.soak  # in short: test_write.py, test_a_task_that_fails_midway_and_is_tried_again_stores_each_row_once
 def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(job("kill", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
@@ -33,6 +34,7 @@ def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, h
     assert numbers(queue) == list(range(ROWS))
 
 
+@pytest.mark.soak  # in short: test_write.py, test_the_log_of_a_write_that_failed_names_its_id
 def test_the_log_of_a_write_that_failed_names_the_id_that_completes_it(
     spark: Any, url: str, queue: Queue, home: Path, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_micro_batch_is_shared_fairly(lags: dict[str, int], most: int, wanted:
     assert shares(lags, most) == wanted
 
 
+@pytest.mark.soak  # in short: `make wheel` looks whether the package is there and can be imported
 def test_spark_finds_the_format_by_itself(url: str, pair: list[Queue], tmp_path: Path) -> None:
     """The package lies at the top level, as in a wheel. `register` knows the cores of the cluster."""
     pair[0].write_many([(b"x", "t")] * 7)

@@ -13,6 +13,8 @@ import pytest
 from shardq import Client
 from shardq.client import Delivery, Queue
 from shardq.spark import register
+from shardq.spark.options import Writing, parsed
+from shardq.spark.writer import BatchWriter
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, numbers, write
 from tests.waiting import eventually
@@ -73,6 +75,12 @@ def test_a_write_that_failed_is_completed_under_its_id(spark: Any, url: str, que
     assert numbers(queue) == list(range(40_000))
     write(numbered(spark, 40_000), queue, url, writeId="load-7")
     assert queue.len() == 0
+
+
+def test_the_log_of_a_write_that_failed_names_its_id(url: str, queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    options = parsed(Writing, {"url": url, "queue": queue.name})
+    BatchWriter(options, "load-8").abort([None])
+    assert "Write again with writeId=load-8 and the same rows" in caplog.text
 
 
 def test_a_write_without_an_id_is_remembered_shortly_once_it_succeeded(

@@ -55,16 +55,18 @@ def _warn(again: list[set[str]], files: int, progress: Progress) -> None:
 class Diverted:
     """Counts the rows that a run diverts into the error queue, beside those that earlier runs did under the same id.
 
-    It asks how many rows were stored there, not how many the queue holds, for others write to it and work it off.
+    It asks how many rows were stored there, not how many the queue holds, for others write to it and work it off. Where
+    rows have no numbers (`idempotence=key`), nobody knows that.
     """
 
     def __init__(self, write_id: str, options: Mapping[str, str]) -> None:
         self.write_id, self.options = write_id, options
         self.errors = options.get("errorQueue", "")
+        self.is_known = options.get("idempotence", "row") == "row"
         self.before = self._stored()
 
     def _stored(self) -> int:
-        if not self.errors:
+        if not (self.errors and self.is_known):
             return 0
         with _client(self.options) as client:
             return client.run(stored_by(client.state_of(self.errors, {}), self.write_id))
@@ -72,6 +74,9 @@ class Diverted:
     def tell(self, rows: DataFrame, progress: Progress) -> None:
         """Report how many rows were diverted, and why the first of those that are still there was."""
         if not self.errors:
+            return
+        if not self.is_known:
+            progress.report.remarks.append(f"how many of them went to {self.errors} is not known without row numbers")
             return
         with progress.step(f"looking at {self.errors}"):
             now = max(0, self._stored() - self.before)

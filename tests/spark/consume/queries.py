@@ -37,3 +37,18 @@ class Sink:
     def numbers(self, spark: Any) -> list[int]:
         """The payloads, as sorted numbers."""
         return sorted(int(row.payload) for row in self.rows(spark))
+
+
+def failing_once(flag: Path) -> Callable[[Any], Any]:
+    """A task that passes rows on, and fails when it is the first of all tasks to have passed some."""
+
+    def task(batches: Any) -> Any:
+        for batch in batches:
+            yield batch
+            try:
+                flag.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            raise RuntimeError("a task fails on purpose")
+
+    return task

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError, QueueMissing
 from shardq.spark import ack, consuming, nack, reject
+from tests.spark.consume.queries import failing_once
 from tests.spark.rows import drained, numbers
 from tests.waiting import eventually
 
@@ -96,8 +96,8 @@ def test_the_job_settles_by_row_and_what_it_leaves_is_given_back(spark: Any, url
 
 def test_leases_hold_while_a_block_takes_three_times_as_long(spark: Any, url: str, queue: Queue) -> None:
     fill(queue, 500)
-    with consuming(spark, url=url, queue=queue.name, visibility=6, ack_on="job") as df:
-        assert threading.Event().wait(18) is False  # time must pass on the server, or no lease would end
+    with consuming(spark, url=url, queue=queue.name, visibility=3, ack_on="job") as df:
+        assert threading.Event().wait(9) is False  # time must pass on the server, or no lease would end
         assert queue.read_many(10) == []
         assert ack(df, url=url) == (500, 0, 0, 0)
     assert queue.stats().acked == 500
@@ -112,21 +112,6 @@ def test_a_task_that_is_tried_again_gets_the_same_messages(spark: Any, url: str,
     stored = spark.read.parquet(str(tmp_path / "sink"))
     assert sorted(int(row.payload) for row in stored.collect()) == list(range(400))
     assert queue.len() == 0
-
-
-def failing_once(flag: Path) -> Callable[[Any], Any]:
-    """A task that passes rows on, and fails when it is the first of all tasks to have passed some."""
-
-    def task(batches: Any) -> Any:
-        for batch in batches:
-            yield batch
-            try:
-                flag.touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            raise RuntimeError("a task fails on purpose")
-
-    return task
 
 
 def test_twenty_thousand_messages_go_through_parquet_once(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from shardq.ops.opening import open_queue
 from shardq.spark import Lag, ack, lag, nack, reject, settle_last
 from shardq.spark.consume.holding import lease, still_held
 from tests.servers import Server
-from tests.spark.consume.queries import Sink, consuming_query, drain
+from tests.spark.consume.queries import Sink, consuming_query, drain, failing_once
 from tests.spark.rows import drained, numbers
 from tests.waiting import eventually
 
@@ -35,9 +35,15 @@ def failing(df: Any, batch: int) -> None:
 
 
 def test_twenty_thousand_messages_go_through_parquet_once(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:
+    """Though a task fails after it has passed some on, and is tried again."""
     fill(queue, 20_000)
-    sink = Sink(tmp_path / "sink")
-    drain(spark, url, sink, tmp_path / "checkpoint", subscribe=queue.name, maxInFlight=6000)
+    sink, flag = Sink(tmp_path / "sink"), tmp_path / "failed"
+
+    def work(df: Any, batch: int) -> None:
+        sink(df.mapInArrow(failing_once(flag), df.schema), batch)
+
+    drain(spark, url, work, tmp_path / "checkpoint", subscribe=queue.name, maxInFlight=6000)
+    assert flag.exists()
     rows = sink.rows(spark)
     assert sorted(int(row.payload) for row in rows) == list(range(20_000))
     assert len({row.message_id for row in rows}) == 20_000
@@ -167,10 +173,10 @@ def test_leases_hold_while_a_micro_batch_takes_three_times_as_long(
 
     def slow(df: Any, batch: int) -> None:
         assert df.count() == 500
-        threading.Event().wait(18)  # time must pass on the server, or no lease would end
+        threading.Event().wait(9)  # time must pass on the server, or no lease would end
         others.extend(queue.read_many(10))
 
-    drain(spark, url, slow, tmp_path / "checkpoint", subscribe=queue.name, visibility=6)
+    drain(spark, url, slow, tmp_path / "checkpoint", subscribe=queue.name, visibility=3)
     assert not others
     assert queue.stats().acked == 500
 
@@ -259,7 +265,7 @@ def test_a_queue_that_holds_little_is_read_whole_beside_one_that_holds_much(
     spark: Any, url: str, client: Client, queue: Queue, tmp_path: Path
 ) -> None:
     quiet = client.queue(f"{queue.name}-quiet", streams=2)
-    fill(queue, 1000)
+    fill(queue, 300)
     fill(quiet, 30)
     sink = Sink(tmp_path / "sink")
     drain(spark, url, sink, tmp_path / "checkpoint", subscribe=f"{queue.name},{quiet.name}", maxInFlight=100)
@@ -275,7 +281,7 @@ def test_with_a_window_a_quiet_tenant_is_in_the_first_micro_batch(
     queue.write_many([(b"0", "loud")] * 2000)
     queue.write(b"1", shard_key="quiet")
     sink = Sink(tmp_path / "sink")
-    drain(spark, url, sink, tmp_path / "checkpoint", subscribe=queue.name, maxInFlight=100)
+    drain(spark, url, sink, tmp_path / "checkpoint", subscribe=queue.name, maxInFlight=700)
     assert {row.shard_key for row in sink.rows(spark) if row.batch == 0} == {"loud", "quiet"}
     assert queue.stats().acked == 2001
 

@@ -41,6 +41,7 @@ def running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
+@pytest.mark.soak  # in short: test_a_bad_file_among_good_ones_..., which goes on from a checkpoint
 def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
     shardq: Shardq, queue: Queue, url: str, tmp_path: Path
 ) -> None:

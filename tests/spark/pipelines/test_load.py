@@ -221,5 +221,9 @@ def test_rows_are_known_by_their_keys_in_any_order(shardq: Shardq, queue: Queue,
     code, _, err = shardq("load", str(tmp_path / "a.csv"), *words[:3], "--idempotence", "key")
     assert (code, said(err)) == (2, "shardq: --idempotence key needs --dedup"), err
     shardq.report("load", str(tmp_path / "a.csv"), *words, "--id", "x")
-    shardq.report("load", str(tmp_path / "b.csv"), *words, "--id", "x", "--idempotence", "key")
+    errors = f"{queue.name}-errors"
+    keyed = ("--idempotence", "key", "--errors", errors, "--create")
+    told = shardq.report("load", str(tmp_path / "b.csv"), *words, "--id", "x", *keyed)
+    assert "diverted" not in told
+    assert f"how many of them went to {errors} is not known without row numbers" in told["remarks"]
     assert sorted(int(each.payload) for each in drained(queue)) == list(range(120))
