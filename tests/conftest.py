@@ -35,12 +35,25 @@ Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
 
+WORLDS = ("world", "running_server")
+"""Parameters that say with which client and on which server a test runs."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes by nature is left to `make soak`."""
+    """What takes minutes by nature is left to `make soak`, and so are all worlds but the first of what is heavy."""
+    for item in items:
+        if item.get_closest_marker("heavy") and _is_repeated(item):
+            item.add_marker("soak")
     left = [] if os.environ.get("SHARDQ_SOAK") else [item for item in items if item.get_closest_marker("soak")]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    return any(indices.get(name, 0) for name in WORLDS)
 
 
 @pytest.fixture(scope="session", params=_KINDS, ids=_name)

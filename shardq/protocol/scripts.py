@@ -201,7 +201,12 @@ def leave_out_straight() -> Iterator[None]:
 @cache
 def load(name: str) -> Script:
     """Return the script called *name*. FileNotFoundError if there is none."""
-    source = join(name, root(), straight=_Form.straight)
+    return _script(name, root(), _Form.straight)
+
+
+@cache  # tests change the form again and again
+def _script(name: str, folder: Traversable, straight: bool) -> Script:
+    source = join(name, folder, straight=straight)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     named = _KEY.findall(source)
     keys = tuple(key for more, key in named if not more)

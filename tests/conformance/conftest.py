@@ -22,6 +22,8 @@ WITH_GENERAL = {f"test_{name}" for name in _GENERAL.split()}
 """Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
 path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
 """
+OF_DRIVERS = {"test_blocking", "test_publish", "test_read", "test_write"}
+"""Those of them that `make test` runs with both kinds of client; `make soak` runs all so."""
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
 
@@ -36,7 +38,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     default = next(iter(KINDS), None)
     module = metafunc.module.__name__.rpartition(".")[2]
     kinds = CLIENT_KINDS if default and module in WITH_GENERAL else ()
-    general = [f"{client_kind}-{default}-{GENERAL}" for client_kind in kinds]
+    general = [
+        pytest.param(
+            f"{client_kind}-{default}-{GENERAL}",
+            marks=() if client_kind == "sync" or module in OF_DRIVERS else pytest.mark.soak,
+        )
+        for client_kind in kinds
+    ]
     servers = [
         f"{client_kind}-{product}"
         for product in KINDS

@@ -324,6 +324,7 @@ def test_concurrent_assigners_agree(open_queue: OpenQueue, queue: Queue, world: 
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.heavy
 def test_shards_are_sound_after_any_mix_of_changes(
     open_queue: OpenQueue, queue: Queue, other: Queue, world: World, rng: random.Random, anywhere: None
 ) -> None:

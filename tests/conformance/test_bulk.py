@@ -304,6 +304,7 @@ def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
     assert found == {b"1": {}, b"3": {"a": "b"}}
 
 
+@pytest.mark.heavy
 def test_a_server_that_is_killed_midway_loses_and_doubles_nothing(server: Server, tmp_path: object) -> None:
     """With an append-only file that is written before each answer."""
     options = {"appendonly": "yes", "appendfsync": "always"}

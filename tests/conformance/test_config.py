@@ -145,6 +145,7 @@ def test_a_ttl_below_a_second_is_refused(open_queue: OpenQueue, world: World) ->
 
 
 @pytest.mark.usefixtures("real")
+@pytest.mark.heavy
 def test_an_idle_queue_with_a_ttl_goes_whole_and_comes_back_new(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, ttl=1)
     queue.write("old", shard_key="t")

@@ -161,6 +161,7 @@ def test_redriving_twice_moves_once(queue: Queue) -> None:
     assert len(queue.read_many(9)) == 1
 
 
+@pytest.mark.heavy
 def test_many_dead_letters_come_back_to_streams_of_their_shard(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=8, streams_per_shard=2)
     queue.write_many([(number, f"tenant-{number % 5}") for number in range(250)])

@@ -104,6 +104,7 @@ def indexed(queue: Queue, world: World) -> int:
 
 
 @pytest.mark.usefixtures("anywhere")
+@pytest.mark.heavy
 def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, dedup_window=1)
     queue.write_many([Message(number, "t", dedup_key=f"old-{number}") for number in range(50)])
@@ -121,6 +122,7 @@ def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, worl
 
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.heavy
 def test_nothing_is_left_of_a_rush_of_keys(open_queue: OpenQueue, world: World, keyed: bool) -> None:
     """Neither when a few keys come after it, nor when none do."""
     queue = open_queue(streams=4, dedup_window=1)

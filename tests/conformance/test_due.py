@@ -55,6 +55,7 @@ MASSES = (delayed, in_flight, give_back)
 
 @pytest.mark.parametrize("mass", MASSES)
 @pytest.mark.parametrize("batch", [1, 100])
+@pytest.mark.heavy
 def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
     anywhere: None, real: None, world: World, open_queue: OpenQueue, mass: Mass, batch: int
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
 
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("mass", MASSES)
+@pytest.mark.heavy
 def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     anywhere: None, real: None, world: World, open_queue: OpenQueue, mass: Mass, window: int
 ) -> None:
@@ -127,6 +129,7 @@ def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("size", [1, 50])
 @pytest.mark.parametrize("key", ["tenant", None])
+@pytest.mark.heavy
 def test_what_comes_again_comes_in_the_order_of_writing(
     anywhere: None,
     real: None,
@@ -217,6 +220,7 @@ def test_a_large_read_brings_all_that_is_there(world: World, open_queue: OpenQue
     assert {each.message_id for each in queue.read_many(1000)} == set(ids)
 
 
+@pytest.mark.heavy
 def test_a_large_read_that_waited_brings_all_that_came_at_once(
     real: None, client: Client, open_queue: OpenQueue
 ) -> None:
@@ -267,6 +271,7 @@ def returned(world: World, queue: Queue) -> int:
 
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("mass", ["ended", "delayed"])
+@pytest.mark.heavy
 def test_a_batch_gets_what_came_due_and_nothing_of_it_goes_through_the_queue(
     anywhere: None, real: None, world: World, open_queue: OpenQueue, window: int, mass: str
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_quiet_tenant_does_not_wait_behind_a_flood(open_queue: OpenQueue, worl
 
 
 @pytest.mark.parametrize("batch", [10, 32, 50])
+@pytest.mark.heavy
 def test_a_turn_is_one_message_whatever_the_batch(open_queue: OpenQueue, world: World, batch: int) -> None:
     """Of 50 floods nobody gets much of one; a quiet tenant waits for two rounds at most."""
     queue = open_queue(streams=16, streams_per_shard=4, window=1)
@@ -162,6 +163,7 @@ def test_what_dies_and_is_redriven_passes_a_full_window(open_queue: OpenQueue, w
 
 
 @pytest.mark.parametrize("parents", [0, 1])
+@pytest.mark.heavy
 def test_shard_keys_may_be_any_bytes(open_queue: OpenQueue, world: World, parents: int) -> None:
     """Zero bytes, separators of the accounts, no text at all, as long as they may be."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=parents)
@@ -355,6 +357,7 @@ def test_messages_deleted_by_hand_hold_nothing_back_for_ever(open_queue: OpenQue
 
 
 @pytest.mark.parametrize("walk", range(6))
+@pytest.mark.heavy
 def test_whatever_happens_the_accounts_are_a_full_count(
     open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, walk: int
 ) -> None:
@@ -369,6 +372,7 @@ def test_whatever_happens_the_accounts_are_a_full_count(
 
 @pytest.mark.parametrize("spoiled", ["x", "-1 0", "0 0", "0 -5", "7 9"])
 @pytest.mark.parametrize("field", ["sum", "t:flood"])
+@pytest.mark.heavy
 def test_accounts_that_somebody_spoiled_block_nobody(
     open_queue: OpenQueue, world: World, field: str, spoiled: str
 ) -> None:

@@ -54,6 +54,7 @@ class Walk(RandomOps):
 
 
 @pytest.mark.parametrize("walk", range(2))
+@pytest.mark.heavy
 def test_replayed_the_journal_is_the_queue(open_queue: OpenQueue, world: World, rng: random.Random, walk: int) -> None:
     own = random.Random(rng.random() + walk)
     ops = Walk(open_queue, world, own)

@@ -43,6 +43,7 @@ def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, wo
 
 
 @pytest.mark.parametrize("batch", [1, 9, 40])
+@pytest.mark.heavy
 def test_beside_full_dead_letters_every_other_message_is_delivered(
     open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, batch: int
 ) -> None:

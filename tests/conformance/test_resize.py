@@ -58,6 +58,7 @@ def test_a_stream_that_holds_something_is_read_until_it_is_empty(
     assert queue.state.keys.stream(holds) not in world.stored()
 
 
+@pytest.mark.heavy
 def test_reads_finish_the_shrinking(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=6, window=0)
     queue.write_many([(number, f"t{number}") for number in range(60)])
@@ -185,6 +186,7 @@ class Crowd:
                 return
 
 
+@pytest.mark.heavy
 def test_nothing_is_lost_or_stranded_while_several_resize_write_and_read(
     open_queue: OpenQueue, world: World, rng: random.Random
 ) -> None:

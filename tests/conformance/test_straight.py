@@ -16,6 +16,7 @@ import pytest
 from shardq import ClosedError, Delivery, LeaseLost, Message, PartlyWritten, Queue, ShardqError
 from shardq.ops.settle import ack_call, ack_parts
 from shardq.ops.steps import Refused
+from shardq.protocol import scripts
 from shardq.testing import ManualClock
 from tests.conformance.twofold import VERBS, twofold_client
 from tests.conftest import ON_ONE_SERVER, Mutate
@@ -395,46 +396,59 @@ def test_what_is_let_in_by_single_reads_goes_where_the_general_part_puts_it(serv
     read_singly(server.url, queue_name)
 
 
+MUTANTS = [
+    ("write", "redis.call('HSET', lens, place, fewest + 1)", "redis.call('HSET', lens, place, fewest)"),
+    ("modules/admission", "to * POSITIONS + admitted.n", "to * POSITIONS"),
+    ("modules/admission", "behind - 1, 'sum'", "behind, 'sum'"),
+    ("modules/admission", "length == 0 then redis", "length == 9 then redis"),
+    ("write", "if other_length < fewest then", "if other_length <= fewest then"),
+    ("write", "prefix .. first[to] - 1", "prefix .. first[to]"),
+    ("read", "% 2045 + 1", "% 2045"),
+    ("read", "i <= over and share + 1 or share", "share"),
+    ("read", "#entries == math.min(length, most)", "#entries >= math.min(length, most)"),
+    ("read", "score = bucket * SPAN + ends\n              scores", "score = bucket * SPAN\n              scores"),
+    ("read", "count <= 64 or tonumber(active) <= 50", "count <= 64 or true"),
+    ("read", "math.max(0, active - #gone) ..", "active .."),
+    ("read", "(last + 1) % 4097", "last % 4097"),
+    ("read", "if length == 0 then emptied", "if length == 9 then emptied"),
+    ("read", "'LIMIT', 0, most_hints - #hints", "'LIMIT', 0, 0"),
+    ("modules/admission", "offset = read.turn, (read.turn + 1) % 4097", "offset = read.turn, read.turn"),
+    ("ack", "(acked or 0) + 1", "(acked or 0)"),
+    ("ack", "(acked or 0) + count", "(acked or 0) + 1"),
+    ("ack", "is_common and scores[i] and scores[i] % SPAN > now", "is_common and scores[i] and scores[i] > now"),
+]
+"""A script, a right text in it, and a wrong one that is found at once."""
+
+RARE_MUTANTS = [
+    ("write", "behind == '0' and places - shared or 0", "behind == '0' and places - shared + 9 or 0"),
+    ("write", "'1 0', 'sum', active + 1", "'1 0', 'sum', active"),
+    ("write", "behind + 1, 'sum'", "behind, 'sum'"),
+    ("write", "has_room = taken < places", "has_room = taken <= places"),
+    ("write", "shared[index] = taken + 1", "shared[index] = 1"),
+    ("write", "if taken == 0 then active = active + 1 end", "active = active + 1"),
+    ("write", "before % 32 < count", "false"),
+    ("read", "'h' .. turn, id)", "'h' .. turn, cursor or '0-0')"),
+    ("read", "if left == 1 then", "if left == 9 then"),
+    ("read", "shared - 1 .. ' 0'", "shared .. ' 0'"),
+    ("read", "#left > 0 do", "#left > 0 and found == 0 do"),
+    ("read", "is_common and fields[5] ~= 'm'", "is_common"),
+    ("read", "is_common and remaining >= 0", "is_common"),
+    ("read", "remaining .. ' 0'", "remaining + 1 .. ' 0'"),
+    ("modules/admission", "if not (active and shared) then return nil end", "shared = shared or 1"),
+    ("ack", "next_stream + 1 end", "next_stream end"),
+]
+"""Others, which take up to minutes to be found."""
+
+
+def test_the_right_texts_of_all_mutants_are_there() -> None:
+    """So that those which only `make soak` runs change with their scripts, too."""
+    for verb, right, _ in MUTANTS + RARE_MUTANTS:
+        assert (scripts.root() / f"{verb}.lua").read_text().count(right) == 1, (verb, right)
+
+
 @ON_ONE_SERVER
 @pytest.mark.parametrize(
-    ("verb", "right", "wrong"),
-    [
-        ("write", "redis.call('HSET', lens, place, fewest + 1)", "redis.call('HSET', lens, place, fewest)"),
-        ("write", "behind == '0' and places - shared or 0", "behind == '0' and places - shared + 9 or 0"),
-        ("write", "'1 0', 'sum', active + 1", "'1 0', 'sum', active"),
-        ("write", "behind + 1, 'sum'", "behind, 'sum'"),
-        ("modules/admission", "to * POSITIONS + admitted.n", "to * POSITIONS"),
-        ("modules/admission", "behind - 1, 'sum'", "behind, 'sum'"),
-        ("modules/admission", "length == 0 then redis", "length == 9 then redis"),
-        ("write", "has_room = taken < places", "has_room = taken <= places"),
-        ("write", "shared[index] = taken + 1", "shared[index] = 1"),
-        ("write", "if taken == 0 then active = active + 1 end", "active = active + 1"),
-        ("write", "if other_length < fewest then", "if other_length <= fewest then"),
-        ("write", "prefix .. first[to] - 1", "prefix .. first[to]"),
-        ("write", "before % 32 < count", "false"),
-        ("read", "'h' .. turn, id)", "'h' .. turn, cursor or '0-0')"),
-        ("read", "% 2045 + 1", "% 2045"),
-        ("read", "if left == 1 then", "if left == 9 then"),
-        ("read", "shared - 1 .. ' 0'", "shared .. ' 0'"),
-        ("read", "i <= over and share + 1 or share", "share"),
-        ("read", "#left > 0 do", "#left > 0 and found == 0 do"),
-        ("read", "#entries == math.min(length, most)", "#entries >= math.min(length, most)"),
-        ("read", "is_common and fields[5] ~= 'm'", "is_common"),
-        ("read", "score = bucket * SPAN + ends\n              scores", "score = bucket * SPAN\n              scores"),
-        ("read", "count <= 64 or tonumber(active) <= 50", "count <= 64 or true"),
-        ("read", "math.max(0, active - #gone) ..", "active .."),
-        ("read", "is_common and remaining >= 0", "is_common"),
-        ("read", "remaining .. ' 0'", "remaining + 1 .. ' 0'"),
-        ("read", "(last + 1) % 4097", "last % 4097"),
-        ("read", "if length == 0 then emptied", "if length == 9 then emptied"),
-        ("read", "'LIMIT', 0, most_hints - #hints", "'LIMIT', 0, 0"),
-        ("modules/admission", "offset = read.turn, (read.turn + 1) % 4097", "offset = read.turn, read.turn"),
-        ("modules/admission", "if not (active and shared) then return nil end", "shared = shared or 1"),
-        ("ack", "(acked or 0) + 1", "(acked or 0)"),
-        ("ack", "(acked or 0) + count", "(acked or 0) + 1"),
-        ("ack", "is_common and scores[i] and scores[i] % SPAN > now", "is_common and scores[i] and scores[i] > now"),
-        ("ack", "next_stream + 1 end", "next_stream end"),
-    ],
+    ("verb", "right", "wrong"), [*MUTANTS, *(pytest.param(*each, marks=pytest.mark.soak) for each in RARE_MUTANTS)]
 )
 def test_a_wrong_straight_part_is_found(
     server: Server, queue_name: str, rng: random.Random, mutate: Mutate, verb: str, right: str, wrong: str

@@ -14,7 +14,7 @@ from tests.conformance.walk.plan import Plan, shrink, walk
 from tests.conformance.world import World
 
 STEPS = 60
-WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // (6 * STEPS) or 4
+WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // (6 * STEPS) or 2
 
 
 def found_broken(world: World, plan: Plan) -> str:
@@ -33,6 +33,7 @@ def found_broken(world: World, plan: Plan) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(0 if "SHARDQ_WALK_STEPS" in os.environ else 180)
 @pytest.mark.parametrize("part", range(3))
+@pytest.mark.heavy
 def test_whatever_happens_the_queue_is_what_the_model_says(
     world: World, anywhere: None, real: None, seed: int, part: int
 ) -> None:

@@ -35,6 +35,7 @@ def shares(keys: list[str], weights: Mapping[str, int]) -> dict[str, float]:
 
 @pytest.mark.parametrize("batch", [1, 7, 100])
 @pytest.mark.parametrize(("streams", "tenants"), [(2, 2), (16, 2), (64, 12)])
+@pytest.mark.heavy
 def test_a_weight_is_a_share(
     open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None, anywhere: None
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_weight_multiplies_the_cap(open_queue: OpenQueue, world: World) -> Non
     assert sound(queue, world)
 
 
+@pytest.mark.heavy
 def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: World) -> None:
     """The parent's is its share of the queue, a child's its share of the parent."""
     queue = open_queue(streams=16, streams_per_shard=4, window=1, parents=1)
@@ -79,6 +81,7 @@ def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: W
         assert sound(queue, world)
 
 
+@pytest.mark.heavy
 def test_a_heavy_shard_key_keeps_its_order(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.read_many(1)
@@ -144,6 +147,7 @@ def test_parents_change_only_while_nothing_counts(open_queue: OpenQueue, world: 
 @pytest.mark.parametrize("batch", [1, 20])
 @pytest.mark.parametrize(("streams", "per_shard"), [(64, 6), (16, 2)])
 @pytest.mark.parametrize("flipped", [True, False], ids=["flipped", "steady"])
+@pytest.mark.heavy
 def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
     open_queue: OpenQueue, anywhere: None, real: None, streams: int, per_shard: int, batch: int, flipped: bool
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_weight_that_became_less_counts_at_once(open_queue: OpenQueue, world: 
 
 
 @pytest.mark.parametrize("batch", [1, 30])
+@pytest.mark.heavy
 def test_a_quiet_child_waits_for_one_message_of_each_sibling(open_queue: OpenQueue, world: World, batch: int) -> None:
     """And for what had left the overflow before; not for a second one of those that had their turn just now."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=1)

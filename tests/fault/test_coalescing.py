@@ -100,6 +100,7 @@ def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: 
     assert rising_runs([each.payload for each in found]) <= len(sent)
 
 
+@pytest.mark.heavy
 def test_each_caller_ends_at_its_own_time(proxy: Proxy, queue: Queue) -> None:
     timeouts = [1.5, 0.3, 0.6, 3.0, 0.9]
     spent: dict[float, float] = {}
@@ -236,6 +237,7 @@ def test_an_ack_that_shared_a_call_without_an_answer_may_be_given_again(proxy: P
     assert not any(each.lost for each in deliveries)
 
 
+@pytest.mark.heavy
 def test_who_gives_up_before_a_shared_call_is_sent_knows_that_nothing_happened(proxy: Proxy, queue: Queue) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.drop()

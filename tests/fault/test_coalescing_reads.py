@@ -185,6 +185,7 @@ def test_readers_that_are_cancelled_at_any_moment_lose_no_message(proxy: Proxy, 
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.heavy
 def test_each_message_is_read_and_acked_once_while_links_break(
     proxy: Proxy, server: Server, queue: Queue, seed: int
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_write_with_a_dedup_key_is_stored_once(queue: Queue, other: Queue, los
     assert numbers(other) == (1, 0, 0, 0)
 
 
+@pytest.mark.heavy
 def test_a_write_is_stored_once_though_its_retry_comes_after_the_dedup_window(
     client: Client, server: Server, proxy: Proxy, queue_name: str
 ) -> None:

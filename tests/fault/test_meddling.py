@@ -37,6 +37,7 @@ def test_a_stream_that_was_emptied_by_hand_and_shrunk_away_stops_no_reader(
 
 
 @pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.heavy
 def test_readers_go_on_though_thousands_of_streams_were_emptied_by_hand(
     server: Server, queue_name: str, count: int
 ) -> None:

@@ -74,6 +74,7 @@ def test_requests_that_keep_being_lost_leave_the_outcome_unknown(queue: Queue, p
     assert queue.len() == 0
 
 
+@pytest.mark.heavy
 def test_a_server_that_is_stopped_for_three_seconds_doubles_nothing(
     kind: ServerKind | None, open_client: Open, seed: int
 ) -> None:

@@ -49,6 +49,7 @@ def drain(queue: Queue) -> list[str]:
 
 
 @pytest.mark.parametrize(("before", "after"), [(4, 3), (4, 2)])
+@pytest.mark.heavy
 def test_1_shrinking_looks_at_every_stream_that_is_dropped(
     client: Client, queue_name: str, before: int, after: int
 ) -> None:

@@ -286,6 +286,7 @@ def test_a_repeated_call_waits_until_a_replica_has_what_its_first_try_stored(
 
 
 @pytest.mark.parametrize("act", [write_one, write_some, write_rows])
+@pytest.mark.heavy
 def test_a_repeated_call_that_no_replica_confirmed_says_so(
     lagging: tuple[Queue, Proxy], act: Callable[[Queue], Any]
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -51,15 +51,29 @@ class Bench:
 
     def picture(self) -> dict[bytes, bytes]:
         """All keys, byte for byte."""
-        run: Callable[..., Any] = self.plain.execute_command
-        return {key: run("DUMP", key) for key in run("KEYS", "*")}
+        keys = self._keys()
+        return dict(zip(keys, self._all(("DUMP", key) for key in keys), strict=True))
 
     def content(self) -> dict[bytes, Any]:
         """The same, but hashes by their fields: the order of these in a dump changes by itself."""
-        return {
-            key: self.plain.hgetall(key) if self.plain.type(key) == b"hash" else dump
-            for key, dump in self.picture().items()
-        }
+        keys = self._keys()
+        kinds = self._all(("TYPE", key) for key in keys)
+        verbs = ["HGETALL" if kind == b"hash" else "DUMP" for kind in kinds]
+        return dict(zip(keys, self._all(zip(verbs, keys, strict=True)), strict=True))
+
+    def restore(self, picture: dict[bytes, bytes]) -> None:
+        """Make all keys what they were."""
+        self._all([("FLUSHALL",), *(("RESTORE", key, 0, dump) for key, dump in picture.items())])
+
+    def _keys(self) -> list[bytes]:
+        return self._all([("KEYS", "*")])[0]  # type: ignore[no-any-return]
+
+    def _all(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """The answers to these commands, in one round trip."""
+        with self.plain.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return pipe.execute()
 
 
 class PlainBench(Bench):
@@ -145,6 +159,7 @@ def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
 
 
 @pytest.mark.parametrize("call", CALLS)
+@pytest.mark.heavy
 def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
     check_each_key(bench, call)
 
@@ -156,6 +171,7 @@ FAIR = (
 
 
 @pytest.mark.parametrize("call", FAIR)
+@pytest.mark.heavy
 def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, call: str) -> None:
     check_each_key(fair_bench, call)
 
@@ -168,6 +184,7 @@ def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, c
         *(("write many plain", 0), ("write many plain", 5), ("ack many", 5)),
     ],
 )
+@pytest.mark.heavy
 def test_a_call_in_the_common_case_changes_nothing_then_either(
     server: Server, queue_name: str, call: str, messages: int, window: int
 ) -> None:
@@ -178,6 +195,7 @@ def test_a_call_in_the_common_case_changes_nothing_then_either(
 
 
 @pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])
+@pytest.mark.heavy
 def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(bench: Bench, call: str) -> None:
     bench.queue.cancel(bench.held[-1].message_id)
     check_each_key(bench, call)
@@ -199,9 +217,7 @@ def check_each_key(bench: Bench, call: str) -> None:
             assert "another type" in str(error), name
             after = bench.content()
             assert {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)} == set(), name
-        plain.flushall()
-        for each, content in begin.items():
-            plain.restore(each, 0, content)
+        bench.restore(begin)
     assert needed, "no key matters to this call?"
     CALLS[call](bench)
     assert held

@@ -25,11 +25,13 @@ SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # without checksums: a checkpoint takes
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",  # half of the time
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
+    "spark.default.parallelism": "1",  # for few rows, each further task only takes time
+    "spark.python.daemon.module": "tests.spark.daemon",
     "spark.sql.adaptive.enabled": "false",  # this and the next two: for few rows, planning and compiling take longest
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.numRecentProgressUpdates": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
