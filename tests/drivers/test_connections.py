@@ -12,7 +12,7 @@ from shardq.drivers.resp import is_lean
 from shardq.drivers.shared_link import LARGE
 from shardq.drivers.target import Target
 from shardq.protocol.scripts import load, names
-from tests.clients import CLIENT_KINDS, opened
+from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.servers import Server
 
 SMALL = 200
@@ -28,6 +28,20 @@ def connections(server: Server) -> set[str]:
 def lean(server: Server) -> bool:
     """Whether this test's clients take the lean path."""
     return is_lean(Target.parse(server.url))
+
+
+@pytest.mark.parametrize("kind", CLIENT_KINDS)
+def test_a_new_connection_asks_nobody_for_the_version_of_redis_py(
+    server: Server, queue_name: str, kind: ClientKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py reads it from disk, which takes longer than to connect."""
+
+    def version(name: str) -> str:
+        pytest.fail(f"the version of {name} is asked for")
+
+    with opened(kind, server.url) as client:
+        monkeypatch.setattr("importlib.metadata.version", version)
+        client.queue(queue_name).read_many(1)
 
 
 async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, queue_name: str, lean: bool) -> None:
