@@ -66,7 +66,13 @@ def whole(tables: list[Table]) -> None:
 
 @pytest.mark.usefixtures("no_huey", "one_round")
 @pytest.mark.parametrize(
-    ("name", "base"), [("single", str(ROOT)), ("concurrent", str(ROOT)), ("before", str(ROOT)), ("before", "")]
+    ("name", "base"),
+    [
+        pytest.param("single", str(ROOT), marks=pytest.mark.soak),
+        pytest.param("concurrent", str(ROOT), marks=pytest.mark.soak),
+        ("before", str(ROOT)),
+        ("before", ""),
+    ],
 )
 def test_each_runs_beside_a_base(name: str, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrent, "CROWDS", concurrent.CROWDS[:2])  # a thousand tasks do the same for longer

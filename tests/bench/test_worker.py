@@ -43,6 +43,7 @@ def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["shardq.Worker, single writes", "shardq.Worker, gathered writes"])
+@pytest.mark.soak  # in short: the other tests of this file
 def test_one_way_of_writing_alone_can_be_asked_for(here: Place, name: str) -> None:
     (only,) = (each for each in OURS if each.name == name)
     rates, kills, settings = worker.compare(here, [only], patience=0.1)
@@ -59,6 +60,7 @@ def test_where_nobody_could_be_fetched_the_tables_say_so(here: Place, monkeypatc
     assert kills.rows == settings.rows == []
 
 
+@pytest.mark.soak  # in short: the other tests of this file
 def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip refuses without asking anybody
@@ -75,6 +77,7 @@ def test_a_worker_that_fails_is_told_with_its_log() -> None:
     assert "no such thing" in str(caught.value.__notes__)
 
 
+@pytest.mark.soak  # in short: the other tests of this file
 def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     contender = OURS[0]
     with Worker(contender, server.url) as running, Enqueuer(contender, server.url) as enqueuer:

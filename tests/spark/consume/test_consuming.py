@@ -148,6 +148,7 @@ KILLED = """
 """
 
 
+@pytest.mark.soak  # in short: test_stream.py has what a failed query held
 def test_what_a_killed_driver_held_comes_again(url: str, queue: Queue) -> None:
     fill(queue, 100)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), url, queue.name]

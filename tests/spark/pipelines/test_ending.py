@@ -102,6 +102,7 @@ def test_it_ends_in_order_at_any_other_moment(following: Following, moment: Call
     assert len(told) <= 6, told
 
 
+@pytest.mark.soak  # in short: the first signal, in the tests above
 def test_the_second_signal_ends_it_at_once(following: Following) -> None:
     """However long Spark would take to stop."""
     eventually(following.works, 120)

@@ -73,7 +73,10 @@ def test_an_admission_window_bounds_the_waits_whatever_the_floods_hold() -> None
         assert look.before.max() < 4 * 4
 
 
-@pytest.mark.parametrize("ground", GROUNDS, ids=str)
+@pytest.mark.parametrize(
+    "ground",
+    [pytest.param(each, id=str(each), marks=pytest.mark.soak if at % 2 else ()) for at, each in enumerate(GROUNDS)],
+)
 def test_predicted_waits_are_those_of_a_real_queue(spark_server: Server, ground: Ground) -> None:
     """The same floods and tenants on both sides; nothing is random but what the fixed seeds draw."""
     real, predicted = [], []
