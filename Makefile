@@ -104,7 +104,7 @@ examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
 # What is long by nature: `make test` runs a short form of each of these.
-soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters (8 min)
+soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters
 	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -m "soak or long" $(if $(filter no,$(SPARK)),--ignore=tests/spark) $(PYTEST_ARGS)
 
 bench: $(STAMP) ## the benchmarks, each beside its reference (45 min)

@@ -16,10 +16,12 @@ from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
+from shardq.protocol.scripts import Script
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
-_SHA1HEX = """
+_PREAMBLE = """
+redis.shardq = redis.shardq or {}
 if not redis.sha1hex then
   redis.sha1hex = function(text)
     local sum = 0
@@ -28,9 +30,8 @@ if not redis.sha1hex then
   end
 end
 """
-"""A replacement for `redis.sha1hex`, which fakeredis lacks: another hash with as many digits.
-
-Scripts use the hash only to spread shard keys over buckets of an index, so any hash will do.
+"""A place for compiled scripts, and a replacement for `redis.sha1hex`, which fakeredis lacks: another hash with as many
+digits. Scripts use the hash only to spread shard keys over buckets of an index, so any hash will do.
 """
 _INFO = b"redis_version:7.0.0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
 
@@ -94,7 +95,15 @@ class FakeDriver(Driver):
                 return self._wait(step.seconds)
 
     def _evaluated(self, call: Call) -> Any:
-        reply = self._sent("EVAL", self._plain(call.script.source), len(call.keys), *call.keys, *call.args)
+        script, keys = call.script, (len(call.keys), *call.keys, *call.args)
+        seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
+        run = f"return redis.shardq['{script.sha}']({{'{seconds}', '{micros}'}})"
+        try:
+            reply = self._sent("EVAL", f"{_unless_known(script)} {run}", *keys)
+        except Refused as refused:
+            if refused.code != "NOSCRIPT":
+                raise
+            reply = self._sent("EVAL", f"{_compiled(script)} {run}", *keys)
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
@@ -104,11 +113,6 @@ class FakeDriver(Driver):
             return self._evaluated(call)
         except (Refused, Underreplicated) as failure:
             return failure
-
-    def _plain(self, source: str) -> str:
-        """The script without its `#!lua` line, which fakeredis does not know, and with the clock's time for TIME."""
-        seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
-        return _SHA1HEX + source.partition("\n")[2].replace("redis.call('TIME')", f"{{'{seconds}', '{micros}'}}")
 
     def _waited(self, step: Wait) -> None:
         """Poll for a notification until there is one, or until it is time to read again."""
@@ -123,3 +127,17 @@ class FakeDriver(Driver):
             return self._connection.execute_command(*words)  # type: ignore[no-untyped-call, unused-ignore]
         except redis.RedisError as error:
             raise refusal(error) or Refused("ERR", str(error)) from error
+
+
+def _unless_known(script: Script) -> str:
+    """Lua that ends with NOSCRIPT unless the server has compiled *script*."""
+    return f"if not (redis.shardq or {{}})['{script.sha}'] then return redis.error_reply('NOSCRIPT') end"
+
+
+def _compiled(script: Script) -> str:
+    """Lua that makes *script* a function, which takes what TIME is to say. fakeredis would compile it for each call.
+
+    It has no `#!lua` line, which fakeredis does not know.
+    """
+    body = script.source.partition("\n")[2].replace("redis.call('TIME')", "TIME")
+    return f"{_PREAMBLE}redis.shardq['{script.sha}'] = function(TIME)\n{body}\nend"
