@@ -69,4 +69,4 @@ def growth(took: float, reports: Iterable[pytest.TestReport]) -> list[str]:
         spent[report.nodeid] += report.duration
     slowest = sorted(spent.items(), key=itemgetter(1), reverse=True)[:SLOWEST]
     named = [f"  {seconds:5.1f} s  {test}" for test, seconds in slowest]
-    return [f"note: the tests took {took / 60:.1f} min, near their bound (10 with those of Spark); the slowest:", *named]
+    return [f"note: the tests took {took / 60:.1f} min, near their bound (10 with Spark's); the slowest:", *named]

@@ -201,7 +201,7 @@ def leave_out_straight() -> Iterator[None]:
 @cache
 def load(name: str) -> Script:
     """Return the script called *name*. FileNotFoundError if there is none."""
-    return _script(name, root(), _Form.straight)
+    return _script(name, root(), _Form.straight)  # type: ignore[arg-type] # every folder is hashable
 
 
 @cache  # tests change the form again and again
