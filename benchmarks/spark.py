@@ -27,6 +27,7 @@ PER_MESSAGE = 200  # rows, for each of `--messages`: a million by default
 NAIVE = 20  # one row in so many is enough to know the naive writer
 FEW = 100
 CORES = (2, 1)
+WITHOUT = ", window=0"  # a queue without an admission window
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,7 @@ def run(place: Place) -> list[Table]:
                 if number:  # the first warms the JVM up
                     runs.setdefault(name, []).append(run)
         field.close()
-    return [
-        _table("write", runs, place, rounds, 1.5),
-        _table("read", runs, place, rounds, 3.0),
-    ]
+    return [_table("write", runs, place, rounds, 1.8, 2.0), _table("read", runs, place, rounds, 2.0, None)]
 
 
 class Field:
@@ -72,7 +70,7 @@ class Field:
         self.spark = session(cores)
         self.server = redis.Redis.from_url(place.url, protocol=2)
         self.payload = "x" * max(1, place.settings.payload - 20)
-        self.filled = ""
+        self.filled, self.window = "", 1
 
     def close(self) -> None:
         """End the session."""
@@ -90,6 +88,8 @@ class Field:
         }
         if self.cores == max(CORES):
             found |= {
+                f"write: {own}{WITHOUT}": lambda: self.beyond(lambda rows: self.write(rows, window=0)),
+                f"read: {own}, all columns{WITHOUT}": lambda: self.beyond(lambda rows: self.read(rows, window=0)),
                 "write: redis-py pipeline, one process": self.pipeline,
                 "write: Spark, a call for each row": self.naive,
                 "read: redis-py XRANGE, one process": self.ranges,
@@ -115,25 +115,26 @@ class Field:
             F.concat(number.cast("string"), F.lit(self.payload)).cast("binary").alias("payload"),
         )
 
-    def queue(self) -> str:
+    def queue(self, window: int = 1) -> str:
         """A new queue, instead of the one before."""
         self.server.flushall()
+        self.window = window
         name, chosen = uuid.uuid4().hex, self.place.settings
         with Client.from_url(self.place.url) as client:
-            queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard)
+            queue = client.queue(name, streams=chosen.streams, streams_per_shard=chosen.per_shard, window=window)
             client.run(open_queue(queue.state, queue.state.until()))
         return name
 
-    def write(self, rows: int) -> Run:
+    def write(self, rows: int, window: int = 1) -> Run:
         """All rows into a new queue."""
-        name = self.filled = self.queue()
+        name = self.filled = self.queue(window)
         save = self.frame(rows).write.format("shardq").options(url=self.place.url, queue=name).mode("append").save
         return self.timed(rows, save)
 
-    def read(self, rows: int, schema: str = "") -> Run:
+    def read(self, rows: int, schema: str = "", window: int = 1) -> Run:
         """What `write` wrote: every payload is looked at."""
-        if self.held() != rows:
-            self.write(rows)
+        if self.held() != rows or self.window != window:
+            self.write(rows, window)
         reader = self.spark.read.format("shardq").options(url=self.place.url, subscribe=self.filled)
         frame = (reader.schema(schema) if schema else reader).load()
         column = "shard_key" if schema else "payload"
@@ -222,14 +223,17 @@ def session(cores: int) -> Any:
     return spark
 
 
-def _table(kind: str, runs: dict[str, list[Run]], place: Place, rounds: int, most: float) -> Table:
+def _table(
+    kind: str, runs: dict[str, list[Run]], place: Place, rounds: int, least: float, server: float | None
+) -> Table:
     chosen = {name.partition(": ")[2]: each for name, each in runs.items() if name.startswith(kind)}
     reference = next(name for name in chosen if "redis-py" in name)
-    own = next(name for name in chosen if f"local[{max(CORES)}]" in name)
+    columns = "" if kind == "write" else ", all columns"
+    own = f"Spark local[{max(CORES)}]{columns}"
 
-    def times(name: str) -> float:
+    def times(name: str, part: str = "rate") -> float:
         pairs = zip(chosen[name], chosen[reference], strict=True)
-        return float(median(run.rate / other.rate for run, other in pairs))
+        return float(median(getattr(run, part) / getattr(other, part) for run, other in pairs))
 
     rows = [
         (
@@ -240,16 +244,22 @@ def _table(kind: str, runs: dict[str, list[Run]], place: Place, rounds: int, mos
         )
         for name, each in chosen.items()
     ]
-    python = median(run.python for run in chosen[own])
+    targets = []
+    for name, where in ((own, ""), (own + WITHOUT, WITHOUT)):
+        python = median(run.python for run in chosen[name])
+        targets += [
+            Target(f"rows/s beside {reference}{where}", times(name), least),
+            Target(f"CPU of Python per row{where}", python, 1.0, most=True, unit=" µs"),
+        ]
+        if server is not None:
+            beside = f"CPU of the server per row, of {reference}{where}"
+            targets.append(Target(beside, times(name, "server"), server, most=True))
     return Table(
         name=f"spark-{kind}",
         title=f"Spark: {kind} {chosen[own][0].rows:,} rows",
         context=place.described(f"{rounds} rounds after one that warms up"),
         columns=("", "rows/s", "of redis-py", "µs/row: Python", "JVM", "server"),
         rows=rows,
-        targets=[
-            Target(f"rows/s beside {reference}", times(own), 3.0),
-            Target("CPU of Python per row", python, most, most=True, unit=" µs"),
-        ],
+        targets=targets,
         data={name: [vars(run) for run in each] for name, each in chosen.items()},
     )

@@ -264,7 +264,7 @@ def test_a_read_of_many_does_what_the_general_part_does(
     server: Server, queue_name: str, rng: random.Random, window: int
 ) -> None:
     server.run("FLUSHALL")
-    queues = 6 + RUNS // 4
+    queues = 4 + RUNS // 4
     taken = read_in_batches(server.url, queue_name, rng, window, queues)
     print(taken)
     assert taken["read many"] > 3 * queues, taken

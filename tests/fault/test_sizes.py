@@ -47,7 +47,7 @@ def drained(queue: Queue, server: Server) -> int:
 
 @pytest.mark.parametrize(
     ("streams", "per_shard", "keys", "each"),
-    [(4096, 2, 6000, 3), (4096, 48, 400, 10), (8, 2, 1, 40_000)],
+    [pytest.param(4096, 2, 6000, 3, marks=pytest.mark.soak), (4096, 48, 400, 10), (8, 2, 1, 40_000)],
 )
 def test_rules_may_change_while_anything_is_held(
     server: Server, open_client: Open, queue_name: str, streams: int, per_shard: int, keys: int, each: int

@@ -106,7 +106,10 @@ def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words:
 @pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
-@pytest.mark.parametrize("before", [(), BACKGROUND], ids=["foreground", "background"])
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param((), id="foreground", marks=pytest.mark.soak), pytest.param(BACKGROUND, id="background")],
+)
 def test_nothing_outlives_a_run_that_is_cut_short(
     tmp_path: Path, before: tuple[str, ...], words: tuple[str, ...], number: int
 ) -> None:

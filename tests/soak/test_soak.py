@@ -24,7 +24,7 @@ from tests.soak.processes import Processes, drained
 from tests.waiting import eventually
 
 SOAK = int(os.environ.get("SHARDQ_SOAK") or 0)
-MESSAGES = SOAK or 6_000
+MESSAGES = SOAK or 4_000
 PROCESSES = 8 if SOAK else 4  # that write, and as many that read
 LIMIT = 120 + MESSAGES / 300  # seconds; a bound for a machine that is busy with other things, not a measurement
 

@@ -37,7 +37,7 @@ def pair(client: Client, queue_name: str) -> list[Queue]:
     return queues
 
 
-@pytest.mark.parametrize("state", ["journal", "dead"])
+@pytest.mark.parametrize("state", ["journal", pytest.param("dead", marks=pytest.mark.soak)])
 def test_a_queue_that_leaves_and_comes_back_goes_on_where_it_was(
     spark: Any, url: str, pair: list[Queue], tmp_path: Path, state: str
 ) -> None:

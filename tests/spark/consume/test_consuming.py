@@ -114,6 +114,7 @@ def test_a_task_that_is_tried_again_gets_the_same_messages(spark: Any, url: str,
     assert queue.len() == 0
 
 
+@pytest.mark.soak  # in short: test_stream.py has it of a query
 def test_twenty_thousand_messages_go_through_parquet_once(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:
     fill(queue, 20_000)
     for at in range(10):

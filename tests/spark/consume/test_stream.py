@@ -165,6 +165,7 @@ def test_what_a_failed_query_held_comes_to_others_when_its_leases_end(
     assert (queue.stats().acked, queue.len()) == (250, 0)
 
 
+@pytest.mark.soak  # in short: test_consuming.py has it of a block
 def test_leases_hold_while_a_micro_batch_takes_three_times_as_long(
     spark: Any, url: str, queue: Queue, tmp_path: Path
 ) -> None:
