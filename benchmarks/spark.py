@@ -28,6 +28,7 @@ NAIVE = 20  # one row in so many is enough to know the naive writer
 FEW = 100
 CORES = (2, 1)
 WITHOUT = ", window=0"  # a queue without an admission window
+SORTED = ", sorted by shard key"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Field:
         }
         if self.cores == max(CORES):
             found |= {
+                f"write: {own}{SORTED}": lambda: self.beyond(lambda rows: self.write(rows, by="shard_key")),
                 f"write: {own}{WITHOUT}": lambda: self.beyond(lambda rows: self.write(rows, window=0)),
                 f"read: {own}, all columns{WITHOUT}": lambda: self.beyond(lambda rows: self.read(rows, window=0)),
                 "write: redis-py pipeline, one process": self.pipeline,
@@ -125,10 +127,13 @@ class Field:
             client.run(open_queue(queue.state, queue.state.until()))
         return name
 
-    def write(self, rows: int, window: int = 1) -> Run:
-        """All rows into a new queue."""
-        name = self.filled = self.queue(window)
-        save = self.frame(rows).write.format("shardq").options(url=self.place.url, queue=name).mode("append").save
+    def write(self, rows: int, window: int = 1, by: str = "") -> Run:
+        """All rows into a new queue; each task's are sorted *by* a column, if one is named."""
+        name, frame = self.queue(window), self.frame(rows)
+        self.filled = name
+        if by:
+            frame = frame.sortWithinPartitions(by)
+        save = frame.write.format("shardq").options(url=self.place.url, queue=name).mode("append").save
         return self.timed(rows, save)
 
     def read(self, rows: int, schema: str = "", window: int = 1) -> Run:
@@ -245,7 +250,9 @@ def _table(
         for name, each in chosen.items()
     ]
     targets = []
-    for name, where in ((own, ""), (own + WITHOUT, WITHOUT)):
+    for name, where in ((own, ""), (own + SORTED, SORTED), (own + WITHOUT, WITHOUT)):
+        if name not in chosen:
+            continue
         python = median(run.python for run in chosen[name])
         targets += [
             Target(f"rows/s beside {reference}{where}", times(name), least),

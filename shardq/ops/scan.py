@@ -15,12 +15,17 @@ from shardq.ops.steps import Argument, Ask, Call, Op
 EntryId = tuple[int, int]
 """An entry id that compares correctly: as text, "9-1" is above "10-1"."""
 
+Attempts = tuple[int, str]
+"""How often a message was delivered, and its last error."""
+
 BODIES = "d"
 """The place of messages in the stream `:bodies`: those that are or were delayed, held back or redriven."""
 
 _HANDLE = re.compile(rb"(\w{1,4}):(\d{1,16}-\d{1,20})")
 _TOKEN = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
 SCANNED = 1000
+KNOWN = 2000
+"""Of so many messages it is read at once how often they were delivered. A reply that is not longer delays nobody."""
 FETCHED_BYTES = 4 * 1024 * 1024
 SPAN = 2**42
 """A score in the timed indexes is bucket * SPAN + time in ms (lua/modules/schedule.lua)."""
@@ -30,17 +35,18 @@ SPAN = 2**42
 class Index:
     """The state of the messages in some places. Handles are "place:id"; times are ms of the server's clock.
 
-    A message above its stream's cursor waits, unless it is in `leases`, `delayed`, `returned` or `held`. `touched` are
-    the places of which any of these four has a message. For the bodies alone `returned` and `held` are not read: of the
-    messages there all wait that are in neither of the other two.
+    A message waits if it is in neither `leases` nor `delayed`, and lies above its stream's cursor or among the bodies.
+    Below a cursor it waits if it is in `returned`, which is None until somebody needs what `given_back` reads.
+    `attempts` says of messages how often they were delivered and with what error they were given back last; it is None
+    if too many are known to read them all. `touched` are the places of which leases, delays or attempts are known.
     """
 
     now: int = 0
     cursors: dict[str, EntryId] = field(default_factory=dict)
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     delayed: dict[bytes, int] = field(default_factory=dict)
-    returned: set[bytes] = field(default_factory=set)
-    held: set[bytes] = field(default_factory=set)
+    attempts: dict[bytes, Attempts] | None = None
+    returned: set[bytes] | None = None
     touched: frozenset[bytes] = frozenset()
 
 
@@ -53,8 +59,7 @@ def entry_id(raw: bytes) -> EntryId:
 def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     """Read the state of the messages in *places* (numbers of streams, or `BODIES`), in parts, while the queue is used.
 
-    The cursors are read first, then the leases, and what was given back last. So a message that is delivered meanwhile
-    is found among the leases, and one that is given back after that among the returned messages.
+    The cursors are read first and then the leases, so a message that is delivered meanwhile is found among these.
     """
     keys, wanted, found = state.keys, frozenset(place.encode() for place in places), Index()
     seconds, micros = yield from _ask(state, "TIME", key=keys.meta)
@@ -70,14 +75,28 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     for member, score in (yield from _members(state, keys.delayed)):
         if _is_of(member, wanted):
             found.delayed[member] = int(score % SPAN)
-    if wanted != {BODIES.encode()}:
-        for member, _ in (yield from _members(state, keys.overflow)):
-            found.held.update(_held(member, wanted))
-        returned = yield from _members(state, keys.redelivery)
-        found.returned = {member for member, _ in returned if _is_of(member, wanted)}
-    handles = found.leases.keys() | found.delayed.keys() | found.returned | found.held
-    found.touched = frozenset(handle.partition(b":")[0] for handle in handles)
+    found.attempts = yield from _all_attempts(state)
+    handles = found.leases.keys() | found.delayed.keys() | (found.attempts or {}).keys()
+    found.touched = wanted if found.attempts is None else frozenset(handle.partition(b":")[0] for handle in handles)
     return found
+
+
+def given_back(state: QueueState, places: Sequence[str]) -> Op[set[bytes]]:
+    """Return the handles of messages in *places* that were given back and wait, in the redelivery queue or an overflow.
+
+    The overflow is read first, since messages go from there to the redelivery queue. It may be long.
+    """
+    wanted = frozenset(place.encode() for place in places)
+    found: set[bytes] = set()
+    for key, handles in ((state.keys.overflow, _held), (state.keys.redelivery, _returned)):
+        for member, _ in (yield from _members(state, key)):
+            found.update(handles(member, wanted))
+    return found
+
+
+def _returned(member: bytes, wanted: Container[bytes]) -> list[bytes]:
+    """Return the handle that a member of the redelivery queue is, if its place is *wanted*."""
+    return [member] if _is_of(member, wanted) else []
 
 
 def _held(member: bytes, wanted: Container[bytes]) -> list[bytes]:
@@ -113,14 +132,27 @@ def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[
     return (yield from _ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
 
 
-def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[list[tuple[int, str]]]:
-    """Return for each handle the number of deliveries and the last error; (0, '') if none are stored."""
-    found: list[tuple[int, str]] = []
+def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[dict[bytes, Attempts]]:
+    """Return what is known of these messages, by handle; nothing of those that were never given back."""
+    found: dict[bytes, Attempts] = {}
     for at in range(0, len(handles), SCANNED):
-        for text in (yield from _ask(state, "HMGET", state.keys.attempts, *handles[at : at + SCANNED])):
-            count, _, error = (text or b"0||").split(b"|", 2)
-            found.append((int(count.partition(b"@")[0]), error.decode(errors="replace")))
+        part = handles[at : at + SCANNED]
+        texts = yield from _ask(state, "HMGET", state.keys.attempts, *part)
+        found |= {handle: _attempts(text) for handle, text in zip(part, texts, strict=True) if text}
     return found
+
+
+def _all_attempts(state: QueueState) -> Op[dict[bytes, Attempts] | None]:
+    """Return what is known of all messages; None if that is too much for one reply."""
+    if (yield from _ask(state, "HLEN", state.keys.attempts)) > KNOWN:
+        return None
+    flat = yield from _ask(state, "HGETALL", state.keys.attempts)
+    return {handle: _attempts(text) for handle, text in zip(flat[::2], flat[1::2], strict=True) if text}
+
+
+def _attempts(text: bytes) -> Attempts:
+    count, _, error = text.split(b"|", 2)
+    return int(count.partition(b"@")[0]), error.decode(errors="replace")
 
 
 def length(state: QueueState, key: str) -> Op[int]:

@@ -35,6 +35,7 @@ class Entries:
     errors: Sequence[str] = ()
     leases: Sequence[str] = ()
     _bodies: list[Body] | Literal[False] | None = False
+    _raw: pa.Array | None = None
 
     def __len__(self) -> int:
         """How many entries there are."""
@@ -51,6 +52,13 @@ class Entries:
             self.queue, self.place, some(self.ids), some(self.flats), states, some(self.lease_until), some(self.due),
             some(self.counts), some(self.errors), some(self.leases),
         )  # fmt: skip
+
+    @property
+    def raw_ids(self) -> pa.Array:
+        """The ids as a column of bytes."""
+        if self._raw is None:
+            self._raw = pa.array(self.ids, pa.binary())
+        return self._raw
 
     @property
     def bodies(self) -> list[Body] | None:
@@ -88,18 +96,17 @@ def times(values: Sequence[int | None]) -> pa.Array:
     return pa.array([None if each is None or each > 2**52 else each * 1000 for each in values], pa.int64()).cast(_TIME)
 
 
-def ms_of(ids: Sequence[bytes]) -> pa.Array:
-    """The milliseconds in entry ids, as a column of times."""
-    raw = pa.array(ids, pa.binary())
-    if len(ids) and pc.all(pc.equal(pc.binary_slice(raw, 13, 14), b"-")).as_py():  # until the year 2286
-        digits = pc.binary_slice(raw, 0, 13).cast(pa.string())
+def ms_of(ids: pa.Array) -> pa.Array:
+    """The milliseconds in entry ids, which are a column of bytes, as a column of times."""
+    if len(ids) and pc.all(pc.equal(pc.binary_slice(ids, 13, 14), b"-")).as_py():  # until the year 2286
+        digits = pc.binary_slice(ids, 0, 13).cast(pa.string())
         return pc.multiply(digits.cast(pa.int64()), 1000).cast(_TIME)
-    return times([int(each.partition(b"-")[0]) for each in ids])
+    return times([int(each.partition(b"-")[0]) for each in ids.to_pylist()])
 
 
 def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
     if (bodies := entries.bodies) is None:
-        own = pc.binary_join_element_wise(pa.array(entries.ids, pa.binary()), entries.place.encode(), b"-")
+        own = pc.binary_join_element_wise(entries.raw_ids, entries.place.encode(), b"-")
         return own.cast(kind)
     tail = b"-" + entries.place.encode()
     return text_array(
@@ -119,8 +126,8 @@ def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 def _written_at(entries: Entries, kind: pa.DataType) -> pa.Array:
     if entries.bodies is None:
-        return ms_of(entries.ids)
-    return ms_of([each.as_py().encode() for each in _message_id(entries, pa.string())])
+        return ms_of(entries.raw_ids)
+    return ms_of(_message_id(entries, pa.string()).cast(pa.binary()))
 
 
 def _attribute(name: str) -> Callable[[Entries, pa.DataType], pa.Array]:
@@ -151,6 +158,8 @@ def _stream(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _count(entries: Entries, kind: pa.DataType) -> pa.Array:
+    if not entries.counts and entries.bodies is None:
+        return pa.repeat(pa.scalar(0, kind), len(entries))
     counts = entries.counts or [0] * len(entries)
     if entries.bodies is not None:
         counts = [count + number_of(body.attributes, "c") for count, body in zip(counts, entries.bodies, strict=True)]
@@ -163,7 +172,8 @@ def _last_error(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 def _codec(entries: Entries, kind: pa.DataType) -> pa.Array:
     if entries.bodies is None:
-        return text_array([flat[2] for flat in entries.flats], kind)
+        tags = [flat[2] for flat in entries.flats]
+        return constant(tags[0].decode(), len(tags), kind) if len({*tags}) == 1 else text_array(tags, kind)
     return pa.array(["m" if body.fields is not None else body.tag for body in entries.bodies], kind)
 
 

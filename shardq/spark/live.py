@@ -76,21 +76,22 @@ def read_live(
 def standing(client: Client, state: QueueState, index: Index, place: str, rows: Sequence[Any]) -> Entries:
     """The entries *rows* with the state of each."""
     found = Entries(state.keys.name, place, [row[0] for row in rows], [row[1] for row in rows], "backlog")
-    old = len(rows)
+    old = 0
     if place != BODIES:
         old = bisect_right(rows, index.cursors[place], key=lambda row: entry_id(row[0]))
     if not old and place.encode() not in index.touched:
         return found  # nothing here was ever delivered, as in most of a backlog
     head = place.encode() + b":"
     handles = [head + each for each in found.ids]
-    leases = [index.leases.get(handle) for handle in handles]
+    leases, found.due = [*map(index.leases.get, handles)], [*map(index.delayed.get, handles)]
     found.lease_until = [lease and lease[0] for lease in leases]
-    found.due = [index.delayed.get(handle) for handle in handles]
+    delivered = _delivered(client, state, index, [each for each in handles[:old] if _is_unknown(index, each)])
     found.states = [
-        _state(index, handle, lease, due, at < old and place != BODIES)
-        for at, (handle, lease, due) in enumerate(zip(handles, leases, found.due, strict=True))
+        _state(index.now, lease, due, handle in delivered)
+        for handle, lease, due in zip(handles, leases, found.due, strict=True)
     ]
-    noted = client.run(scan.attempts(state, handles))
+    known = client.run(scan.attempts(state, handles)) if index.attempts is None else index.attempts
+    noted = [known.get(handle, (0, "")) for handle in handles]
     found.counts = [lease[1] if lease else note[0] for lease, note in zip(leases, noted, strict=True)]
     found.errors = [note[1] for note in noted]
     return found
@@ -109,13 +110,27 @@ def _order(bound: str) -> tuple[float, int]:
     return int(ms), int(number or 2**64)
 
 
-def _state(index: Index, handle: bytes, lease: tuple[int, int] | None, due: int | None, old: bool) -> str:
-    """The state of one message. If it was delivered and no index has it, it was delivered while we were reading."""
+def _is_unknown(index: Index, handle: bytes) -> bool:
+    return handle not in index.leases and handle not in index.delayed
+
+
+def _delivered(client: Client, state: QueueState, index: Index, handles: Sequence[bytes]) -> set[bytes]:
+    """Those of *handles* that were delivered while we were reading.
+
+    Their stream's cursor has passed them, and they were neither leased nor delayed when we looked, nor given back.
+    """
+    if handles and index.returned is None:
+        index.returned = client.run(scan.given_back(state, [*index.cursors]))
+    return {*handles} - (index.returned or set())
+
+
+def _state(now: int, lease: tuple[int, int] | None, due: int | None, is_delivered: bool) -> str:
+    """The state of one message."""
     if lease:
-        return "in_flight" if lease[0] > index.now else "backlog"
+        return "in_flight" if lease[0] > now else "backlog"
     if due is not None:
-        return "delayed" if due > index.now else "backlog"
-    return "in_flight" if old and handle not in index.returned and handle not in index.held else "backlog"
+        return "delayed" if due > now else "backlog"
+    return "in_flight" if is_delivered else "backlog"
 
 
 def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> Entries:

@@ -91,7 +91,7 @@ class Reading(Connecting):
     max_trigger_delay: float = _number(900.0, 0, 30 * 86_400)
     include_headers: bool = True
     partitions: int = _number(0, 0, 10_000)
-    fetch_size: int = _number(1000, 1, 10_000)
+    fetch_size: int = _number(2000, 1, 10_000)
 
     def __post_init__(self) -> None:
         """Check the names and the options that depend on each other."""

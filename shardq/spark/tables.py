@@ -28,8 +28,8 @@ def dead_batch(queue: str, rows: Sequence[Any], schema: pa.Schema) -> pa.RecordB
         "reason": lambda: text_array(reasons, kinds["reason"]),
         "count": lambda: pa.array([int(each) if each.isdigit() else 0 for each in counts], kinds["count"]),
         "last_error": lambda: text_array([each or None for each in errors], kinds["last_error"]),
-        "written_at": lambda: ms_of(message_ids),
-        "died_at": lambda: ms_of(ids),
+        "written_at": lambda: ms_of(pa.array(message_ids, pa.binary())),
+        "died_at": lambda: ms_of(pa.array(ids, pa.binary())),
         "entry_id": lambda: text_array(ids, kinds["entry_id"]),
     }
     shared = pa.schema([each for each in schema if each.name not in own])

@@ -32,9 +32,12 @@ def test_it(n, record_property, worker_id):
 """
 LEAVES = """
 import subprocess
+import sys
 
 def test_it():
     child = subprocess.Popen(["sleep", "600"])
+    while sys.platform == "linux" and not open(f"/proc/{{child.pid}}/environ").read():
+        pass  # a process that has just begun shows no environment yet, so nobody can tell whose it is
     with open(__file__ + ".pid", "w") as file:
         file.write(str(child.pid))
     {then}

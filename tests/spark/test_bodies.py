@@ -9,6 +9,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from shardq.ops import scan
 from shardq.ops.scan import cuts, entry_id
 from shardq.spark import live
 from shardq.spark.options import Reading, parsed
@@ -38,10 +39,12 @@ def wait_a_moment(queue: Queue) -> None:
     eventually(lambda: queue.stats().time > before)
 
 
+@pytest.mark.parametrize("known", [scan.KNOWN, 3])
 def test_each_message_is_read_once_in_its_state(
-    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch, known: int
 ) -> None:
     monkeypatch.setattr(live, "LARGE", 100)
+    monkeypatch.setattr(scan, "KNOWN", known)  # of more messages it is asked page by page how often they were delivered
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 40)
     taken = [queue.read_many(1)[0] for _ in range(60)]

@@ -35,7 +35,7 @@ def rows_of(spark: SparkSession, queue: str, held: Sequence[Received]) -> DataFr
         "shard_key": text_array([key_bytes(each.shard_key) if each.shard_key else b"" for each in held], pa.string()),
         "count": [each.count for each in held],
         "last_error": [each.last_error or None for each in held],
-        "written_at": ms_of([each.message_id.encode() for each in held]),
+        "written_at": ms_of(pa.array([each.message_id.encode() for each in held], pa.binary())),
         "codec": [tag for tag, _ in bodies],
         "headers": pa.array([[*each.headers.items()] or None for each in held], schema.field("headers").type),
         "payload": [body for _, body in bodies],
