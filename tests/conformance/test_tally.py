@@ -10,6 +10,7 @@ from shardq import Client
 from shardq.client import Queue
 from shardq.ops import tally
 from shardq.ops.bulk import BulkOffset
+from shardq.ops.retry import ask
 from shardq.ops.tally import parts_of, stored_by
 from tests.conformance.test_bulk import made, store
 from tests.servers import Server
@@ -50,4 +51,4 @@ def test_many_offsets_are_read_page_by_page(client: Client, queue_name: str, mon
 def _same_end(client: Client, queue: Queue) -> None:
     key = queue.state.keys.bulk_offsets
     for member in (each for each, _ in client.run(tally._page(queue.state, "-inf", 100)) if each.startswith(b"o:")):
-        client.run(tally._ask(queue.state, "ZADD", key, 4_000_000_000_000, member))
+        client.run(ask(queue.state, "ZADD", key, 4_000_000_000_000, member))
