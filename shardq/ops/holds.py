@@ -6,9 +6,9 @@ it: one that is worked on, and one that is about to be.
 
 from __future__ import annotations
 
-from shardq.ops.retry import ask
+from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Op
+from shardq.ops.steps import Call, Op
 
 REMEMBERED = 86_400
 """Seconds after which Redis forgets a hold. A query that runs knows itself what it holds."""
@@ -16,9 +16,8 @@ REMEMBERED = 86_400
 
 def remember(state: QueueState, name: str, batch: int, record: bytes) -> Op[None]:
     """Write down the record of a micro-batch."""
-    key = state.keys.hold(name)
-    yield from ask(state, "HSET", key, str(batch), record)
-    yield from ask(state, "PEXPIRE", key, REMEMBERED * 1000)
+    call = Call.on(state.keys, "remember", (batch, record, REMEMBERED * 1000), rest=(state.keys.hold(name),))
+    yield from retry_until(lambda _: call, state.until(), state.clock)
 
 
 def recall(state: QueueState, name: str, batch: int) -> Op[bytes | None]:

@@ -84,6 +84,18 @@ def test_the_hold_of_a_query_expires(queue: Queue, server_client: Client, server
         assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
 
 
+def test_a_hold_expires_though_its_query_dies_after_the_first_step(
+    queue: Queue, server_client: Client, server: Server
+) -> None:
+    """There is no second step: a key that had to be told to expire by another call would be left for ever."""
+    op = holds.remember(queue.state, "a", 1, b"one")
+    reply = server_client._driver.perform(next(op))
+    with server.client() as raw:
+        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
+    with pytest.raises(StopIteration):
+        op.send(reply)
+
+
 @pytest.mark.cluster
 def test_on_a_cluster_messages_are_found_too(cluster: Cluster, queue_name: str) -> None:
     with Client.from_url(cluster.url) as client:
