@@ -6,6 +6,9 @@ import os
 import socket
 from typing import Any
 
+from shardq.drivers.target import Address, Target
+from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
+
 try:
     from redis import DriverInfo
 except ImportError:  # redis-py before 7.2 has none, and needs none
@@ -13,9 +16,6 @@ except ImportError:  # redis-py before 7.2 has none, and needs none
 else:
     DRIVER_INFO = {"driver_info": DriverInfo()}
     """For all connections. redis-py would make one for each, and read its own version from disk every time (1.6 ms)."""
-
-from shardq.drivers.target import Address, Target
-from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
 UNLIMITED = 2**31
 """The limit of a pool. redis-py would raise an error at a lower one; callers must wait instead, for permits."""

@@ -6,11 +6,9 @@ it: one that is worked on, and one that is about to be.
 
 from __future__ import annotations
 
-from typing import Any
-
-from shardq.ops.retry import retry_until
+from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Ask, Op
+from shardq.ops.steps import Call, Op
 
 REMEMBERED = 86_400
 """Seconds after which Redis forgets a hold. A query that runs knows itself what it holds."""
@@ -18,22 +16,16 @@ REMEMBERED = 86_400
 
 def remember(state: QueueState, name: str, batch: int, record: bytes) -> Op[None]:
     """Write down the record of a micro-batch."""
-    key = state.keys.hold(name)
-    yield from _run(state, "HSET", key, str(batch), record)
-    yield from _run(state, "PEXPIRE", key, REMEMBERED * 1000)
+    call = Call.on(state.keys, "remember", (batch, record, REMEMBERED * 1000), rest=(state.keys.hold(name),))
+    yield from retry_until(lambda _: call, state.until(), state.clock)
 
 
 def recall(state: QueueState, name: str, batch: int) -> Op[bytes | None]:
     """Return the record of a micro-batch; None if there is none, or none any more."""
-    record: bytes | None = yield from _run(state, "HGET", state.keys.hold(name), str(batch))
+    record: bytes | None = yield from ask(state, "HGET", state.keys.hold(name), str(batch))
     return record
 
 
 def forget(state: QueueState, name: str, batch: int) -> Op[None]:
     """Remove the record of a micro-batch."""
-    yield from _run(state, "HDEL", state.keys.hold(name), str(batch))
-
-
-def _run(state: QueueState, *words: Argument) -> Op[Any]:
-    command = Ask(words, str(words[1]))
-    return (yield from retry_until(lambda _: command, state.until(), state.clock))
+    yield from ask(state, "HDEL", state.keys.hold(name), str(batch))

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from shardq.backoff import Exponential
 from shardq.clock import Clock
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Unanswered, Underreplicated
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Ask, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 
 TRANSIENT = frozenset(
     {
@@ -96,6 +97,15 @@ def retry_until(
         if clock.monotonic() + pause > until:
             give_up(tries, maybe_done is not None, last)
         yield Sleep(pause)
+
+
+def ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
+    """Run a plain command about *key*, by default its first argument, until it is answered. Return the reply.
+
+    It must be harmless to repeat.
+    """
+    command = Ask(words, key or str(words[1]))
+    return (yield from retry_until(lambda _: command, state.until(), state.clock))
 
 
 def retry_replicated(

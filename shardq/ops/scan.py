@@ -8,9 +8,10 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardq.ops.retry import ask as _ask
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Ask, Call, Op
+from shardq.ops.steps import Argument, Call, Op
 
 EntryId = tuple[int, int]
 """An entry id that compares correctly: as text, "9-1" is above "10-1"."""
@@ -170,12 +171,6 @@ def last_id(state: QueueState, key: str) -> Op[str]:
 def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
     """Return one field of the hash *key*."""
     return (yield from _ask(state, "HGET", key, name))  # type: ignore[no-any-return]
-
-
-def _ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
-    """Run a command about *key*, by default its first argument. Return the reply."""
-    command = Ask(words, key or str(words[1]))
-    return (yield from retry_until(lambda _: command, state.until(), state.clock))
 
 
 def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Sequence[bytes] | None]]:

@@ -5,11 +5,9 @@ Unlike the messages that are there, this does not change when workers drain the 
 
 from __future__ import annotations
 
-from typing import Any
-
-from shardq.ops.retry import retry_until
+from shardq.ops.retry import ask
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Argument, Ask, Op
+from shardq.ops.steps import Op
 
 PAGE = 1000
 
@@ -25,7 +23,7 @@ def stored_by(state: QueueState, write_id: str) -> Op[int]:
     fields = [field for field in (yield from _fields(state)) if _is_of(field, f"o:{write_id}:".encode())]
     stored = 0
     for at in range(0, len(fields), PAGE):
-        offsets = yield from _ask(state, "HMGET", state.keys.dedup, *fields[at : at + PAGE])
+        offsets = yield from ask(state, "HMGET", state.keys.dedup, *fields[at : at + PAGE])
         stored += sum(int(text.split(b"|")[1]) for text in offsets if text)
     return stored
 
@@ -59,11 +57,5 @@ def _page(state: QueueState, start: str, count: int) -> Op[list[tuple[bytes, str
     ZSCAN would be simpler, but producers need no right to it.
     """
     key = state.keys.bulk_offsets
-    flat = yield from _ask(state, "ZRANGEBYSCORE", key, start, "+inf", "WITHSCORES", "LIMIT", 0, count)
+    flat = yield from ask(state, "ZRANGEBYSCORE", key, start, "+inf", "WITHSCORES", "LIMIT", 0, count)
     return [(member, end.decode()) for member, end in zip(flat[::2], flat[1::2], strict=True)]
-
-
-def _ask(state: QueueState, *words: Argument) -> Op[Any]:
-    """Run a command about its first argument. Return the reply."""
-    command = Ask(words, str(words[1]))
-    return (yield from retry_until(lambda _: command, state.until(), state.clock))

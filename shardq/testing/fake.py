@@ -95,15 +95,14 @@ class FakeDriver(Driver):
                 return self._wait(step.seconds)
 
     def _evaluated(self, call: Call) -> Any:
-        script, keys = call.script, (len(call.keys), *call.keys, *call.args)
-        seconds, micros = divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
-        run = f"return redis.shardq['{script.sha}']({{'{seconds}', '{micros}'}})"
+        script, now = call.script, divmod(round(self._clock.wall() * 1_000_000), 1_000_000)
+        words = (len(call.keys), *call.keys, *call.args, *now)
         try:
-            reply = self._sent("EVAL", f"{_unless_known(script)} {run}", *keys)
+            reply = self._sent("EVAL", f"{_unless_known(script)}\n{_run(script)}", *words)
         except Refused as refused:
             if refused.code != "NOSCRIPT":
                 raise
-            reply = self._sent("EVAL", f"{_compiled(script)} {run}", *keys)
+            reply = self._sent("EVAL", f"{_compiled(script)}\n{_run(script)}", *words)
         if call.replicas:
             raise Underreplicated(reply, 0)
         return reply
@@ -141,3 +140,15 @@ def _compiled(script: Script) -> str:
     """
     body = script.source.partition("\n")[2].replace("redis.call('TIME')", "TIME")
     return f"{_PREAMBLE}redis.shardq['{script.sha}'] = function(TIME)\n{body}\nend"
+
+
+def _run(script: Script) -> str:
+    """Lua that runs the compiled *script*. What TIME is to say are the last two of ARGV, which the script does not see.
+
+    So the text is the same for all calls: fakeredis keeps each text that it was ever sent.
+    """
+    return f"""
+local micros = table.remove(ARGV)
+local seconds = table.remove(ARGV)
+return redis.shardq['{script.sha}']({{seconds, micros}})
+"""

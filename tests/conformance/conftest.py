@@ -161,6 +161,13 @@ def client(world: World) -> Client:
 
 
 @pytest.fixture
+def server_client(server: Server) -> Iterator[Client]:
+    """A client of `server`, for operations that only the test runs, by `Client.run`: they need no world."""
+    with Client.from_url(server.url, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture
 def open_queue(client: Client, queue_name: str) -> OpenQueue:
     """Opens the test's queue: settings as of `Client.queue`; *by* another client than `client`."""
 

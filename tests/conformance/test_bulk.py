@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -20,14 +19,8 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url, timeout=20) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client, queue_name: str) -> Queue:
-    return made(client, queue_name)
+def queue(server_client: Client, queue_name: str) -> Queue:
+    return made(server_client, queue_name)
 
 
 def made(client: Client, name: str, **settings: int) -> Queue:
@@ -124,9 +117,11 @@ def test_a_stream_of_batches_is_one_tally_for_each_partition(queue: Queue, serve
     assert Counter(held(queue)) == dict.fromkeys(range(3), 40)
 
 
-def test_tallies_and_dedup_keys_take_no_room_from_each_other(client: Client, queue_name: str, server: Server) -> None:
+def test_tallies_and_dedup_keys_take_no_room_from_each_other(
+    server_client: Client, queue_name: str, server: Server
+) -> None:
     """Many small bulk writes, then keys; and the other way round. Lanes, which each client has, count for neither."""
-    queue = made(client, queue_name, max_dedup=4, max_bulk_offsets=5)
+    queue = made(server_client, queue_name, max_dedup=4, max_bulk_offsets=5)
     for number in range(5):
         store(queue, BulkOffset(f"write-{number}", "0"), 0, 2)
     for number in range(4):
@@ -139,9 +134,11 @@ def test_tallies_and_dedup_keys_take_no_room_from_each_other(client: Client, que
     assert queue.len() == 15
 
 
-def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client: Client, queue_name: str) -> None:
+def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(
+    server_client: Client, queue_name: str
+) -> None:
     """What was begun goes on; the refused one stores each row once when there is room."""
-    queue = made(client, queue_name, max_bulk_offsets=1)
+    queue = made(server_client, queue_name, max_bulk_offsets=1)
     store(queue, BulkOffset("first", "0"), 0, 100)
     with pytest.raises(QueueFull, match=r"max_bulk_offsets = 1 .*'second' was not started: .*batchId.*raise the bound"):
         store(queue, BulkOffset("second", "0"), 0, 2000, chunk=50)
@@ -153,9 +150,9 @@ def test_a_write_beyond_the_bound_on_tallies_is_refused_whole_and_at_once(client
     assert held(queue) == list(range(2000))
 
 
-def test_tallies_whose_time_is_over_make_room(client: Client, queue_name: str, server: Server) -> None:
+def test_tallies_whose_time_is_over_make_room(server_client: Client, queue_name: str, server: Server) -> None:
     """For other offsets at the bound; and by any write, where no bulk write comes any more."""
-    queue = made(client, queue_name, max_bulk_offsets=2)
+    queue = made(server_client, queue_name, max_bulk_offsets=2)
     for number in range(2):
         store(queue, BulkOffset(f"old-{number}", "0", remember=0.05), 0, 1)
     eventually(lambda: stored(queue, BulkOffset("new", "0", remember=0.05)))
@@ -264,8 +261,8 @@ def test_what_redis_lost_is_noticed(queue: Queue, server: Server) -> None:
     assert held(queue) == list(range(500))
 
 
-def test_a_full_queue_takes_what_fits_and_the_rest_later(client: Client, queue_name: str) -> None:
-    small = made(client, queue_name, max_len=137)
+def test_a_full_queue_takes_what_fits_and_the_rest_later(server_client: Client, queue_name: str) -> None:
+    small = made(server_client, queue_name, max_len=137)
     offset = BulkOffset("w", "0")
 
     def full() -> bool:
@@ -280,8 +277,8 @@ def test_a_full_queue_takes_what_fits_and_the_rest_later(client: Client, queue_n
     assert held(small) == list(range(137, 400))
 
 
-def test_a_tenant_at_its_bound_holds_the_rows_back(client: Client, queue_name: str) -> None:
-    fair = made(client, queue_name, window=2, max_backlog=5)
+def test_a_tenant_at_its_bound_holds_the_rows_back(server_client: Client, queue_name: str) -> None:
+    fair = made(server_client, queue_name, window=2, max_backlog=5)
     offset = BulkOffset("w", "0")
 
     def full() -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from shardq import Client
@@ -15,14 +13,8 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url, timeout=20) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client, queue_name: str) -> Queue:
-    return client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
+def queue(server_client: Client, queue_name: str) -> Queue:
+    return server_client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
 
 
 def handles(deliveries: list[Delivery]) -> list[tuple[str, str]]:
@@ -73,23 +65,35 @@ def test_a_call_reads_no_more_than_is_good_for_the_server(queue: Queue) -> None:
     assert queue._client.run(fetch(queue.state, many)) == [None] * SCANNED
 
 
-def test_what_a_query_holds_is_remembered_by_micro_batch(queue: Queue, client: Client) -> None:
+def test_what_a_query_holds_is_remembered_by_micro_batch(queue: Queue, server_client: Client) -> None:
     state = queue.state
-    assert client.run(holds.recall(state, "a", 3)) is None
-    client.run(holds.remember(state, "a", 3, b"three"))
-    client.run(holds.remember(state, "a", 4, b"four"))
-    client.run(holds.remember(state, "b", 3, b"other"))
-    assert client.run(holds.recall(state, "a", 3)) == b"three"
-    client.run(holds.forget(state, "a", 3))
-    client.run(holds.forget(state, "a", 3))
-    assert [client.run(holds.recall(state, "a", batch)) for batch in (3, 4)] == [None, b"four"]
-    assert client.run(holds.recall(state, "b", 3)) == b"other"
+    assert server_client.run(holds.recall(state, "a", 3)) is None
+    server_client.run(holds.remember(state, "a", 3, b"three"))
+    server_client.run(holds.remember(state, "a", 4, b"four"))
+    server_client.run(holds.remember(state, "b", 3, b"other"))
+    assert server_client.run(holds.recall(state, "a", 3)) == b"three"
+    server_client.run(holds.forget(state, "a", 3))
+    server_client.run(holds.forget(state, "a", 3))
+    assert [server_client.run(holds.recall(state, "a", batch)) for batch in (3, 4)] == [None, b"four"]
+    assert server_client.run(holds.recall(state, "b", 3)) == b"other"
 
 
-def test_the_hold_of_a_query_expires(queue: Queue, client: Client, server: Server) -> None:
-    client.run(holds.remember(queue.state, "a", 1, b"one"))
+def test_the_hold_of_a_query_expires(queue: Queue, server_client: Client, server: Server) -> None:
+    server_client.run(holds.remember(queue.state, "a", 1, b"one"))
     with server.client() as raw:
         assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
+
+
+def test_a_hold_expires_though_its_query_dies_after_the_first_step(
+    queue: Queue, server_client: Client, server: Server
+) -> None:
+    """There is no second step: a key that had to be told to expire by another call would be left for ever."""
+    op = holds.remember(queue.state, "a", 1, b"one")
+    reply = server_client._driver.perform(next(op))
+    with server.client() as raw:
+        assert 0 < raw.pttl(queue.state.keys.hold("a")) <= holds.REMEMBERED * 1000
+    with pytest.raises(StopIteration):
+        op.send(reply)
 
 
 @pytest.mark.cluster

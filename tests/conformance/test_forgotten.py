@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,15 +19,9 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client.from_url(server.url, timeout=20) as client:
-        yield client
-
-
-@pytest.fixture
-def queue(client: Client, queue_name: str) -> Queue:
-    queue = client.queue(queue_name, streams=8, streams_per_shard=2)
-    client.run(open_queue(queue.state, queue.state.until()))
+def queue(server_client: Client, queue_name: str) -> Queue:
+    queue = server_client.queue(queue_name, streams=8, streams_per_shard=2)
+    server_client.run(open_queue(queue.state, queue.state.until()))
     return queue
 
 
@@ -89,11 +83,11 @@ def test_what_was_lost_before_a_write_does_not_stop_it(queue: Queue, server: Ser
     assert queue.len() == 200
 
 
-def test_a_queue_that_is_created_after_a_write_began_has_lost_nothing(client: Client, queue: Queue) -> None:
+def test_a_queue_that_is_created_after_a_write_began_has_lost_nothing(server_client: Client, queue: Queue) -> None:
     """As one that a row names, and of which nobody knew before."""
     began = begin(queue)
-    other = client.queue(f"{queue.name}-later")
-    client.run(open_queue(other.state, other.state.until()))
+    other = server_client.queue(f"{queue.name}-later")
+    server_client.run(open_queue(other.state, other.state.until()))
     for stop in (100, 200):
         store(other, offset(began), 0, stop)
     assert other.len() == 200

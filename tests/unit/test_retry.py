@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
-from shardq.ops.retry import TRANSIENT, Same, retry_until
+from shardq.ops.retry import TRANSIENT, Same, ask, retry_until
+from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Refused, Sleep, Step, Unanswered
 from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
@@ -32,6 +33,15 @@ def run(answers: list[Any], *, until: float = 10.0) -> Any:
 
 def test_an_answer_is_returned_as_it_is() -> None:
     assert (run([b"OK"]).result, run([b"OK"]).steps) == (b"OK", [Ask(("FIRST",))])
+
+
+def test_a_plain_command_is_about_its_first_argument_unless_another_key_is_named(
+    clock: ManualClock, state: QueueState
+) -> None:
+    first = drive(ask(state, "XLEN", "stream"), lambda _: 3, clock)
+    named = drive(ask(state, "XINFO", "STREAM", "stream", key="stream"), lambda _: [], clock)
+    assert (first.result, first.steps) == (3, [Ask(("XLEN", "stream"), "stream")])
+    assert named.steps == [Ask(("XINFO", "STREAM", "stream"), "stream")]
 
 
 @pytest.mark.parametrize("code", sorted(TRANSIENT))

@@ -73,6 +73,36 @@ def test_clients_of_one_fake_server_share_their_data() -> None:
     assert fake_client().queue("jobs").len() == 0
 
 
+def test_a_fake_server_keeps_no_text_of_a_single_call_and_compiles_each_script_once() -> None:
+    """The texts are those that fakeredis has for EVALSHA. It forgets none, so no text may be that of one call."""
+    server = fakeredis.FakeServer()
+    jobs, plain = fake_client(server=server).queue("jobs"), fakeredis.FakeRedis(server=server)
+    jobs.write(0, shard_key="t")
+    plain.eval("redis.first = {} for sha, run in pairs(redis.shardq) do redis.first[sha] = run end", 0)
+    texts, other = {*server.script_cache}, fake_client(server=server).queue("jobs")
+    for number in range(100):
+        jobs.write(number, shard_key="t")
+        other.write(number, shard_key="t")
+    assert {*server.script_cache} == texts
+    compiled = sum(b"function(TIME)" in text for text in server.script_cache.values())
+    count = (
+        "local same = 0 for sha, run in pairs(redis.shardq) do same = same + (redis.first[sha] == run and 1 or 0) end"
+    )
+    assert plain.eval(f"{count} return same", 0) == compiled >= 2  # open and write
+
+
+def test_a_fake_server_gives_scripts_their_own_arguments_only() -> None:
+    """The time goes along behind them, and some scripts take all that there are."""
+    jobs = fake_client().queue("jobs")
+    jobs.write_many([(number, f"t-{number}") for number in range(5)])
+    jobs.configure(max_deliveries=3)
+    deliveries = jobs.read_many(5)
+    for delivery in deliveries:
+        delivery.extend(60)
+    assert jobs.nack_many(deliveries[:2]) == jobs.ack_many(deliveries[2:]) == []
+    assert (jobs.settings().max_deliveries, jobs.len()) == (3, 2)
+
+
 def test_a_fake_has_no_replicas_and_says_so() -> None:
     jobs = fake_client(durability="replica(1)").queue("jobs")
     with pytest.raises(DurabilityUnknown):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,32 +14,21 @@ from shardq.client import Queue
 from tests.spark.conftest import SETTINGS
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.pipelines.test_load import csv, loaded, said
+from tests.spark.programs import running
 from tests.waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 
-@contextmanager
-def running(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The command in a process group of its own, which is killed at the end, the JVM with it."""
-    settings = (word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}"))
-    command = [sys.executable, "-m", "shardq.cli", *words, "--master", "local[2]", *settings]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=out, stderr=out, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+def command(url: str, *words: str) -> list[str]:
+    """`shardq pipeline` as a program, with the settings of the session of the tests."""
+    settings = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+    return [sys.executable, "-m", "shardq.cli", "--url", url, "pipeline", *words, "--master", "local[2]", *settings]
 
 
 @pytest.mark.soak  # in short: test_a_bad_file_among_good_ones_..., which goes on from a checkpoint
 def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
-    shardq: Shardq, queue: Queue, url: str, tmp_path: Path
+    shardq: Shardq, queue: Queue, url: str, home: Path, tmp_path: Path
 ) -> None:
     """Killed in the midst of its batches, as it looks every second; the next run takes what is left, and what came."""
     folder, seen, log = tmp_path / "in", tmp_path / "seen", tmp_path / "log"
@@ -51,7 +36,7 @@ def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
         csv(folder / f"{at}.csv", at * 500, at * 500 + 500)
     words = ["load", str(folder), queue.name, "--format", "csv", "--key", "tenant", "--follow"]
     words += ["--checkpoint", str(seen), "--option", "maxFilesPerTrigger=1"]
-    with running(["--url", url, "pipeline", *words, "--every", "0.1"], log) as process:
+    with running(command(url, *words, "--every", "0.1"), home, log) as process:
         eventually(lambda: queue.stats().written > 1000 or process.poll() is not None, 200)
         assert process.poll() is None, log.read_text()
     assert len(list((seen / "commits").glob("[0-9]*"))) < 8
