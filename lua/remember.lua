@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- remember: write down what a streaming query holds, and by when it is forgotten. Both at once: a query that died between the
 -- two would leave a key for ever.
 -- KEYS[1..] holds: that of the query

@@ -8,8 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardq.ops.retry import ask as _ask
-from shardq.ops.retry import retry_until
+from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 
@@ -63,12 +62,12 @@ def index(state: QueueState, places: Sequence[str]) -> Op[Index]:
     The cursors are read first and then the leases, so a message that is delivered meanwhile is found among these.
     """
     keys, wanted, found = state.keys, frozenset(place.encode() for place in places), Index()
-    seconds, micros = yield from _ask(state, "TIME", key=keys.meta)
+    seconds, micros = yield from ask(state, "TIME", key=keys.meta)
     found.now = int(seconds) * 1000 + int(micros) // 1000
     numbers = [place for place in places if place.isdigit()]
     for at in range(0, len(numbers), SCANNED):
         part = numbers[at : at + SCANNED]
-        values = yield from _ask(state, "HMGET", keys.lens, *(f"h{number}" for number in part))
+        values = yield from ask(state, "HMGET", keys.lens, *(f"h{number}" for number in part))
         found.cursors |= {n: entry_id(value or b"0-0") for n, value in zip(part, values, strict=True)}
     for member, score in (yield from _members(state, keys.leases)):
         if (token := _TOKEN.match(member)) and token[1].partition(b":")[0] in wanted:
@@ -121,7 +120,7 @@ def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
     found: list[tuple[bytes, float]] = []
     cursor = b"0"
     while True:
-        cursor, flat = yield from _ask(state, "ZSCAN", key, cursor, "COUNT", SCANNED)
+        cursor, flat = yield from ask(state, "ZSCAN", key, cursor, "COUNT", SCANNED)
         found += zip(flat[::2], map(float, flat[1::2]), strict=True)
         if cursor == b"0":
             return found
@@ -130,7 +129,7 @@ def _members(state: QueueState, key: str) -> Op[list[tuple[bytes, float]]]:
 def page(state: QueueState, key: str, after: str, until: str, count: int) -> Op[list[Any]]:
     """Return up to *count* entries of stream *key* after id *after* ("-": the start) up to *until* ("+": the end)."""
     start = "-" if after == "-" else f"({after}"
-    return (yield from _ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
+    return (yield from ask(state, "XRANGE", key, start, until, "COUNT", count))  # type: ignore[no-any-return]
 
 
 def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[dict[bytes, Attempts]]:
@@ -138,16 +137,16 @@ def attempts(state: QueueState, handles: Sequence[bytes]) -> Op[dict[bytes, Atte
     found: dict[bytes, Attempts] = {}
     for at in range(0, len(handles), SCANNED):
         part = handles[at : at + SCANNED]
-        texts = yield from _ask(state, "HMGET", state.keys.attempts, *part)
+        texts = yield from ask(state, "HMGET", state.keys.attempts, *part)
         found |= {handle: _attempts(text) for handle, text in zip(part, texts, strict=True) if text}
     return found
 
 
 def _all_attempts(state: QueueState) -> Op[dict[bytes, Attempts] | None]:
     """Return what is known of all messages; None if that is too much for one reply."""
-    if (yield from _ask(state, "HLEN", state.keys.attempts)) > KNOWN:
+    if (yield from ask(state, "HLEN", state.keys.attempts)) > KNOWN:
         return None
-    flat = yield from _ask(state, "HGETALL", state.keys.attempts)
+    flat = yield from ask(state, "HGETALL", state.keys.attempts)
     return {handle: _attempts(text) for handle, text in zip(flat[::2], flat[1::2], strict=True) if text}
 
 
@@ -158,19 +157,19 @@ def _attempts(text: bytes) -> Attempts:
 
 def length(state: QueueState, key: str) -> Op[int]:
     """Return how many entries the stream *key* has."""
-    return int((yield from _ask(state, "XLEN", key)))
+    return int((yield from ask(state, "XLEN", key)))
 
 
 def last_id(state: QueueState, key: str) -> Op[str]:
     """Return the id of the newest entry that the stream *key* ever had; "0-0" if it never had any."""
-    facts = yield from _ask(state, "XINFO", "STREAM", key, key=key)
+    facts = yield from ask(state, "XINFO", "STREAM", key, key=key)
     named = dict(zip(facts[::2], facts[1::2], strict=True))
     return str(named[b"last-generated-id"].decode())
 
 
 def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
     """Return one field of the hash *key*."""
-    return (yield from _ask(state, "HGET", key, name))  # type: ignore[no-any-return]
+    return (yield from ask(state, "HGET", key, name))  # type: ignore[no-any-return]
 
 
 def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Sequence[bytes] | None]]:
@@ -210,7 +209,7 @@ def cuts(state: QueueState, key: str, pieces: int) -> Op[list[str]]:
 
 def _first_from(state: QueueState, key: str, ms: int) -> Op[EntryId | None]:
     """Return the id of the first entry that was written at *ms* or later."""
-    rows = yield from _ask(state, "XRANGE", key, str(ms), "+", "COUNT", 1)
+    rows = yield from ask(state, "XRANGE", key, str(ms), "+", "COUNT", 1)
     return entry_id(rows[0][0]) if rows else None
 
 

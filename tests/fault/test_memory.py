@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardq import Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
+from shardq.ops.holds import forget, recall, remember
 from tests.conformance.accounts import problems
 from tests.conformance.census import take
 from tests.fault.conftest import Open
@@ -37,6 +38,15 @@ def test_a_write_is_refused_whole(full: Queue) -> None:
     assert {type(result) for result in caught.value.results} == {OutOfMemory}  # also the rest, which was not sent
     after = full.stats()
     assert (after.written, after.backlog, after.streams) == (before.written, before.backlog, before.streams)
+
+
+def test_a_streaming_query_still_writes_down_what_it_holds(full: Queue) -> None:
+    """It could not give back what it leased, and the queue would not be drained."""
+    run = full._client.run
+    run(remember(full.state, "query", 3, BODY))
+    assert run(recall(full.state, "query", 3)) == BODY
+    run(forget(full.state, "query", 3))
+    assert run(recall(full.state, "query", 3)) is None
 
 
 def test_all_that_empties_the_queue_goes_on_until_it_is_drained_and_then_writes_work(
