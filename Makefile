@@ -16,7 +16,7 @@ PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-spark test check fmt lint types layers lua docs diagrams examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup java demo demo-spark test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -99,6 +99,9 @@ docs: $(STAMP) ## run the code blocks of README.md and docs/
 
 diagrams: $(STAMP) ## draw the diagrams of docs/worker.md from the worker's tables
 	@$(PY) -m tests.house.diagrams
+
+proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways
+	@cd shardq/datasink && ../../$(PY) -m grpc_tools.protoc -I. --descriptor_set_out=shardq_edge.binpb shardq_edge.proto
 
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
