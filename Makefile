@@ -97,7 +97,7 @@ lua: $(STAMP) ## the house's rules for Lua, and luacheck where it is on PATH
 docs: $(STAMP) ## run the code blocks of README.md and docs/
 	@$(PY) -m pytest -q tests/house/test_docs.py
 
-diagrams: $(STAMP) ## draw the diagrams of docs/worker.md from the worker's tables
+diagrams: $(STAMP) ## draw the diagrams of docs/worker.md and docs/flow.md from their tables
 	@$(PY) -m tests.house.diagrams
 
 proto: $(STAMP) ## compile the definition of the wire between edge producers and gateways

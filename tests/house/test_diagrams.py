@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from shardq.worker.state import LIFE
-from tests.house.diagrams import PAGE, drawn, redrawn
+from tests.house.diagrams import DOCS, PAGES, drawn, of_worker, redrawn
 
 
-def test_the_page_shows_the_tables() -> None:
-    page = PAGE.read_text()
-    assert redrawn(page) == page, "run `make diagrams`"
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_shows_the_tables(name: str) -> None:
+    page = (DOCS / name).read_text()
+    assert redrawn(page, PAGES[name]) == page, "run `make diagrams`"
 
 
 def test_a_table_that_changed_changes_its_drawing() -> None:
-    assert "running --> draining: stop" in drawn(LIFE)
-    assert "running --> stopped: stop" in drawn({**LIFE, "running": {"stop": "stopped"}})
+    assert "running --> draining: stop" in drawn(of_worker(LIFE))
+    assert "running --> stopped: stop" in drawn(of_worker({**LIFE, "running": {"stop": "stopped"}}))
+    sender = drawn(PAGES["flow.md"]["sender"])
+    assert "blocked --> can_send: ack_received [room in the window] / do_ack, timeout [room in the window]" in sender
     with pytest.raises(ValueError, match="life"):
-        redrawn("no place")
+        redrawn("no place", PAGES["worker.md"])

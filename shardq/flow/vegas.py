@@ -1,0 +1,86 @@
+"""A window that keeps a few messages queued on the way, as TCP Vegas does.
+
+A message that meets no queue takes the base round trip. With w messages in flight and a round trip r, about
+w * (1 - base / r) of them are queued somewhere: in the network, at the gateway, before Redis. While fewer than LOW are
+queued, the window grows by one in a round trip; while more than HIGH are, it shrinks by one (Brakmo, O'Malley &
+Peterson, "TCP Vegas: New Techniques for Congestion Detection and Avoidance", SIGCOMM 1994). At first it doubles in each
+round trip.
+
+A base that is the least of all round trips is never corrected: when the way becomes longer, everything looks queued. So
+the base expires. For a round trip the window is made small enough to empty the queue, and the base is measured anew, as
+BBR does (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+LOW, HIGH = 4, 8
+"""How many messages should be queued: not fewer, not more. The path is never idle, and an ack waits little."""
+
+EXPIRES: Final = 5.0
+"""Seconds after which the base is measured anew."""
+
+
+class Vegas:
+    """The window of TCP Vegas, between *least* and *most* messages."""
+
+    def __init__(self, *, first: int = 10, least: int = 4, most: int = 10_000) -> None:
+        self._least, self._most = least, most
+        self._size = float(first)
+        self._doubles = True
+        self._base, self._base_ends = math.inf, -math.inf
+        self._restores = 0.0  # the size to go back to after a measurement; 0 if none is on
+        self._sum, self._count, self._round = 0.0, 0, first  # of the present round trip: acks, and how many end it
+        self._shortest = math.inf
+
+    @property
+    def size(self) -> int:
+        """How many messages may be in flight."""
+        return int(self._size)
+
+    def acked(self, round_trip: float, in_flight: int, now: float) -> None:
+        """Take a round trip; at the end of each window of acks the size changes."""
+        self._sum, self._count = self._sum + round_trip, self._count + 1
+        self._shortest = min(self._shortest, round_trip)
+        self._base = min(self._base, round_trip)
+        if self._count >= self._round:
+            self._end_round(in_flight, now)
+
+    def timed_out(self, now: float) -> None:
+        """Halve the window, and measure the base anew."""
+        self._set(self._size / 2)
+        self._doubles, self._base_ends, self._restores = False, now, 0.0
+
+    def _end_round(self, in_flight: int, now: float) -> None:
+        mean = self._sum / self._count
+        queued = self._size * (1 - self._base / mean) if mean > 0 else 0.0
+        if self._restores:
+            self._base, self._base_ends = self._shortest, now + EXPIRES
+            self._set(self._restores)
+            self._restores = 0.0
+        elif self._base_ends == -math.inf:
+            self._base_ends = now + EXPIRES
+            self._change(queued, in_flight)
+        elif now >= self._base_ends:
+            self._restores = self._size
+            self._set(self._size - queued - HIGH)
+        else:
+            self._change(queued, in_flight)
+        self._sum, self._count, self._round, self._shortest = 0.0, 0, self.size, math.inf
+
+    def _change(self, queued: float, in_flight: int) -> None:
+        if self._doubles and queued < LOW:
+            if in_flight >= self._size / 2:
+                self._set(2 * self._size)
+        elif self._doubles:
+            self._doubles = False
+            self._set(self._size - queued + HIGH)
+        elif queued < LOW and in_flight >= self._size / 2:  # a window that nobody fills says nothing
+            self._set(self._size + 1)
+        elif queued > HIGH:
+            self._set(self._size - 1)
+
+    def _set(self, size: float) -> None:
+        self._size = min(max(size, self._least), self._most)
