@@ -15,6 +15,8 @@
     │   └── MessageCancelled            the message was cancelled: drop the work
     ├── PipelineFailed                  a Spark job failed; what it wrote so far stays
     ├── ClosedError                     the client was closed, or used from another event loop
+    ├── SpoolFull                       an edge producer's spool or disk is full: slow down, or make room
+    ├── SpoolDamaged                    the file is no spool, or cannot be read: move it away
     └── BackendError                    Redis refused, or could not be reached
         ├── BackendTimeout (TimeoutError)   no answer in time, and nothing was changed
         ├── OutcomeUnknown              the call may or may not have happened
@@ -83,6 +85,14 @@ class ClosedError(ShardqError):
 
 class PipelineFailed(ShardqError):
     """A Spark job failed. What it wrote so far stays. The cause is chained."""
+
+
+class SpoolFull(ShardqError):
+    """An edge producer's spool is full, or its disk; nothing was added. What was added before is still delivered."""
+
+
+class SpoolDamaged(ShardqError):
+    """A file is no spool of this version of shardq, is damaged, or was opened before a fork; nothing was added."""
 
 
 class BackendError(ShardqError):

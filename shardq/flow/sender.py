@@ -155,10 +155,19 @@ class Sender(Generic[Id]):
         found = self._flight.get(message)
         if found is None or found[1] != attempt:
             return False
-        del self._flight[message]
-        self._repeats.append(message)
+        self._repeat(message)
         self._shrink(found[0], now)
-        self._enter(TIMEOUT)
+        return True
+
+    def dropped(self, message: Id) -> bool:
+        """Event: the receiver says that it has dropped the message. It goes out again, as after a time-out.
+
+        Nothing is learned of the way: the receiver says itself how much it can take. Return False if it is not in
+        flight.
+        """
+        if message not in self._flight:
+            return False
+        self._repeat(message)
         return True
 
     def lost(self, now: float) -> None:
@@ -179,6 +188,11 @@ class Sender(Generic[Id]):
             (self._repeats if attempts else self._fresh).remove(message)
         self.state = self._measured()
         return True
+
+    def _repeat(self, message: Id) -> None:
+        del self._flight[message]
+        self._repeats.append(message)
+        self._enter(TIMEOUT)
 
     def _shrink(self, sent_at: float, now: float) -> None:
         """Tell the limit of a time-out, but of all that were sent before the window shrank only of the first."""

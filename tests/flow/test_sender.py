@@ -78,6 +78,19 @@ def test_what_timed_out_goes_out_before_what_never_went() -> None:
     assert sent(sender, 9.0) == [2]
 
 
+def test_what_the_receiver_dropped_goes_out_again_and_says_nothing_of_the_way() -> None:
+    sender = Sender[int](Fixed(2))
+    for each in range(3):
+        sender.send(each)
+    assert sent(sender) == [0, 1]
+    before = sender.timeout_after
+    assert sender.dropped(0)
+    assert not sender.dropped(0)
+    assert not sender.dropped(2)
+    assert sender.timeout_after == before
+    assert sent(sender) == [0]
+
+
 def test_a_lost_connection_sends_all_again_in_their_order() -> None:
     sender = Sender[int](Fixed(3))
     for each in range(5):

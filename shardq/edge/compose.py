@@ -1,0 +1,63 @@
+"""Messages before they are spooled: they are checked and encoded as requests of the service DataSink."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shardq.arguments import check_name, seconds
+from shardq.clock import Clock
+from shardq.codec import Codecs, encode_headers
+from shardq.datasink.messages import VERSION, Request
+from shardq.errors import ConfigError
+from shardq.routing.topic import check_topic
+from shardq.sharding import key_bytes, shard
+
+MAX_DELAY = 10 * 365 * 86_400
+
+
+class EdgeMessage(msgspec.Struct, frozen=True):
+    """One message for `send_many`: for a queue, or for the queues that its topic goes to. `delay` is in seconds."""
+
+    payload: Any
+    shard_key: str | bytes
+    queue: str = ""
+    topic: str = ""
+    headers: Mapping[str, str] | None = None
+    delay: float = 0.0
+
+
+def new_id(clock: Clock) -> bytes:
+    """Return a unique id of 16 bytes, which begins with the time, so that ids sort about as they were made."""
+    return int(clock.wall() * 1000).to_bytes(6, "big") + os.urandom(10)
+
+
+def compose(message: EdgeMessage, codecs: Codecs, max_payload: int, message_id: bytes) -> bytes:
+    """Return the serialized request. ConfigError or CodecError if the message is bad: no gateway would take it."""
+    if bool(message.queue) == bool(message.topic):
+        raise ConfigError("name the queue or the topic of a message, one of the two")
+    if message.queue:
+        check_name(message.queue)
+    else:
+        check_topic(message.topic)
+    shard(message.shard_key, 1, 1)
+    if message.headers is not None:
+        encode_headers(message.headers)
+    delay = round(seconds("delay", message.delay, 0, MAX_DELAY) * 1000)
+    tag, body = codecs.encode(message.payload)
+    if len(body) > max_payload:
+        raise ConfigError(
+            f"the payload has {len(body):,} bytes, more than max_payload = {max_payload:,}: "
+            "store it elsewhere and send a reference"
+        )
+    request = Request(
+        version=VERSION, message_id=message_id, queue=message.queue, topic=message.topic,
+        shard_key=key_bytes(message.shard_key), codec=tag, delay_ms=delay, plain_message=body,
+    )  # fmt: skip
+    if message.headers:
+        request.headers.update(message.headers)
+    data: bytes = request.SerializeToString()
+    return data

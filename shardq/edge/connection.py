@@ -1,0 +1,115 @@
+"""One call of DataSink.Send: requests go out, responses come in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Response
+from shardq.edge.settings import EdgeSettings
+from shardq.errors import BackendError, ConfigError
+
+try:
+    import grpc
+except ImportError:
+    raise ConfigError("the edge needs grpcio: pip install 'shardq[edge]'") from None
+
+WELCOME: Final = 10.0
+"""Seconds in which a gateway says what it can take."""
+OPTIONS: Final = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else a new channel would wait for the back-off of the one before
+    ("grpc.enable_retries", 0),
+)
+
+
+class ConnectionEnded(BackendError):
+    """The call with the gateway is over. What was not acked goes out again with the next one."""
+
+
+class Connection:
+    """An open call. `welcome` is what the gateway said first. One task may send, and one may read."""
+
+    def __init__(self, settings: EdgeSettings, info: Any) -> None:
+        self._settings, self._info = settings, info
+        self._channel: Any = None
+        self._call: Any = None
+        self.welcome: Any = None
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        if settings.is_secure:
+            credentials = grpc.ssl_channel_credentials(settings.root_certificates, settings.key, settings.certificate)
+            self._channel = grpc.aio.secure_channel(settings.gateway, credentials, options=OPTIONS)
+        else:
+            self._channel = grpc.aio.insecure_channel(settings.gateway, options=OPTIONS)
+        send = self._channel.stream_stream(
+            SEND, request_serializer=Request.SerializeToString, response_deserializer=Response.FromString
+        )
+        metadata = (("authorization", f"Bearer {settings.token}"),) if settings.token else ()
+        self._call = send(metadata=metadata)
+        try:
+            async with asyncio.timeout(WELCOME):
+                await self.send(Request(version=VERSION, info=self._info))
+                first = await self._read()
+        except TimeoutError:
+            await self._close()
+            raise ConnectionEnded(f"the gateway {settings.gateway} did not answer within {WELCOME:g} s") from None
+        except BaseException:
+            await self._close()
+            raise
+        if first.WhichOneof("response") != "info":
+            await self._close()
+            raise ConnectionEnded(f"the gateway {settings.gateway} did not say what it can take")
+        self.welcome = first.info
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def send(self, request: Any) -> None:
+        """Send a request; wait while HTTP/2 takes no more. ConnectionEnded."""
+        try:
+            await self._call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError) as error:
+            raise await self._ended(error) from None
+
+    async def responses(self) -> AsyncIterator[Any]:
+        """Yield what the gateway says, until the call ends. ConnectionEnded."""
+        while True:
+            yield await self._read()
+
+    async def inform(self, **fields: Any) -> None:
+        """Tell the gateway something about this producer. ConnectionEnded."""
+        await self.send(Request(version=VERSION, info=ClientInfo(**fields)))
+
+    async def _read(self) -> Any:
+        try:
+            response = await self._call.read()
+        except grpc.RpcError as error:
+            raise await self._ended(error) from None
+        if response is grpc.aio.EOF:
+            raise await self._ended(None)
+        return response
+
+    async def _ended(self, error: Exception | None) -> ConnectionEnded:
+        """The error that says how the call ended. Texts of a gateway are its own, so only their beginning is told."""
+        where = self._settings.gateway
+        if not self._call.done() and error is not None and not isinstance(error, grpc.RpcError):
+            return ConnectionEnded(f"the call with the gateway {where} ended")
+        code, text = await self._call.code(), await self._call.details() or ""
+        name = code.name if code is not None else "UNKNOWN"
+        return ConnectionEnded(f"the gateway {where} ended the call: {name} {text[:200]!a}")
+
+    async def _close(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        if self._channel is not None:
+            await self._channel.close()
