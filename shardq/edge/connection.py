@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Final, Self
@@ -11,6 +12,7 @@ from shardq.datasink.messages import SEND, VERSION, ClientInfo, Request, Respons
 from shardq.edge.settings import EdgeSettings
 from shardq.errors import BackendError, ConfigError
 
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its library writes to stderr when a connection ends
 try:
     import grpc
 except ImportError:
