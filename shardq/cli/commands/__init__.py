@@ -13,6 +13,7 @@ from shardq.cli.commands import (
     configure,
     dead,
     doctor,
+    edge,
     embedded,
     journal,
     len,  # noqa: A004 (the queue's own verb)
@@ -33,6 +34,6 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
-    assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

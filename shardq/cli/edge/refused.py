@@ -1,0 +1,40 @@
+"""`shardq edge refused`: the messages that the gateway would not take."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from shardq.cli.edge.options import add_spool, open_spool
+from shardq.cli.exits import NOTHING, OK
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import printable
+
+ABOUT = "The newest thousand are kept. Nothing sends them again; what they hold is not shown."
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    add_spool(command(commands, "refused", run, "show which messages the gateway refused, and why", about=ABOUT))
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print a line for each."""
+    from shardq.datasink.messages import Request
+
+    spool = open_spool(args)
+    try:
+        found = spool.refused()
+    finally:
+        spool.close()
+    for each in found:
+        request = Request.FromString(each.request)
+        where = request.queue or f"topic {request.topic}"
+        at = datetime.fromtimestamp(each.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        line = f"{at}  {each.id.hex()}  {printable(where)}  {each.reason}  {printable(each.text)}"
+        value = {"message_id": each.id.hex(), "to": where, "reason": each.reason, "text": each.text, "at": each.at}
+        shell.show(line, value)
+    if not found:
+        remark("no message was refused")
+    return OK if found else NOTHING

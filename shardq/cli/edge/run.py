@@ -1,0 +1,32 @@
+"""`shardq edge run`: deliver what is in the spool, until the command is ended."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+
+from shardq.cli.edge.options import add_gateway, open_edge
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell, remark
+
+LOOK = 1.0
+ABOUT = """It goes on after programs that have put messages into the spool and ended. A line on stderr tells when its
+state changes. Ctrl-C ends it; what is not acked stays in the spool."""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    add_gateway(command(commands, "run", run, "deliver what is in the spool", about=ABOUT))
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Deliver until Ctrl-C."""
+    never, told = threading.Event(), ""
+    with open_edge(args) as edge:
+        while True:
+            status = edge.status()
+            why = f": {status.delivery.last_error}" if status.delivery.last_error else ""
+            if (state := f"{status.delivery.state}{why}") != told:
+                remark(f"{state}; {status.spool.waiting:,} messages wait")
+                told = state
+            never.wait(LOOK)

@@ -1,0 +1,49 @@
+"""`shardq edge status`: what the spool holds, and who delivers it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from shardq.cli.edge.options import add_spool, open_spool
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell
+from shardq.clock import SystemClock
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    add_spool(command(commands, "status", run, "show what the spool holds and who delivers it"))
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the counts."""
+    found = looked(args)
+    age = f", the oldest for {found['oldest_age']:,.0f} s" if found["waiting"] else ""
+    more = " (see `shardq edge refused`)" if found["refused"] else ""
+    lines = [
+        f"waiting   {found['waiting']:,} messages, {found['bytes']:,} bytes{age}",
+        f"accepted  {found['accepted']:,}",
+        f"acked     {found['acked']:,}",
+        f"refused   {found['refused']:,}{more}",
+        f"dropped   {found['dropped']:,}",
+        "delivery  " + (f"by process {found['delivered_by']}" if found["delivered_by"] else "by nobody now"),
+    ]
+    shell.show("\n".join(lines), found)
+    return OK
+
+
+def looked(args: argparse.Namespace) -> dict[str, Any]:
+    """The spool's counts as values for JSON."""
+    from shardq.edge.lock import DeliveryLock
+
+    spool = open_spool(args)
+    try:
+        counts = spool.counts()
+        age = max(0.0, SystemClock().wall() - counts.oldest_at) if counts.waiting else 0.0
+        found = counts._asdict() | {"oldest_age": round(age, 3), "delivered_by": DeliveryLock(spool.path).holder()}
+    finally:
+        spool.close()
+    del found["oldest_at"]
+    return found

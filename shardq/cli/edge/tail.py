@@ -1,0 +1,37 @@
+"""`shardq edge tail`: follow what is put into the spool and what is acked."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+
+from shardq.cli.edge.options import add_spool
+from shardq.cli.edge.status import looked
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, command, time
+from shardq.cli.shell import Shell
+
+COUNTED = ("accepted", "acked", "refused", "dropped")
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "tail", run, "follow what is put into the spool and what is acked, until Ctrl-C")
+    add_spool(parser)
+    parser.add_argument("--every", type=time, default=1.0, metavar="S", help="look every so many seconds (1)")
+    parser.add_argument("--times", type=int, metavar="N", help="end after so many looks")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print a line for each look: what has changed since the one before, and what waits."""
+    before, never, looks = looked(args), threading.Event(), 0
+    while args.times is None or looks < args.times:
+        never.wait(max(0.05, args.every))
+        looks, found = looks + 1, looked(args)
+        changes = {name: found[name] - before[name] for name in COUNTED}
+        told = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count) or "nothing new"
+        shell.show(f"{told}; {found['waiting']:,} wait, the oldest for {found['oldest_age']:,.0f} s", found)
+        sys.stdout.flush()
+        before = found
+    return OK
