@@ -14,6 +14,8 @@ from shardq.cli.commands import (
     dead,
     doctor,
     embedded,
+    gateway,
+    gateway_token,
     journal,
     len,  # noqa: A004 (the queue's own verb)
     pipeline,
@@ -33,6 +35,7 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
-    assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker, pipeline, gateway,
+    gateway_token,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""
