@@ -16,7 +16,7 @@ PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo demo-spark test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup java node demo demo-spark test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -60,6 +60,15 @@ java: ## install Debian's Java where that is possible
 	    || echo "java: apt-get could not install default-jre-headless, the tests of shardq.spark will fail (SPARK=no: left out)"; \
 	else echo "java: no java on PATH, the tests of shardq.spark will fail (install Java 17; SPARK=no: left out)"; fi
 
+# In the manner of `servers`: a client of the gateway that is not ours.
+node: $(STAMP) ## install packages of gRPC for Node, where npm is
+	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ]; then :; \
+	elif command -v npm >/dev/null 2>&1; then \
+	  echo "node: installing @grpc/grpc-js into $(VENV)/node"; \
+	  npm install --silent --no-save --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 >/dev/null 2>&1 \
+	    || echo "node: npm could not install @grpc/grpc-js, the test with a client of Node is left out"; \
+	else echo "node: no npm on PATH, the test with a client of Node is left out"; fi
+
 demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
 	@$(PY) -m examples.demo
 
@@ -69,7 +78,7 @@ demo-spark: setup java ## files as a DataFrame, loaded into queues, worked off, 
 # Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
 test soak docs examples: export PYTHONDONTWRITEBYTECODE =
 
-test: setup servers java ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
+test: setup servers java node ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
 	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
 	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
 	else $(PY) -m pytest -q -n 2 --dist worksteal tests/spark $(PYTEST_ARGS); fi
@@ -107,7 +116,7 @@ examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
 # What is long by nature: `make test` runs a short form of each of these.
-soak: setup servers java ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters
+soak: setup servers java node ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters
 	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -m "soak or long" $(if $(filter no,$(SPARK)),--ignore=tests/spark) $(PYTEST_ARGS)
 
 bench: $(STAMP) ## the benchmarks, each beside its reference (45 min)

@@ -73,7 +73,7 @@ class BaseClient:
         self.max_payload = whole("max_payload", settings.get("max_payload", 1024 * 1024), 1, MAX_PAYLOAD)
         self._name = _checked_name(settings.get("name"))
         self._settings = settings
-        self._states: dict[str, QueueState] = {}
+        self._states: dict[tuple[str, float | None], QueueState] = {}
         self._all_states: weakref.WeakSet[QueueState] = (
             weakref.WeakSet()
         )  # `_states` has the latest of each name; a `Queue` may still use an earlier one
@@ -132,11 +132,14 @@ class BaseClient:
         """Refuse to be pickled or copied: another process cannot use the connections."""
         raise ConfigError(f"a {type(self).__name__} cannot be pickled or copied: make one in each process by from_url")
 
-    def state_of(self, name: str, settings: Mapping[str, Any]) -> QueueState:
-        """Return what this client remembers of the queue called *name*. ConfigError for a bad name or setting."""
+    def state_of(self, name: str, settings: Mapping[str, Any], remember: float | None = None) -> QueueState:
+        """Return what this client remembers of the queue called *name*. ConfigError for a bad name or setting.
+
+        Writes of one with *remember* keep their dedup keys for so many seconds, not for the queue's `dedup_window`.
+        """
         requested = queue_config(settings)
         with self._lock:
-            known = self._states.get(name)
+            known = self._states.get((name, remember))
             if known is None or (settings and known.requested != requested):
                 known = QueueState(
                     keys=QueueKeys(name),
@@ -149,9 +152,10 @@ class BaseClient:
                     cluster=self._target.kind == "cluster",
                     client=self.name,
                     explicit=frozenset(settings),
+                    remember=remember,
                 )
                 check_legacy(known, requested)
-                self._states[name] = known
+                self._states[name, remember] = known
                 self._all_states.add(known)
             return known
 

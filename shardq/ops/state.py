@@ -47,7 +47,8 @@ class QueueState:
     the next one. `producer` is the nonce in the names of the producer sequences. `unsure` has the lease tokens of acks
     that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
     keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `coalescers` has for each verb the
-    callers that share its calls (`ops/coalescing.py`).
+    callers that share its calls (`ops/coalescing.py`). Writes remember their dedup keys for `remember` seconds; None
+    means for the queue's `dedup_window`.
     """
 
     keys: QueueKeys
@@ -60,6 +61,7 @@ class QueueState:
     cluster: bool = False
     client: str = ""
     explicit: frozenset[str] = frozenset()
+    remember: float | None = None
     view: QueueView = field(default_factory=QueueView)
     legacy: str = ""
     hints: tuple[str, ...] = ()

@@ -188,8 +188,9 @@ def call_of(
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.
     """
     config, count, stride = view.config, len(columns[0]), len(columns)
+    window = config.dedup_window if state.remember is None else state.remember
     head: tuple[Argument, ...] = (
-        view.epoch, field, number, round(config.dedup_window * 1000), config.max_dedup, keyed, config.max_len,
+        view.epoch, field, number, round(window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), stride, *numbers,
     )  # fmt: skip
     args: list[Argument] = [b""] * (stride * count)

@@ -15,6 +15,8 @@ from shardq.cli.commands import (
     doctor,
     edge,
     embedded,
+    gateway,
+    gateway_token,
     journal,
     len,  # noqa: A004 (the queue's own verb)
     pipeline,
@@ -34,6 +36,6 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
-    assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, pipeline,
+    assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

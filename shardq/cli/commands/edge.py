@@ -9,7 +9,7 @@ from shardq.cli.parsing import Commands, Help
 ABOUT = """A producer without access to Redis puts its messages into a spool, a file on its disk, from which they go to
 a gateway until Redis has stored them. The commands need the extra "edge" (pip install 'shardq[edge]')."""
 
-EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7 --spool app.db --gateway gateway.example:8443 --tls
+EXAMPLES = """  shardq edge send metrics 'cpu 0.3' -k site-7 --spool app.db --gateway gw:8443
   shardq edge status --spool app.db"""
 
 

@@ -1,0 +1,112 @@
+"""`shardq gateway`: store what edge producers send over gRPC."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, command, number, time
+from shardq.cli.shell import Shell, remark
+from shardq.cli.text import shown_url
+from shardq.client import AsyncClient
+
+if TYPE_CHECKING:
+    from shardq.gateway.server import Gateway
+    from shardq.gateway.settings import GatewaySettings
+
+ABOUT = """Producers without access to Redis connect to it over HTTP/2 (gRPC); docs/edge.md describes the service. A
+message is acked when Redis has stored it. Each producer shows a bearer token; --tokens names the TOML file that says
+which queues, topics and shard keys each may write to (shardq gateway-token makes them). SIGHUP reads the file anew.
+
+It prints one line when it listens. On SIGTERM or Ctrl-C it takes no more connections, stores and acks what it has
+received within --grace seconds, and exits with 0. A second signal ends it at once. Queues must exist before."""
+
+EXAMPLES = """  shardq gateway --listen 127.0.0.1:7400 --tokens tokens.toml
+  shardq gateway --listen 0.0.0.0:7400 --redis redis://redis:6379 --tokens tokens.toml --tls-cert c.pem --tls-key k.pem
+  shardq gateway --listen 127.0.0.1:7400 --insecure       # to try it: everybody on this machine may write"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "gateway", run, "store what edge producers send", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="the address, or unix:PATH; port 0: any")
+    parser.add_argument("--redis", dest="url", metavar="URL", default=argparse.SUPPRESS, help="the same as --url")
+    parser.add_argument("--tokens", type=Path, metavar="FILE", help="who may write where, as TOML")
+    parser.add_argument("--insecure", action="store_true", help="allow no TLS, and on loopback no tokens")
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the certificate chain, as PEM")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, as PEM")
+    parser.add_argument("--client-ca", type=Path, metavar="FILE", help="demand certificates that this authority signed")
+    parser.add_argument("--reflection", action="store_true", help="tell clients with a token what the service is")
+    for name, default, text in (
+        ("capacity", 1000, "messages that a connection may have unacknowledged"),
+        ("fifo-bytes", 16 * 1024 * 1024, "bytes that may wait for each connection"),
+        ("max-message", 1024 * 1024, "bytes of a payload, after decompression"),
+        ("max-connections", 256, "connections in all"),
+        ("connections-per-token", 64, "connections of one token"),
+    ):
+        parser.add_argument(f"--{name}", type=number(1), default=default, metavar="N", help=f"{text} ({default})")
+    parser.add_argument(
+        "--max-age", type=time, metavar="S", help="seconds after which clients must connect anew (none)"
+    )
+    parser.add_argument("--grace", type=time, default=25.0, metavar="S", help="seconds to finish at the end (25)")
+    parser.add_argument("--router", default="default", metavar="NAME", help="the router of topics (default)")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Serve until a signal comes."""
+    from shardq.gateway.settings import GatewaySettings
+
+    settings = GatewaySettings(
+        listen=args.listen,
+        tokens=args.tokens,
+        insecure=args.insecure,
+        tls_cert=args.tls_cert,
+        tls_key=args.tls_key,
+        client_ca=args.client_ca,
+        reflection=args.reflection,
+        capacity=args.capacity,
+        fifo_bytes=max(args.fifo_bytes, args.max_message),
+        max_message=args.max_message,
+        max_connections=args.max_connections,
+        connections_per_token=args.connections_per_token,
+        max_age=args.max_age,
+        grace=args.grace,
+        router=args.router,
+    )
+    _show_lines()
+    asyncio.run(_serve(settings, shell))
+    return OK
+
+
+async def _serve(settings: GatewaySettings, shell: Shell) -> None:
+    from shardq.gateway.serving import serve
+
+    def announce(gateway: Gateway, address: str) -> None:
+        count = None if gateway.tokens is None else len(gateway.tokens.by_name)
+        tokens = "no tokens" if count is None else f"{count} tokens"
+        text = f"gateway on {address}, {'TLS' if settings.tls_cert else 'no TLS'}, {tokens}, to {shown_url(shell.url)}"
+        shell.show(text, {"address": address, "redis": shown_url(shell.url), "tokens": count})
+        print(end="", flush=True)
+
+    async with AsyncClient.from_url(shell.url, timeout=shell.timeout, max_payload=settings.max_message) as client:
+        totals = await serve(client, settings, announce)
+    remark(f"the gateway has ended: {totals.text()}")
+
+
+class _Lines(logging.Handler):
+    """Prints a line for each connection."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:  # the others are printed as all warnings are
+            remark(record.getMessage())
+
+
+def _show_lines() -> None:
+    log = logging.getLogger("shardq.gateway")
+    log.setLevel(logging.INFO)
+    if not any(isinstance(handler, _Lines) for handler in log.handlers):
+        log.addHandler(_Lines())

@@ -1,0 +1,50 @@
+"""`shardq gateway-token`: make a token for an edge producer."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK, UsageError
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell
+
+ABOUT = """Prints a fresh random token once: give it to the producer, since nothing else knows it. Below it are the
+lines for the gateway's file of tokens (shardq gateway --tokens), which have only its hash. Edit the lists
+there: queues, topics and shard keys. A * at the end stands for all that begin so."""
+
+EXAMPLES = """  shardq gateway-token site-7 --queue metrics --shard-key 'site-7/*'
+  shardq gateway-token site-7 --json"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "gateway-token", run, "make a token for a producer", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("name", metavar="NAME", help="the token's name: ids of messages are unique within it")
+    for what in ("queue", "topic", "shard-key"):
+        parser.add_argument(
+            f"--{what}", action="append", default=[], metavar="PATTERN", help=f"an allowed {what.replace('-', ' ')}"
+        )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print a token, and its lines of TOML."""
+    from shardq.gateway.tokens import NAME, fresh_token
+
+    if not NAME.fullmatch(args.name):
+        raise UsageError("a token's name has 1 to 100 letters, digits and . _ -")
+    secret, digest = fresh_token()
+    lines = {"name": args.name, "sha256": digest}
+    lists = {"queues": args.queue, "topics": args.topic, "shard_keys": args.shard_key or ["*"]}
+    fields = [f"{key} = {_quoted(value)}" for key, value in lines.items()]
+    fields += [f"{key} = [{', '.join(map(_quoted, values))}]" for key, values in lists.items()]
+    toml = "\n".join(["[[tokens]]", *fields])
+    shell.show(f"{secret}\n\n{toml}", {"token": secret, "toml": toml, **lines})
+    return OK
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_escaped(each) for each in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    return f"\\U{ord(char):08x}" if char in '"\\' or not char.isprintable() else char

@@ -1,0 +1,68 @@
+"""The zstd dictionaries that clients have sent, kept over connections within a bound of bytes.
+
+A dictionary belongs to the token's name: under one id two clients may offer different contents, and nobody's messages
+may be decompressed with a stranger's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from typing import Any
+
+from shardq.datasink.frames import BadFrame, loaded
+
+MOST = 128 * 1024
+"""Bytes that one dictionary may have."""
+
+
+class Dictionaries:
+    """A cache, of which those that were used least lately are forgotten. Equal contents are kept once."""
+
+    def __init__(self, most_bytes: int = 32 * 1024 * 1024) -> None:
+        self._most, self._bytes = most_bytes, 0
+        self._digests: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._loaded: dict[bytes, tuple[Any, int, int]] = {}  # by digest: the dictionary, its bytes, how many name it
+
+    @property
+    def size(self) -> int:
+        """How many bytes all contents have."""
+        return self._bytes
+
+    def find(self, name: str, number: int) -> Any:
+        """Return dictionary *number* of the token *name*, None if it is not known."""
+        digest = self._digests.get((name, number))
+        if digest is None:
+            return None
+        self._digests.move_to_end((name, number))
+        return self._loaded[digest][0]
+
+    def keep(self, name: str, number: int, content: bytes) -> Any:
+        """Remember and return a dictionary, in place of an earlier one with this id. BadFrame if it is none."""
+        if len(content) > MOST:
+            raise BadFrame(f"dictionary {number} has {len(content):,} bytes, more than {MOST:,}")
+        digest = hashlib.sha256(content).digest()
+        known = self._loaded.get(digest)
+        if known is None or int.from_bytes(content[4:8], "little") != number:
+            known = loaded(number, content), len(content), 0
+        self._forget((name, number))
+        if digest not in self._loaded:
+            self._bytes += len(content)
+            known = known[0], known[1], 0
+        else:
+            known = self._loaded[digest]
+        self._loaded[digest] = known[0], known[1], known[2] + 1
+        self._digests[name, number] = digest
+        while self._bytes > self._most and len(self._digests) > 1:
+            self._forget(next(iter(self._digests)))
+        return known[0]
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        digest = self._digests.pop(key, None)
+        if digest is None:
+            return
+        dictionary, size, users = self._loaded.pop(digest)
+        if users > 1:
+            self._loaded[digest] = dictionary, size, users - 1
+        else:
+            self._bytes -= size

@@ -1,0 +1,103 @@
+"""What one client is to be told: acks, refusals and news, collected while an earlier answer is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from itertools import islice
+from typing import Any
+
+from shardq.datasink import messages
+
+AT_ONCE = 1000
+"""Ids in one answer: at 64 bytes, 64 KiB."""
+
+
+class Outbox:
+    """Collects answers, which one task (`run`) sends. Only `room` waits, for a client that reads slowly.
+
+    *latest* makes a ServiceMessage with the present capacity, for answers that name dropped messages. `emptied` is set
+    while everything was sent.
+    """
+
+    def __init__(self, send: Callable[[bytes], Awaitable[None]], latest: Callable[[], Any], most: int) -> None:
+        self._send, self._latest, self._most = send, latest, most
+        self._acks: deque[bytes] = deque()
+        self._dropped: deque[bytes] = deque()
+        self._refusals: deque[Any] = deque()
+        self._info: Any = None
+        self._some, self._room, self.emptied = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self.emptied.set()
+
+    def ack(self, ids: list[bytes]) -> None:
+        """Tell that Redis has stored these."""
+        self._acks.extend(ids)
+        self._changed()
+
+    def refuse(self, message_id: bytes, reason: int, text: str) -> None:
+        """Tell that this can never be stored."""
+        self._refusals.append(messages.Refusal(message_id=message_id, reason=reason, text=text[:200]))
+        self._changed()
+
+    def drop(self, ids: list[bytes]) -> None:
+        """Tell that these are to be sent again."""
+        self._dropped.extend(ids)
+        self._changed()
+
+    def tell(self, info: Any) -> None:
+        """Tell the present news of the gateway, a ServiceMessage. It replaces one that was not sent yet."""
+        if self._info is not None:
+            info.wanted_dictionaries.extend(
+                each for each in self._info.wanted_dictionaries if each not in info.wanted_dictionaries
+            )
+        self._info = info
+        self._changed()
+
+    async def room(self) -> None:
+        """Wait while more answers wait than an honest client could cause."""
+        await self._room.wait()
+
+    async def run(self) -> None:
+        """Send what there is, for ever."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while (response := self._next()) is not None:
+                await self._send(response.SerializeToString())
+                self._changed(new=False)
+            if not self._some.is_set():
+                self.emptied.set()
+
+    def _next(self) -> Any:
+        response = messages.Response(version=messages.VERSION)
+        if self._info is not None or self._dropped:
+            info = self._info or self._latest()
+            self._info = None
+            info.dropped.extend(_taken(self._dropped))
+            response.info.CopyFrom(info)
+        elif self._acks:
+            response.ack.message_ids.extend(_taken(self._acks))
+        elif self._refusals:
+            response.refused.refusals.extend(_taken(self._refusals))
+        else:
+            return None
+        return response
+
+    def _changed(self, *, new: bool = True) -> None:
+        waiting = len(self._acks) + len(self._dropped) + len(self._refusals)
+        if waiting > self._most:
+            self._room.clear()
+        else:
+            self._room.set()
+        if new:
+            self._some.set()
+            self.emptied.clear()
+
+
+def _taken(items: deque[Any]) -> list[Any]:
+    taken = list(islice(items, AT_ONCE))
+    for _ in taken:
+        items.popleft()
+    return taken

@@ -1,0 +1,158 @@
+"""Store a batch of received messages: decompress them, group them by queue, and write each group at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardq.client import AsyncClient
+from shardq.codec import encode_headers
+from shardq.datasink.frames import BadFrame, decompressed
+from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, QueueMissing, ShardqError
+from shardq.gateway.checks import Refused
+from shardq.gateway.received import Received
+from shardq.gateway.releases import dedup_key
+from shardq.ops import routing
+from shardq.ops.opening import open_queue
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Op
+from shardq.ops.write import write_many
+from shardq.telemetry import Telemetry
+
+LARGE = 128 * 1024
+"""From so many bytes on, a batch is decompressed in a thread, so that others are served meanwhile."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a batch: ids that Redis has, refusals, and messages to try again, in their order."""
+
+    stored: list[bytes] = field(default_factory=list)
+    refused: list[tuple[bytes, Refused]] = field(default_factory=list)
+    later: list[Received] = field(default_factory=list)
+    queues: set[str] = field(default_factory=set)
+    problem: ShardqError | None = None
+
+
+class Storage:
+    """Writes messages to Redis for all connections of a gateway.
+
+    At most *at_once* batches are in memory decompressed.
+    """
+
+    def __init__(self, client: AsyncClient, remember: float, router: str, at_once: int = 8) -> None:
+        self.client, self._remember, self._router = client, remember, router
+        self._places = asyncio.Semaphore(at_once)
+
+    async def store(self, name: str, batch: Sequence[Received]) -> Outcome:
+        """Try once to store *batch* for the token *name*. It never raises what Redis may cause."""
+        outcome = Outcome()
+        async with self._places:
+            bodies = await _decompressed(batch)
+            groups = await self._groups(batch, bodies, outcome)
+            for (queue, remember), members in groups.items():
+                await self._write(name, queue, remember, members, bodies)
+        for message in batch:
+            _note(message, bodies, outcome)
+        outcome.queues = {queue for queue, _ in groups}
+        return outcome
+
+    async def _groups(
+        self, batch: Sequence[Received], bodies: dict[int, Any], outcome: Outcome
+    ) -> dict[tuple[str, float | None], list[Received]]:
+        groups: dict[tuple[str, float | None], list[Received]] = {}
+        for message in batch:
+            if isinstance(bodies[id(message)], Exception):
+                continue
+            try:
+                queues = await self._queues(message)
+            except ShardqError as error:
+                bodies[id(message)] = error
+                continue
+            if not queues:
+                bodies[id(message)] = Refused("NO_QUEUE", "no queue is bound to this topic")
+            for queue in queues:
+                groups.setdefault((queue, self._remember if message.releases else None), []).append(message)
+        return groups
+
+    async def _queues(self, message: Received) -> Sequence[str]:
+        if message.queue:
+            return (message.queue,)
+        state = self.client.router_state(self._router)
+        return await self.client.run(routing.match_queues(state, message.topic, "return", None))
+
+    async def _write(
+        self, name: str, queue: str, remember: float | None, members: Sequence[Received], bodies: dict[int, Any]
+    ) -> None:
+        """Write *members* to *queue*. The error of one that was not written takes the place of its body."""
+        telemetry = Telemetry(queue)
+        members = [each for each in members if not isinstance(bodies[id(each)], Exception)]
+        try:
+            state = self.client.state_of(queue, {}, remember=remember)
+            with telemetry.writing(len(members)) as context:
+                composed = [_outgoing(name, each, bodies[id(each)], context) for each in members]
+                await self.client.run(_write_existing(state, composed))
+        except PartlyWritten as partly:
+            results: Sequence[str | ShardqError] = partly.results
+        except ShardqError as error:
+            results = [error] * len(members)
+        else:
+            return
+        for each, result in zip(members, results, strict=True):
+            if isinstance(result, ShardqError):
+                bodies[id(each)] = result
+
+
+def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[str]]:
+    """Write to a queue that exists; QueueMissing if it does not. A gateway creates none."""
+    if not (yield from open_queue(state, state.until(), create=False)):
+        raise QueueMissing(f"there is no queue {state.keys.name!r}")
+    return (yield from write_many(state, composed))
+
+
+def _outgoing(name: str, message: Received, body: bytes, context: Mapping[str, str]) -> Outgoing:
+    headers = message.headers
+    try:
+        packed = encode_headers({**context, **headers})
+    except ConfigError:  # the trace context is one header too many
+        packed = encode_headers(headers)
+    return Outgoing(message.shard_key, message.tag, body, packed, message.delay, 0, dedup_key(name, message.message_id))
+
+
+def _note(message: Received, bodies: Mapping[int, Any], outcome: Outcome) -> None:
+    match bodies[id(message)]:
+        case Refused() as refused:
+            outcome.refused.append((message.message_id, refused))
+        case QueueMissing() as missing:
+            outcome.refused.append((message.message_id, Refused("NO_QUEUE", str(missing))))
+        case BadFrame() as bad:
+            outcome.refused.append((message.message_id, Refused("NOT_DECODABLE", str(bad))))
+        case BackendError() | QueueFull() as problem:
+            outcome.later.append(message)
+            outcome.problem = problem
+        case ConfigError() as wrong:
+            outcome.refused.append((message.message_id, Refused("INVALID", str(wrong))))
+        case Exception() as other:
+            raise other
+        case _:
+            outcome.stored.append(message.message_id)
+
+
+async def _decompressed(batch: Sequence[Received]) -> dict[int, Any]:
+    if sum(message.size for message in batch if message.compressed) < LARGE:
+        return dict(_bodies(batch))
+    return await asyncio.to_thread(lambda: dict(_bodies(batch)))
+
+
+def _bodies(batch: Sequence[Received]) -> Iterator[tuple[int, Any]]:
+    for message in batch:
+        if not message.compressed:
+            yield id(message), message.payload
+            continue
+        try:
+            yield id(message), decompressed(message.payload, message.size, message.dictionary)
+        except BadFrame as bad:
+            yield id(message), bad

@@ -1,0 +1,151 @@
+"""Bearer tokens: who may write where, how much. A TOML file has their hashes, never the tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shardq.arguments import whole
+from shardq.errors import ConfigError
+
+PREFIX = "shardq_"
+"""Fresh tokens begin so, so that people and scanners recognize one that leaked."""
+MAX_TOKEN = 512
+MAX_FILE = 16 * 1024 * 1024
+NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+DIGEST = re.compile(r"[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Names that are allowed: exact ones, and those that begin with one of `prefixes`."""
+
+    exact: frozenset[bytes]
+    prefixes: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, patterns: Iterable[str]) -> Patterns:
+        """Return the names that *patterns* allow; one that ends with `*` allows all that begin so."""
+        texts = [pattern.encode() for pattern in patterns]
+        return cls(
+            frozenset(text for text in texts if not text.endswith(b"*")),
+            tuple(text[:-1] for text in texts if text.endswith(b"*")),
+        )
+
+    def allow(self, name: bytes) -> bool:
+        """Return whether *name* is allowed."""
+        return name in self.exact or name.startswith(self.prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the bearer of one token may do. Where a number is None, the gateway's own bound holds, or none."""
+
+    name: str
+    digests: tuple[bytes, ...]
+    queues: Patterns
+    topics: Patterns
+    shard_keys: Patterns
+    messages_per_second: int | None = None
+    bytes_per_second: int | None = None
+    max_message: int | None = None
+    capacity: int | None = None
+
+
+EVERYBODY = Patterns.of(["*"])
+UNCHECKED = Token("insecure", (), EVERYBODY, EVERYBODY, EVERYBODY)
+"""What everybody may do on a gateway without a file of tokens."""
+
+
+class Tokens:
+    """The tokens of one file."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.by_name = {token.name: token for token in tokens}
+        self._digests = [(digest, token) for token in tokens for digest in token.digests]
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token whose text is *secret*. The time tells nothing of which one is nearly right."""
+        digest, found = hashlib.sha256(secret[: MAX_TOKEN + 1].encode(errors="replace")).digest(), None
+        for known, token in self._digests:  # all of them, always
+            if hmac.compare_digest(known, digest):
+                found = token
+        return found if len(secret) <= MAX_TOKEN else None
+
+    @classmethod
+    def read(cls, path: Path) -> Tokens:
+        """Read a file of tokens. ConfigError says what is wrong with it."""
+        try:
+            with path.open("rb") as file:
+                raw = file.read(MAX_FILE + 1)
+            if len(raw) > MAX_FILE:
+                raise ConfigError(f"{path} is larger than {MAX_FILE:,} bytes")
+            document = tomllib.loads(raw.decode())
+        except OSError as error:
+            raise ConfigError(f"the file of tokens cannot be read: {error}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from None
+        tables = document.get("tokens")
+        if set(document) != {"tokens"} or not isinstance(tables, list):
+            raise ConfigError(f"{path} must have tables [[tokens]], and nothing else")
+        tokens = [_token(f"{path}: token {number}", table) for number, table in enumerate(tables, 1)]
+        _check_unique(path, tokens)
+        return cls(tokens)
+
+
+_NUMBERS = ("messages_per_second", "bytes_per_second", "max_message", "capacity")
+_LISTS = ("queues", "topics", "shard_keys")
+_KNOWN = ({each.name for each in fields(Token)} - {"digests"}) | {"sha256"}
+
+
+def _token(where: str, table: Any) -> Token:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table")
+    if unknown := sorted(set(table) - _KNOWN):
+        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}")
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(f"{where} needs a name of 1 to 100 letters, digits and . _ -")
+    digests = table.get("sha256")
+    digests = [digests] if isinstance(digests, str) else digests
+    if not isinstance(digests, list) or not digests or not all(_is_digest(each) for each in digests):
+        raise ConfigError(f"{where} ({name}) needs sha256: 64 hex digits, or a list of such; see shardq gateway-token")
+    numbers = {each: whole(f"{where}: {each}", table[each], 1, 2**40) for each in _NUMBERS if each in table}
+    queues, topics, shard_keys = (
+        Patterns.of(_patterns(f"{where} ({name}): {each}", table.get(each, []))) for each in _LISTS
+    )
+    return Token(name, tuple(bytes.fromhex(each) for each in digests), queues, topics, shard_keys, **numbers)
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and DIGEST.fullmatch(value) is not None
+
+
+def _patterns(where: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
+        raise ConfigError(f"{where} must be a list of texts")
+    if bad := [each for each in value if "*" in each[:-1]]:
+        raise ConfigError(f"{where}: a * may only be the last character, unlike in {bad[0]!r}")
+    return value
+
+
+def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
+    names = [token.name for token in tokens]
+    digests = [digest for token in tokens for digest in token.digests]
+    if len(set(names)) < len(names):
+        raise ConfigError(f"{path} has two tokens of one name; a token may have several sha256")
+    if len(set(digests)) < len(digests):
+        raise ConfigError(f"{path} has one sha256 twice")
+
+
+def fresh_token() -> tuple[str, str]:
+    """Return a new random token of 256 bits, and the hex of its SHA-256."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret, hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,25 @@
+"""Release dedup keys: let Redis forget them before their window ends, because nobody will write with them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardq.ops.outgoing import checked_dedup_key
+from shardq.ops.retry import retry_until
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Op
+
+AT_ONCE = 1000
+
+
+def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None = None) -> Op[int]:
+    """Let Redis forget *dedup_keys*. Return how many it remembered; fewer if a try got no answer and was repeated.
+
+    A later write with one of them stores a message anew. ConfigError for a bad key, BackendTimeout, BackendError.
+    """
+    until, known = state.until(timeout), 0
+    checked = tuple(checked_dedup_key(key) for key in dedup_keys)
+    for at in range(0, len(checked), AT_ONCE):
+        call = Call.on(state.keys, "release", checked[at : at + AT_ONCE])
+        known += yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+    return known

@@ -1,0 +1,198 @@
+"""The FIFO, the rates, the tokens and the dictionaries, each by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from backports import zstd
+
+from shardq import ConfigError
+from shardq.datasink.frames import BadFrame
+from shardq.gateway.dictionaries import MOST, Dictionaries
+from shardq.gateway.rates import Bucket, Rates
+from shardq.gateway.received import Received, Receiver
+from shardq.gateway.settings import GatewaySettings
+from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens, fresh_token
+from shardq.testing import ManualClock
+
+EVERYBODY = Patterns.of(["*"])
+
+
+def message(number: int, size: int = 10) -> Received:
+    return Received(b"%d" % number, "q", "", b"t", "b", {}, 0, bytes(size), False, size, False)
+
+
+def test_a_full_fifo_drops_the_oldest() -> None:
+    fifo = Receiver(3, 1 << 20)
+    dropped = [each.message_id for number in range(5) for each in fifo.received(message(number))]
+    assert dropped == [b"0", b"1"]
+    assert [each.message_id for each in fifo.batch(9, 1 << 20)] == [b"2", b"3", b"4"]
+    assert (len(fifo), fifo.bytes, fifo.want_more()) == (0, 0, None)
+
+
+def test_a_fifo_is_bounded_by_bytes_but_takes_one_message_of_any_size() -> None:
+    fifo = Receiver(100, 5000)
+    assert not fifo.received(message(0, 1000))
+    assert not fifo.received(message(1, 1000))
+    assert [each.message_id for each in fifo.received(message(2, 4000))] == [b"0", b"1"]
+    assert [each.message_id for each in fifo.received(message(3, 9000))] == [b"2"]
+    first = fifo.want_more()
+    assert first is not None
+    assert first.message_id == b"3"
+
+
+def test_a_fifo_keeps_order_and_its_bounds_whatever_comes(rng: Random) -> None:
+    fifo, number, out = Receiver(20, 20_000), 0, list[int]()
+    for _ in range(3000):
+        if rng.random() < 0.6:
+            out += [int(each.message_id) for each in fifo.received(message(number, rng.randrange(3000)))]
+            number += 1
+        else:
+            out += [int(each.message_id) for each in fifo.batch(rng.randint(1, 5), rng.randrange(5000))]
+        assert len(fifo) <= 20
+        assert fifo.bytes <= 20_000
+    assert out == list(range(len(out)))
+    assert len(out) + len(fifo) == number
+
+
+def test_a_batch_is_bounded_by_the_decompressed_size() -> None:
+    fifo = Receiver(100, 1 << 20)
+    for number in range(4):
+        fifo.received(message(number, 1000))
+    assert [len(fifo.batch(9, 2500)) for _ in range(2)] == [2, 2]
+    fifo.received(message(9, 5000))
+    assert len(fifo.batch(9, 100)) == 1
+
+
+def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
+    clock = ManualClock()
+    bucket = Bucket(100, clock)
+    assert [bucket.take(50), bucket.take(50), bucket.take(25)] == [0.0, 0.0, 0.25]
+    clock.advance(0.25)
+    assert bucket.take(100) == pytest.approx(1.0)
+    clock.advance(1000)
+    assert [bucket.take(100), bucket.take(1)] == [0.0, pytest.approx(0.01)]
+    assert Bucket(None, clock).take(10**12) == 0.0
+
+
+def test_rates_wait_for_the_slower_one() -> None:
+    token = Token("t", (), EVERYBODY, EVERYBODY, EVERYBODY, messages_per_second=10, bytes_per_second=1000)
+    rates = Rates(token, ManualClock())
+    assert rates.take(1000) == 0.0
+    assert rates.take(500) == pytest.approx(0.5)
+
+
+def test_patterns_are_exact_or_prefixes() -> None:
+    patterns = Patterns.of(["jobs", "site-7/*", "a*"])
+    names = [b"jobs", b"jobs2", b"site-7/x", b"site-7", b"a", b"", b"site-7/"]
+    assert [name for name in names if patterns.allow(name)] == [
+        b"jobs", b"site-7/x", b"a", b"site-7/",
+    ]  # fmt: skip
+    assert not Patterns.of([]).allow(b"")
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["[[tokens]]", *lines]))
+    return path
+
+
+def test_a_token_is_found_by_its_text_only(tmp_path: Path) -> None:
+    (first, first_hash), (second, second_hash) = fresh_token(), fresh_token()
+    file = write(tmp_path / "t", 'name = "a"', f'sha256 = ["{first_hash}", "{second_hash}"]', 'queues = ["*"]')
+    tokens = Tokens.read(file)
+    for secret in (first, second):
+        found = tokens.find(secret)
+        assert found is not None
+        assert found.name == "a"
+    for wrong in ("", first[:-1], first + "x", first_hash, "x" * 100_000):
+        assert tokens.find(wrong) is None
+    token = tokens.by_name["a"]
+    assert not token.topics.allow(b"x"), "what is not named is not allowed"
+    assert not token.shard_keys.allow(b"x")
+
+
+HASH = 'sha256 = "' + "0" * 64 + '"'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['name = "a"'], [HASH], ['name = "a b"', HASH], ['name = "a"', 'sha256 = "00"'], ['name = "a"', HASH, "x = 1"],
+        ['name = "a"', HASH, 'queues = "*"'], ['name = "a"', HASH, 'queues = ["a*b"]'], ['name = "a"', 'sha256 = []'],
+        ['name = "a"', HASH, "capacity = 0"], ['name = "a"', HASH, "[[tokens]]", 'name = "a"', HASH.replace("0", "1")],
+        ['name = "a"', HASH, "[[tokens]]", 'name = "b"', HASH], ["name ="], ['name = "a"', HASH, "[other]"],
+    ],
+)  # fmt: skip
+def test_a_bad_file_of_tokens_is_a_clear_error(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        Tokens.read(write(tmp_path / "t", *lines))
+
+
+def test_a_missing_file_of_tokens_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Tokens.read(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"listen": "127.0.0.1:0"}, {"listen": "0.0.0.0:0", "insecure": True}, {"listen": "nowhere"},
+        {"listen": "0.0.0.0:0", "tokens": Path("t")}, {"listen": "example.org:1", "tokens": Path("t")},
+        {"listen": "127.0.0.1:0", "tokens": Path("t"), "tls_cert": Path("c")},
+        {"listen": "127.0.0.1:0", "tokens": Path("t"), "client_ca": Path("c")},
+        {"listen": "127.0.0.1:0", "insecure": True, "capacity": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_that_would_serve_strangers_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        GatewaySettings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:1", "[::1]:0", "unix:/tmp/x"])
+def test_loopback_needs_no_tls(listen: str) -> None:
+    assert GatewaySettings(listen, insecure=True).is_local
+    assert GatewaySettings(listen, tokens=Path("t")).is_local
+    assert UNCHECKED.queues.allow(b"any")
+
+
+def dictionary(seed: int, size: int = 2048) -> tuple[int, bytes]:
+    rng = Random(seed)
+    made = zstd.train_dict([b"%d-%s" % (n, rng.randbytes(3).hex().encode() * 5) for n in range(500)], size)
+    return made.dict_id, made.dict_content
+
+
+def test_a_dictionary_belongs_to_a_name() -> None:
+    cache = Dictionaries()
+    number, content = dictionary(1)
+    mine = cache.keep("a", number, content)
+    assert cache.find("a", number) is mine
+    assert cache.find("b", number) is None
+    assert cache.keep("b", number, content) is mine, "equal contents are kept once"
+    assert cache.size == len(content)
+    _, other = dictionary(2)
+    other = other[:4] + number.to_bytes(4, "little") + other[8:]
+    assert cache.keep("b", number, other) is not mine
+    assert cache.find("a", number) is mine
+
+
+def test_dictionaries_are_bounded_by_bytes() -> None:
+    made = [dictionary(seed) for seed in range(6)]
+    cache = Dictionaries(sum(len(content) for _, content in made[:3]) + 100)
+    for number, content in made:
+        cache.keep("a", number, content)
+    assert [cache.find("a", number) is not None for number, _ in made] == [False] * 3 + [True] * 3
+    assert cache.size == sum(len(content) for _, content in made[3:])
+
+
+def test_what_is_no_dictionary_is_refused() -> None:
+    number, content = dictionary(1)
+    for bad in (b"", b"x" * 1000, content + bytes(MOST)):
+        with pytest.raises(BadFrame):
+            Dictionaries().keep("a", number, bad)
+    cache = Dictionaries()
+    cache.keep("a", number, content)
+    with pytest.raises(BadFrame):
+        cache.keep("a", number + 1, content)
