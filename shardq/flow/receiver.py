@@ -70,6 +70,11 @@ class Receiver(Generic[Message]):
         self._enter(RECEIVED)
         return Taken(dropped, bool(dropped))
 
+    @property
+    def oldest(self) -> Message | None:
+        """The message that `want_more` would return."""
+        return self._queue[0][0] if self._queue else None
+
     def want_more(self) -> Message | None:
         """Event: the storage wants a message. Return the oldest; None if there is none."""
         if not self._queue:

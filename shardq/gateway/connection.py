@@ -18,7 +18,7 @@ from shardq.errors import QueueFull
 from shardq.gateway.checks import CLIENT_NAME, MAX_ID, Broken, Refused, check_request, checked
 from shardq.gateway.counters import Counters
 from shardq.gateway.outbox import Outbox
-from shardq.gateway.received import Received, Receiver
+from shardq.gateway.received import Fifo, Received
 from shardq.gateway.storing import Outcome
 from shardq.gateway.tokens import Token
 
@@ -46,7 +46,7 @@ class Connection:
         self.name = ""
         settings = gateway.settings
         self._limit = min(settings.capacity, token.capacity or settings.capacity)
-        self._fifo = Receiver(self._limit, settings.fifo_bytes)
+        self._fifo = Fifo(self._limit, settings.fifo_bytes)
         self._outbox = Outbox(context.write, self._news, 4 * self._limit + 1000)
         self._dictionaries: OrderedDict[int, Any] = OrderedDict()
         self._batch: list[Received] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import Any
+
+from shardq.flow import Receiver
 
 OVERHEAD = 512
 """About so many bytes a message takes in memory beside its payload, headers and shard key."""
@@ -33,41 +34,41 @@ class Received:
         return len(self.payload) + sum(map(len, self.headers)) + sum(map(len, self.headers.values())) + OVERHEAD
 
 
-class Receiver:
-    """The FIFO of one connection, bounded by count and bytes. When it is full, the oldest message is dropped."""
+class Fifo:
+    """The FIFO of one connection: the receiver's machine, and batches out of it."""
 
     def __init__(self, capacity: int, most_bytes: int) -> None:
-        self.capacity, self.most_bytes = capacity, most_bytes
-        self.bytes = 0
-        self._fifo: deque[Received] = deque()
+        self._machine = Receiver[Received](capacity, most_bytes)
 
     def __len__(self) -> int:
         """How many messages it holds."""
-        return len(self._fifo)
+        return len(self._machine)
+
+    @property
+    def capacity(self) -> int:
+        """How many messages it may hold."""
+        return self._machine.capacity
+
+    @capacity.setter
+    def capacity(self, capacity: int) -> None:
+        self._machine.capacity = capacity
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes its messages take."""
+        return self._machine.bytes
 
     def received(self, message: Received) -> list[Received]:
         """Take *message* in. Return those that were dropped for it, the oldest first."""
-        dropped = []
-        weight = message.weight
-        while self._fifo and (len(self._fifo) >= self.capacity or self.bytes + weight > self.most_bytes):
-            dropped.append(self._pop())
-        self._fifo.append(message)
-        self.bytes += weight
-        return dropped
-
-    def want_more(self) -> Received | None:
-        """Return the oldest message and forget it; None if there is none."""
-        return self._pop() if self._fifo else None
+        return self._machine.received(message, message.weight).dropped
 
     def batch(self, count: int, size: int) -> list[Received]:
         """Return and forget up to *count* of the oldest messages, of *size* bytes in all (or one larger message)."""
         taken: list[Received] = []
-        while self._fifo and len(taken) < count and (not taken or self._fifo[0].size <= size):
-            taken.append(self._pop())
-            size -= taken[-1].size
+        while len(taken) < count and (oldest := self._machine.oldest) is not None:
+            if taken and oldest.size > size:
+                break
+            self._machine.want_more()
+            taken.append(oldest)
+            size -= oldest.size
         return taken
-
-    def _pop(self) -> Received:
-        message = self._fifo.popleft()
-        self.bytes -= message.weight
-        return message

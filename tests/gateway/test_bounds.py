@@ -12,7 +12,7 @@ from shardq import ConfigError
 from shardq.datasink.frames import BadFrame
 from shardq.gateway.dictionaries import MOST, Dictionaries
 from shardq.gateway.rates import Bucket, Rates
-from shardq.gateway.received import Received, Receiver
+from shardq.gateway.received import Fifo, Received
 from shardq.gateway.settings import GatewaySettings
 from shardq.gateway.tokens import UNCHECKED, Patterns, Token, Tokens, fresh_token
 from shardq.testing import ManualClock
@@ -25,26 +25,24 @@ def message(number: int, size: int = 10) -> Received:
 
 
 def test_a_full_fifo_drops_the_oldest() -> None:
-    fifo = Receiver(3, 1 << 20)
+    fifo = Fifo(3, 1 << 20)
     dropped = [each.message_id for number in range(5) for each in fifo.received(message(number))]
     assert dropped == [b"0", b"1"]
     assert [each.message_id for each in fifo.batch(9, 1 << 20)] == [b"2", b"3", b"4"]
-    assert (len(fifo), fifo.bytes, fifo.want_more()) == (0, 0, None)
+    assert (len(fifo), fifo.bytes, fifo.batch(9, 1 << 20)) == (0, 0, [])
 
 
 def test_a_fifo_is_bounded_by_bytes_but_takes_one_message_of_any_size() -> None:
-    fifo = Receiver(100, 5000)
+    fifo = Fifo(100, 5000)
     assert not fifo.received(message(0, 1000))
     assert not fifo.received(message(1, 1000))
     assert [each.message_id for each in fifo.received(message(2, 4000))] == [b"0", b"1"]
     assert [each.message_id for each in fifo.received(message(3, 9000))] == [b"2"]
-    first = fifo.want_more()
-    assert first is not None
-    assert first.message_id == b"3"
+    assert [each.message_id for each in fifo.batch(1, 1)] == [b"3"]
 
 
 def test_a_fifo_keeps_order_and_its_bounds_whatever_comes(rng: Random) -> None:
-    fifo, number, out = Receiver(20, 20_000), 0, list[int]()
+    fifo, number, out = Fifo(20, 20_000), 0, list[int]()
     for _ in range(3000):
         if rng.random() < 0.6:
             out += [int(each.message_id) for each in fifo.received(message(number, rng.randrange(3000)))]
@@ -58,7 +56,7 @@ def test_a_fifo_keeps_order_and_its_bounds_whatever_comes(rng: Random) -> None:
 
 
 def test_a_batch_is_bounded_by_the_decompressed_size() -> None:
-    fifo = Receiver(100, 1 << 20)
+    fifo = Fifo(100, 1 << 20)
     for number in range(4):
         fifo.received(message(number, 1000))
     assert [len(fifo.batch(9, 2500)) for _ in range(2)] == [2, 2]
