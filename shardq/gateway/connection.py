@@ -33,6 +33,8 @@ DICTIONARIES: Final = 2
 OFFERS: Final = 16
 LINGER: Final = 1.0
 """A connection that drains ends when all is answered and nothing has come for so many seconds."""
+PATIENCE: Final = 1.0
+"""At the end a client has so many seconds to read the answer that is being sent."""
 _PAUSE = Exponential(base=0.05, factor=2, cap=2.0)
 _RANDOM = Random()  # for jitter, not for security
 
@@ -78,7 +80,8 @@ class Connection:
     async def run(self) -> str:
         """Serve until one side ends the call. Return why it ended; Broken if the client does not speak the protocol."""
         self._outbox.tell(self._news())
-        workers = [asyncio.create_task(each) for each in (self._store(), self._outbox.run())]
+        storing, answering = asyncio.create_task(self._store()), asyncio.create_task(self._outbox.run())
+        workers = [storing, answering]
         reader, stop = asyncio.create_task(self._read()), asyncio.create_task(self._stopped())
         tasks = [*workers, reader, stop]
         try:
@@ -93,6 +96,8 @@ class Connection:
                     raise error
             return self._reason or "the client ended it"
         finally:
+            self._outbox.close()
+            await asyncio.wait([answering], timeout=PATIENCE)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -27,6 +27,7 @@ class Outbox:
         self._dropped: deque[bytes] = deque()
         self._refusals: deque[Any] = deque()
         self._info: Any = None
+        self._closed = False
         self._some, self._room, self.emptied = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
         self.emptied.set()
@@ -59,12 +60,17 @@ class Outbox:
         """Wait while more answers wait than an honest client could cause."""
         await self._room.wait()
 
+    def close(self) -> None:
+        """Let `run` end after the answer under way: grpc does not end a call of which a sending was cancelled."""
+        self._closed = True
+        self._some.set()
+
     async def run(self) -> None:
-        """Send what there is, for ever."""
-        while True:
+        """Send what there is, until `close`."""
+        while not self._closed:
             await self._some.wait()
             self._some.clear()
-            while (response := self._next()) is not None:
+            while not self._closed and (response := self._next()) is not None:
                 await self._send(response.SerializeToString())
                 self._changed(new=False)
             if not self._some.is_set():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ class GatewaySettings:
 
     def __post_init__(self) -> None:
         """Check the settings. ConfigError for a bad one, and for one that would serve strangers."""
+        check_extra()
         whole("capacity", self.capacity, 1, 100_000)
         whole("max_message", self.max_message, 1, 64 * MIB)
         whole("fifo_bytes", self.fifo_bytes, self.max_message, 1024 * MIB, "at least max_message")
@@ -85,3 +87,10 @@ class GatewaySettings:
             return self.tls_key.read_bytes(), self.tls_cert.read_bytes(), authority
         except OSError as error:
             raise ConfigError(f"a file for TLS cannot be read: {error}") from None
+
+
+def check_extra() -> None:
+    """Check that the packages of the extra `gateway` are here. ConfigError if one is missing."""
+    for package in ("grpc", "grpc_health"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"the gateway needs {package}, which is not here: pip install 'shardq[gateway]'")

@@ -22,7 +22,7 @@ from shardq.embedded import EmbeddedServer
 from tests.cli.conftest import Command
 from tests.servers import Server, ServerKind, free_ports
 
-NAMES = [module.__name__.rpartition(".")[2] for module in ALL]
+NAMES = [module.__name__.rpartition(".")[2].replace("_", "-") for module in ALL]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -55,7 +55,7 @@ def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["--help"])
     told = capsys.readouterr().out
-    assert [name for name in NAMES if not re.search(rf"^    {name} ", told, re.MULTILINE)] == []
+    assert [name for name in NAMES if not re.search(rf"^    {name}\s", told, re.MULTILINE)] == []
 
 
 def test_version_and_the_installed_script() -> None:

@@ -26,8 +26,8 @@ It prints one line when it listens. On SIGTERM or Ctrl-C it takes no more connec
 received within --grace seconds, and exits with 0. A second signal ends it at once. Queues must exist before."""
 
 EXAMPLES = """  shardq gateway --listen 127.0.0.1:7400 --tokens tokens.toml
-  shardq gateway --listen 0.0.0.0:7400 --redis redis://redis:6379 --tokens tokens.toml --tls-cert c.pem --tls-key k.pem
-  shardq gateway --listen 127.0.0.1:7400 --insecure       # to try it: everybody on this machine may write"""
+  shardq gateway --listen [::]:7400 --tokens t.toml --tls-cert c --tls-key k
+  shardq gateway --listen 127.0.0.1:7400 --insecure   # to try it, for all here"""
 
 
 def register(commands: Commands) -> None:
