@@ -87,7 +87,7 @@ class Delivering:
         self._is_training, self._offers = False, list[int]()
         self._acked: dict[bytes, Spooled] = {}  # and not removed from the spool yet
         self._woken = asyncio.Event()
-        self._draining = False
+        self._draining, self._max_message = False, 2**63
         self._pool = ThreadPoolExecutor(1, "shardq-edge-spool")
         self.progress = Progress()
 
@@ -147,7 +147,12 @@ class Delivering:
             await self._inform(connection)
             has_more = await self._fill()
             while not self._draining and (step := self._sender.next(self._clock.monotonic())) is not None:
-                await connection.send(self._request(step))
+                request = Request.FromString(self._held[step.id].message.request)
+                if len(request.plain_message) > self._max_message:  # the gateway would end the call, again and again
+                    text = f"the payload has {len(request.plain_message):,} bytes, more than {self._max_message:,}"
+                    await self._refuse(step.id, "TOO_LARGE", text)
+                    continue
+                await connection.send(self._prepared(request, step))
             self._show()
             if self._draining and not self._sender.in_flight:
                 raise ConnectionEnded(f"the gateway {self._settings.gateway} is being stopped")
@@ -171,11 +176,10 @@ class Delivering:
             self._sender.send(message.id)
         return len(found) == PAGE
 
-    def _request(self, step: Sent[bytes]) -> Any:
+    def _prepared(self, request: Any, step: Sent[bytes]) -> Any:
         """The request of a message that goes out now, compressed if that helps, with its timer started."""
         held = self._held[step.id]
         held.timer = self._timer.call_later(step.timeout, self._time_out, step)
-        request = Request.FromString(held.message.request)
         if self._settings.compress:
             payload = request.plain_message
             if frame := self._compressor.frame(payload):
@@ -224,18 +228,18 @@ class Delivering:
 
     async def _take_refusals(self, refusals: Any) -> None:
         for refusal in refusals:
-            held = self._held.get(refusal.message_id)
-            if held is None:
-                continue
-            reason, text, message = Reason.values_by_number.get(refusal.reason), refusal.text[:500], held.message
-            name = reason.name if reason else str(refusal.reason)
-            await self._in_thread(
-                lambda message=message, name=name, text=text: self._spool.refuse(message.seq, name, text)  # type: ignore[misc]
-            )
-            self._sender.drop(message.id)
-            self._forget(message)
-            self.progress.refused += 1
-            log.warning("edge: the gateway refused message %s: %s %a", message.id.hex(), name, text)
+            reason = Reason.values_by_number.get(refusal.reason)
+            await self._refuse(refusal.message_id, reason.name if reason else str(refusal.reason), refusal.text[:500])
+
+    async def _refuse(self, message_id: bytes, reason: str, text: str) -> None:
+        """Take a message that no try will store out of the spool."""
+        if (held := self._held.get(message_id)) is None:
+            return
+        await self._in_thread(lambda: self._spool.refuse(held.message.seq, reason, text))
+        self._sender.drop(message_id)
+        self._forget(held.message)
+        self.progress.refused += 1
+        log.warning("edge: message %s was refused: %s %a", message_id.hex(), reason, text)
 
     def _forget(self, message: Spooled) -> None:
         held = self._held.pop(message.id)
@@ -246,6 +250,8 @@ class Delivering:
     def _take_info(self, info: Any) -> None:
         if info.capacity:
             self._sender.cap = info.capacity
+        if info.max_message:
+            self._max_message = info.max_message
         self._draining = self._draining or info.draining
         for dictionary in info.known_dictionaries:
             self._compressor.use(dictionary)

@@ -150,6 +150,18 @@ def test_what_the_gateway_refuses_is_told_and_the_rest_is_stored(
     assert {tuple(each.headers.items()) for each in found} == {(("n", "x"),)}
 
 
+def test_a_message_that_this_gateway_cannot_take_stops_nobody(queue: Queue, run_gateway: Run, tmp_path: Path) -> None:
+    """It would end the call as soon as it came, and so it would with each call after that."""
+    gateway = run_gateway("--insecure", "--max-message", "10000")
+    with Edge(gateway.address, spool=tmp_path / "s.db", compress=False) as edge:
+        for size in (10, 10_000, 10_001, 500_000, 20):
+            edge.send(b"x" * size, queue=queue.name, shard_key="t")
+        edge.flush(30)
+        assert [each.reason for each in edge.spool.refused()] == ["TOO_LARGE"] * 2
+        assert edge.status().delivery.connections == 1
+    assert sorted(map(len, drained(queue))) == [10, 20, 10_000]
+
+
 def test_a_dictionary_survives_both_ends(queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random) -> None:
     """It is trained on the way, known to the gateway, and offered anew to the next one."""
     words = [b"%x" % rng.getrandbits(64) for _ in range(2000)]
