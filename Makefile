@@ -16,7 +16,7 @@ PARALLEL  = -n auto --dist worksteal
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java node demo demo-spark test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup java node demo demo-spark demo-edge test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -65,7 +65,7 @@ node: $(STAMP) ## install packages of gRPC for Node, where npm is
 	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ]; then :; \
 	elif command -v npm >/dev/null 2>&1; then \
 	  echo "node: installing @grpc/grpc-js into $(VENV)/node"; \
-	  npm install --silent --no-save --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 >/dev/null 2>&1 \
+	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 >/dev/null 2>&1 \
 	    || echo "node: npm could not install @grpc/grpc-js, the test with a client of Node is left out"; \
 	else echo "node: no npm on PATH, the test with a client of Node is left out"; fi
 
@@ -74,6 +74,9 @@ demo: $(STAMP) ## every installed package a tenant, every source file a job, one
 
 demo-spark: setup java ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
 	@$(PY) -m examples.demo_spark
+
+demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut, and gateway and producer are killed
+	@$(PY) -m examples.demo_edge
 
 # Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
 test soak docs examples: export PYTHONDONTWRITEBYTECODE =

@@ -42,7 +42,7 @@ DICTIONARY: Final = "dictionary"
 class Progress:
     """What the delivery is doing: for status, and for who waits. Only the delivery changes it."""
 
-    state: str = "stopped"
+    state: str = "starting"
     last_error: str = ""
     in_flight: int = 0
     window: int = 0
