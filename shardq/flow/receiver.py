@@ -37,7 +37,10 @@ RECEIVER: Final[Table] = {
         WANT_MORE: Cell(DEQUEUE, {ROOM: RECEIVING, FULL: BLOCKED}),
     },
 }
-"""RECEIVING: the queue has room. BLOCKED: it is full. With nothing in the queue, want_more takes nothing."""
+"""RECEIVING: the queue has room. BLOCKED: it is full, or has no room for the message that came.
+
+With nothing in the queue, want_more takes nothing.
+"""
 
 
 class Taken(NamedTuple, Generic[Message]):
@@ -61,7 +64,9 @@ class Receiver(Generic[Message]):
     def received(self, message: Message, size: int) -> Taken[Message]:
         """Event: a message of *size* bytes came. It is enqueued; the oldest are dropped if there is no room for it."""
         dropped: list[Message] = []
-        while self._queue and (len(self._queue) >= self.capacity or self.bytes + size > self.most_bytes):
+        if not self._has_room(size):
+            self.state = BLOCKED
+        while not self._has_room(size):
             oldest, its_size = self._queue.popleft()
             self.bytes -= its_size
             dropped.append(oldest)
@@ -83,6 +88,9 @@ class Receiver(Generic[Message]):
         self.bytes -= size
         self._enter(WANT_MORE)
         return message
+
+    def _has_room(self, size: int) -> bool:
+        return not self._queue or (len(self._queue) < self.capacity and self.bytes + size <= self.most_bytes)
 
     def _enter(self, event: str) -> None:
         is_full = len(self._queue) >= self.capacity or self.bytes >= self.most_bytes

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 __all__ = ["run_gateway"]  # pytest finds the fixture here
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.heavy]
 Run = Callable[..., GatewayProcess]
 
 

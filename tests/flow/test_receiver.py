@@ -34,7 +34,9 @@ def test_a_full_queue_drops_the_oldest_and_tells_the_capacity() -> None:
 
 def test_bytes_are_bounded_too_and_one_message_always_fits() -> None:
     receiver = Receiver[str](100, 10)
-    assert [receiver.received(each, 4).dropped for each in "abc"] == [[], [], ["a"]]
+    assert [receiver.received(each, 4) for each in "ab"] == [([], False)] * 2
+    assert receiver.state == RECEIVING  # it has two bytes left, and the next message has four
+    assert receiver.received("c", 4) == (["a"], True)
     assert receiver.received("large", 99) == (["b", "c"], True)
     assert (receiver.state, len(receiver), receiver.bytes) == (BLOCKED, 1, 99)
     assert receiver.want_more() == "large"
