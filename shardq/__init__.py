@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, Client, Delivery, Queue
+from shardq.client import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client, Delivery, Queue, Writer
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -46,6 +46,7 @@ __all__ = [
     "AsyncDelivery",
     "AsyncQueue",
     "AsyncWorker",
+    "AsyncWriter",
     "BackendError",
     "BackendTimeout",
     "Client",
@@ -79,4 +80,5 @@ __all__ = [
     "ShardqError",
     "Unrouted",
     "Worker",
+    "Writer",
 ]

@@ -121,12 +121,14 @@ class DurabilityUnknown(OutcomeUnknown):
 class PartlyWritten(BackendError):
     """Only a part of a batch was written.
 
-    `results` has one entry per message, in order: its id, or the error with which its write ended.
+    `results` has one entry per message, in order: its id, or the error with which its write ended. Of a writer it has
+    the errors only, at most 1,000 of them.
     """
 
-    def __init__(self, results: list[str | ShardqError], first: ShardqError) -> None:
+    def __init__(self, results: list[str | ShardqError], first: ShardqError, text: str = "") -> None:
         failed = sum(1 for result in results if isinstance(result, ShardqError))
-        super().__init__(f"{failed} of {len(results)} messages were not written for certain; the first error: {first}")
+        text = text or f"{failed} of {len(results)} messages were not written for certain"
+        super().__init__(f"{text}; the first error: {first}")
         self.results = results
 
 

@@ -59,6 +59,20 @@ class Telemetry:
             propagate.inject(carrier)
             yield carrier
 
+    def begin_write(self) -> OpenSpan | None:
+        """Start the span of one message's write, which ends later, in another context; None without telemetry."""
+        if not enabled():
+            return None
+        from opentelemetry import propagate, trace
+        from opentelemetry.trace import SpanKind
+
+        span = self._get_tracer().start_span(
+            f"write {self._queue}", kind=SpanKind.PRODUCER, attributes=self._attributes("write", None)
+        )
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, trace.set_span_in_context(span))
+        return OpenSpan(span, carrier)
+
     def wrote(self, message_id: str) -> None:
         """Set the id of the only message that the current span wrote."""
         if enabled():
@@ -137,8 +151,6 @@ class Telemetry:
         links: list[Link] | None = None,
         extra: dict[str, Any] | None = None,
     ) -> Iterator[Span]:
-        from opentelemetry.trace import StatusCode
-
         attributes = self._attributes(verb, count) | (extra or {})
         # The text of an error may quote a payload, so only its type is kept.
         with self._get_tracer().start_as_current_span(
@@ -152,8 +164,7 @@ class Telemetry:
             try:
                 yield span
             except BaseException as error:
-                span.set_attribute("error.type", type(error).__name__)
-                span.set_status(StatusCode.ERROR)
+                _fail(span, error)
                 raise
 
     def _attributes(self, verb: str, count: int | None) -> dict[str, Any]:
@@ -184,6 +195,28 @@ class Telemetry:
 
             self._tracer = trace.get_tracer("shardq", schema_url=SCHEMA_URL)
         return self._tracer
+
+
+class OpenSpan:
+    """The span of a write that goes on elsewhere. `context` is the trace context for the message's headers."""
+
+    def __init__(self, span: Span, context: Mapping[str, str]) -> None:
+        self._span, self.context = span, context
+
+    def end(self, result: str | BaseException) -> None:
+        """End the span with the message's id, or an error."""
+        if isinstance(result, str):
+            self._span.set_attribute("messaging.message.id", result)
+        else:
+            _fail(self._span, result)
+        self._span.end()
+
+
+def _fail(span: Span, error: BaseException) -> None:
+    from opentelemetry.trace import StatusCode
+
+    span.set_attribute("error.type", type(error).__name__)
+    span.set_status(StatusCode.ERROR)
 
 
 def _message(delivery: Received) -> dict[str, Any]:

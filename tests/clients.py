@@ -7,14 +7,14 @@ import inspect
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, Client
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWriter, Client
 
 T = TypeVar("T")
 ClientKind: TypeAlias = Literal["sync", "async"]
 CLIENT_KINDS: tuple[ClientKind, ...] = ("sync", "async")
-_TWINS = (AsyncClient, AsyncQueue, AsyncDelivery)
+_TWINS = (AsyncClient, AsyncQueue, AsyncDelivery, AsyncWriter)
 _RENAMED = {"close": "aclose"}
 LIMIT = 150  # seconds: below the timeout of a test, so that a hang shows where it is
 
@@ -51,9 +51,21 @@ class Bridge:
     def __repr__(self) -> str:
         return repr(self._twin)
 
+    def __enter__(self) -> Self:
+        self._loop.run(self._twin.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._loop.run(self._twin.__aexit__(*error))
+
+    def __len__(self) -> int:
+        return len(self._twin)
+
     def _bridged(self, value: Any) -> Any:
         if isinstance(value, _TWINS):
             return Bridge(value, self._loop)
+        if isinstance(value, asyncio.Future):
+            return BridgedFuture(value, self._loop)
         if isinstance(value, list):
             return [self._bridged(each) for each in value]
         if not inspect.ismethod(value):
@@ -64,6 +76,27 @@ class Bridge:
             return self._bridged(self._loop.run(result) if inspect.iscoroutine(result) else result)
 
         return call
+
+
+class BridgedFuture:
+    """A future of the loop, with the methods of a thread's."""
+
+    def __init__(self, future: asyncio.Future[Any], loop: Loop) -> None:
+        self._future, self._loop = future, loop
+
+    def done(self) -> bool:
+        """Whether there is an outcome."""
+        return self._future.done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The outcome, once it is there."""
+        return self._loop.run(self._outcome(timeout))
+
+    async def _outcome(self, timeout: float | None) -> Any:
+        await asyncio.wait([self._future], timeout=timeout)
+        if not self._future.done():
+            raise TimeoutError
+        return await self._future
 
 
 def _twin(value: Any) -> Any:

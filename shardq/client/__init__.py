@@ -5,8 +5,10 @@ from __future__ import annotations
 from shardq.client.async_client import AsyncClient
 from shardq.client.async_delivery import AsyncDelivery
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_writer import AsyncWriter
 from shardq.client.client import Client
 from shardq.client.delivery import Delivery
 from shardq.client.queue import Queue
+from shardq.client.writer import Writer
 
-__all__ = ["AsyncClient", "AsyncDelivery", "AsyncQueue", "Client", "Delivery", "Queue"]
+__all__ = ["AsyncClient", "AsyncDelivery", "AsyncQueue", "AsyncWriter", "Client", "Delivery", "Queue", "Writer"]

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.async_queue import AsyncQueue
+from shardq.client.async_writer import AsyncWriter
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
 from shardq.client.leases import Leases
+from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received
@@ -143,6 +145,17 @@ class AsyncClient(BaseClient):
             composed = [compose(state, self.codecs, message, context) for state in states]
             return await self._publish_to(states, composed, timeout) if states else {}
 
+    def writer(self, *, max_in_flight: int = MAX_IN_FLIGHT, max_bytes: int = MAX_BYTES) -> AsyncWriter:
+        """Return a writer, for many messages whose ids are wanted later, or not at all. Use it in a `with` block.
+
+        `write` returns once its message is accepted, with a future for its id. Messages share calls, with those of
+        other callers, too. How many are under way follows from how long Redis takes (`shardq.flow.Vegas`); they are
+        *max_in_flight* (at least 16) and *max_bytes* at most. While there is no room, `write` waits. The block ends
+        when the outcome of each message is known, and raises PartlyWritten if some were not written for certain and
+        nobody has asked their futures. An error in the block comes first; then such failures are logged.
+        """
+        return AsyncWriter(self, max_in_flight=max_in_flight, max_bytes=max_bytes)
+
     async def _publish_to(
         self, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
     ) -> dict[str, str]:
@@ -151,7 +164,7 @@ class AsyncClient(BaseClient):
         unknown = [state for state in states if not state.epoch]
         if len(unknown) > 1:
             await self.run(routing.open_all(unknown, until))
-        await self._prepare()
+        await self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
@@ -176,7 +189,7 @@ class AsyncClient(BaseClient):
 
     async def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        await self._prepare()
+        await self.prepare()
         return await self._driver.run(op)
 
     @property
@@ -187,7 +200,7 @@ class AsyncClient(BaseClient):
     async def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
         if not self._inspected:
-            await self._prepare()
+            await self.prepare()
         else:
             self._check_loop()
         if look.coalescer is not None and not look.coalescer.enter():
@@ -205,8 +218,14 @@ class AsyncClient(BaseClient):
 
     async def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
-        await self._prepare()
+        await self.prepare()
         return await self._driver.share(coalescer, item, until)
+
+    def post(
+        self, state: QueueState, message: Outgoing, until: float, lane: bytes, tell: Callable[[str | Exception], object]
+    ) -> None:
+        """Store one message, after those of its *lane*. `tell` gets its id or error. For `AsyncWriter`."""
+        self._driver.post(writes_of(state), message, until, lane, tell)
 
     async def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
@@ -215,7 +234,8 @@ class AsyncClient(BaseClient):
             await self.run(upkeep(state, state.clock.monotonic()))
         return message_id
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
+        """Look at the server before the first call. ClosedError if the client was closed."""
         self._check_loop()
         if not self._inspected:
             warn(await self._driver.run(inspect_server(self.clock, self.durability, self.timeout)))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar, Unpack
 
 from shardq.client.base import BaseClient, ClientSettings, queue_name, warn
 from shardq.client.leases import Leases
 from shardq.client.queue import Queue
+from shardq.client.writer import Writer
+from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.drivers import Driver, Target
+from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received
 from shardq.ops import routing
@@ -54,6 +57,7 @@ class Client(BaseClient):
         super().__init__(target, **settings)
         self.timer = ThreadTimer(clock=self.clock)
         self._aside = Aside()
+        self._posting: Posting | None = None
         self.leases = Leases(self.timer, self.clock, self._aside)
         self._driver = Driver(
             self._target,
@@ -147,6 +151,17 @@ class Client(BaseClient):
             composed = [compose(state, self.codecs, message, context) for state in states]
             return self._publish_to(states, composed, timeout) if states else {}
 
+    def writer(self, *, max_in_flight: int = MAX_IN_FLIGHT, max_bytes: int = MAX_BYTES) -> Writer:
+        """Return a writer, for many messages whose ids are wanted later, or not at all. Use it in a `with` block.
+
+        `write` returns once its message is accepted, with a future for its id. Messages share calls, with those of
+        other callers, too. How many are under way follows from how long Redis takes (`shardq.flow.Vegas`); they are
+        *max_in_flight* (at least 16) and *max_bytes* at most. While there is no room, `write` waits. The block ends
+        when the outcome of each message is known, and raises PartlyWritten if some were not written for certain and
+        nobody has asked their futures. An error in the block comes first; then such failures are logged.
+        """
+        return Writer(self, max_in_flight=max_in_flight, max_bytes=max_bytes)
+
     def _publish_to(
         self, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
     ) -> dict[str, str]:
@@ -156,7 +171,7 @@ class Client(BaseClient):
         if len(unknown) > 1:
             self.run(routing.open_all(unknown, until))
         if self._closed or not self._inspected:
-            self._prepare()
+            self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
@@ -170,6 +185,8 @@ class Client(BaseClient):
         self._closed = True
         self.timer.close(wait=False)
         self._driver.close()
+        if self._posting is not None:
+            self._posting.close()
         self._stop_server()
 
     def end_wait(self, thread: int) -> None:
@@ -181,7 +198,7 @@ class Client(BaseClient):
 
     def run(self, op: Op[T]) -> T:
         """Run one operation and return its result. For the parts of shardq that use a client."""
-        self._prepare()
+        self.prepare()
         return self._driver.run(op)
 
     @property
@@ -192,7 +209,7 @@ class Client(BaseClient):
     def look(self, look: Look) -> list[Received] | None:
         """Make the first look of a read. Return its messages; None if the operation must go on."""
         if self._closed or not self._inspected:
-            self._prepare()
+            self.prepare()
         if look.coalescer is not None and not look.coalescer.enter():
             return None
         look.made = True
@@ -209,19 +226,29 @@ class Client(BaseClient):
     def share(self, coalescer: Coalescer[I, T], item: I, until: float) -> T:
         """Make a call for *item*, alone or with others on *coalescer*. For the parts of shardq that use a client."""
         if self._closed or not self._inspected:
-            self._prepare()
+            self.prepare()
         return self._driver.share(coalescer, item, until)
+
+    def post(
+        self, state: QueueState, message: Outgoing, until: float, lane: bytes, tell: Callable[[str | Exception], object]
+    ) -> None:
+        """Store one message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
+        if self._posting is None:
+            with self._lock:
+                self._posting = self._posting or self._driver.posting(self.timer)
+        self._posting.post(writes_of(state), message, until, lane, tell)
 
     def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if self._closed or not self._inspected:
-            self._prepare()
+            self.prepare()
         message_id = self._driver.share(writes_of(state), message, state.until(timeout))
         if state.config.ttl is not None:
             self.run(upkeep(state, state.clock.monotonic()))
         return message_id
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
+        """Look at the server before the first call. ClosedError if the client was closed."""
         if self._closed:
             raise ClosedError("this client was closed; make a new one with Client.from_url()")
         if not self._inspected:
@@ -236,6 +263,7 @@ class Client(BaseClient):
     def _forked(self) -> None:
         self._lock = threading.RLock()
         self._aside.reset()
+        self._posting = None
         self.leases.forked()
         self._driver.forked()
         for state in list(self._all_states):

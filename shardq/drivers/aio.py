@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 
@@ -116,6 +116,17 @@ class AsyncDriver:
     async def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `share` for all *parts* at once. Return for each its result or its error."""
         return await self._sharing.run_all(parts, until)
+
+    def post(
+        self,
+        coalescer: Coalescer[I, T],
+        item: I,
+        until: float,
+        lane: Hashable,
+        tell: Callable[[T | Exception], object],
+    ) -> None:
+        """Make a call for *item*, alone or with others, after those of its *lane*. `tell` gets its result or error."""
+        self._sharing.post(coalescer, item, until, lane, tell)
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun: whoever waits there may make a call."""

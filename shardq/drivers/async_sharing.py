@@ -8,7 +8,7 @@ turns: Redis works for the one half while this process works for the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -17,7 +17,7 @@ from shardq.clock import Clock
 from shardq.drivers.permits import MIN_TRY
 from shardq.drivers.sharing import FAILURES, MOST, PATIENCE
 from shardq.errors import ClosedError, ShardqError
-from shardq.ops.caller import Caller, own
+from shardq.ops.caller import Caller, must_tell, own, posted
 from shardq.ops.coalescing import Coalescer, Part, alone
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Sendable, Sleep, Step
@@ -89,6 +89,19 @@ class AsyncSharing:
                 self._abandon(part.coalescer, caller)
             raise
         return [each.result if isinstance(each, Caller) else each for each in outcomes]
+
+    def post(
+        self,
+        coalescer: Coalescer[I, R],
+        item: I,
+        until: float,
+        lane: Hashable,
+        tell: Callable[[R | Exception], object],
+    ) -> None:
+        """Make a shared call for *item*, after those of its *lane*. Nobody waits: `tell` gets its result or error."""
+        caller: Caller[I, R] = posted(item, until, lane)
+        caller.wake = partial(_tell, caller, tell)
+        self._add(coalescer, caller)
 
     def leave(self, coalescer: Coalescer[Any, Any]) -> None:
         """End what `coalescer.enter()` has begun."""
@@ -216,6 +229,11 @@ class AsyncSharing:
         earliest = coalescer.earliest()
         if earliest is not None:
             self._watch(coalescer, min(max(earliest, now + 0.01), now + PATIENCE))
+
+
+def _tell(caller: Caller[I, R], tell: Callable[[R | Exception], object]) -> None:
+    if must_tell(caller):
+        tell(caller.result)  # type: ignore[arg-type] # of a caller that has ended
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

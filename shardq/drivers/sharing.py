@@ -107,12 +107,12 @@ class Sharing:
         ticket.acquire()
         caller: Caller[I, R] = Caller(item, until, partial(_release, ticket))
         if coalescer.join(caller, 1):
-            self._lead(coalescer, caller)
+            self.lead(coalescer, caller)
         try:
             while caller.phase is not Phase.ENDED:
                 self._wait(coalescer, caller, ticket)
                 if caller.phase is Phase.LEADING:
-                    self._lead(coalescer, caller)
+                    self.lead(coalescer, caller)
         except BaseException:  # such as KeyboardInterrupt: only this caller leaves
             self._abandon(coalescer, caller)
             raise
@@ -216,7 +216,7 @@ class Sharing:
         elif waiting:
             coalescer.step_forward(caller, MOST)
 
-    def _lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
+    def lead(self, coalescer: Coalescer[I, R], leader: Caller[I, R]) -> None:
         """Make the call that *leader* has taken over, or the next one, for all who wait."""
         steps, outcome = self._steps(coalescer, leader), None
         with suppress(StopIteration):

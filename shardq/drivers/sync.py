@@ -19,6 +19,7 @@ from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
 from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
+from shardq.drivers.posting import Posting
 from shardq.drivers.resp import is_lean
 from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
@@ -41,6 +42,7 @@ from shardq.ops.steps import (
     Underreplicated,
     Wait,
 )
+from shardq.timing import ThreadTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
 T = TypeVar("T")
@@ -110,6 +112,10 @@ class Driver:
     def share_all(self, parts: Sequence[Part], until: float) -> list[Any]:
         """Do as `share` for all *parts* at once. Return for each its result or its error."""
         return self._sharing.run_all(parts, until)
+
+    def posting(self, timer: ThreadTimer) -> Posting:
+        """Return what makes calls for callers that no thread waits for. It has threads of its own, and uses *timer*."""
+        return Posting(self._sharing, timer, self._clock)
 
     def owner(self, key: str) -> Address | None:
         """Return the address of the node that owns *key*; None if there is a single node."""

@@ -1,7 +1,7 @@
 """A window of messages that are sent and not acknowledged yet: the machines of both ends, and how large the window is.
 
 There is no I/O, no clock and no thread here. Events go in, with the time where one is needed, and what to do comes out.
-The edge client sends with `Sender`; the gateway receives with `Receiver`.
+The edge client and the writers of `shardq.client` send with `Sender`; the gateway receives with `Receiver`.
 """
 
 from __future__ import annotations

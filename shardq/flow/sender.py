@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from shardq.errors import ConfigError
@@ -80,6 +80,10 @@ class Sender(Generic[Id]):
     def __len__(self) -> int:
         """How many messages are not acked, in flight or waiting."""
         return len(self._known)
+
+    def __iter__(self) -> Iterator[Id]:
+        """Go through the messages that are not acked, in the order in which they came."""
+        return iter(self._known)
 
     def __contains__(self, message: object) -> bool:
         return message in self._known

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from shardq.ops.shared_call import SharedCall
@@ -25,16 +25,34 @@ class Phase(Enum):
 class Caller(Generic[I, R]):
     """One caller: its `item`, until when it waits, and once it has ended, its `result`, which may be an error.
 
-    The driver sets `wake`, which wakes the caller. `shared` is the call that it is in.
+    The driver sets `wake`, which wakes the caller. `shared` is the call that it is in. The calls of those with the same
+    `lane` are made one after the other, in the order in which they came; None if the order does not matter.
     """
 
-    __slots__ = ("item", "phase", "result", "shared", "until", "wake")
+    __slots__ = ("item", "lane", "phase", "result", "shared", "until", "wake")
 
-    def __init__(self, item: I, until: float, wake: Callable[[], object]) -> None:
-        self.item, self.until, self.wake = item, until, wake
+    def __init__(self, item: I, until: float, wake: Callable[[], object], lane: Hashable = None) -> None:
+        self.item, self.until, self.wake, self.lane = item, until, wake, lane
         self.phase = Phase.WAITING
         self.result: R | Exception | None = None
         self.shared: SharedCall[I, R] | None = None
+
+
+def posted(item: I, until: float, lane: Hashable) -> Caller[I, Any]:
+    """Return a caller that nobody waits for. The driver sets its `wake`."""
+    return Caller(item, until, wake_nobody, lane)
+
+
+def must_tell(caller: Caller[Any, Any]) -> bool:
+    """Return whether the result of a posted caller must be told now: it has ended, and this is the first to ask."""
+    if caller.phase is not Phase.ENDED or caller.wake is wake_nobody:
+        return False
+    caller.wake = wake_nobody
+    return True
+
+
+def wake_nobody() -> None:
+    """Wake nobody."""
 
 
 def own(result: R | Exception | None) -> R:

@@ -3,18 +3,21 @@
 A `Coalescer` is where the callers of one verb of one queue meet. A caller that finds nobody there makes its call at
 once. The others wait, in the order in which they came; whoever leads takes all that wait, up to the bounds of one call,
 and makes a `SharedCall` on behalf of them. How a caller waits is left to the drivers (`drivers/sharing.py`); this part
-does no I/O. Each caller keeps its own deadline and its own result or error.
+does no I/O. Each caller keeps its own deadline and its own result or error. Callers whose order matters have a lane
+(`lanes.py`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from functools import partial
 from threading import Lock
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from shardq.errors import OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
+from shardq.ops.lanes import Lanes
 from shardq.ops.shared_call import SharedCall, nothing_sent
 from shardq.ops.steps import Op
 from shardq.ops.verb import Verb
@@ -43,6 +46,7 @@ class Coalescer(Generic[I, R]):
         self.shared: set[SharedCall[I, R]] = set()
         self.starting = False
         self._waiting: deque[Caller[I, R]] = deque()
+        self._lanes = Lanes()
 
     def enter(self) -> bool:
         """Return whether the caller may make its call alone, at once: nobody else is here. It must `leave` then."""
@@ -64,12 +68,15 @@ class Coalescer(Generic[I, R]):
 
     def leave(self) -> None:
         """End a call that was under way. The caller who has waited longest leads next."""
+        lanes: set[Hashable] = set()
         with self.lock:
             self.calls -= 1
-            leader = self._next()
+            leader = self._next(lanes)
             if leader is None:
                 return
             self.calls += 1
+            if lanes:
+                self._shared(leader, 1 + len(self._waiting), lanes)
             leader.phase = Phase.LEADING
         leader.wake()
 
@@ -86,7 +93,8 @@ class Coalescer(Generic[I, R]):
     def add(self, caller: Caller[I, R], most: int) -> bool:
         """Let *caller* wait. Return as `may_start`."""
         with self.lock:
-            self._waiting.append(caller)
+            if caller.lane is None or self._lanes.may_queue(caller):
+                self._waiting.append(caller)
             return self._may_start(most)
 
     def done(self, most: int) -> bool:
@@ -120,43 +128,55 @@ class Coalescer(Generic[I, R]):
 
         A *halved* one beside no other call is for half of them: while Redis works for these, the others make theirs.
         """
+        lanes: set[Hashable] = set()
         with self.lock:
             self.starting = False
-            first = self._next()
+            first = self._next(lanes)
             if first is None:
                 return None
             most = 1 + len(self._waiting)
             if halved and self.calls == 1 and most >= HALVED:
                 most = (most + 1) // 2
-            return self._shared(first, most)
+            return self._shared(first, most, lanes)
 
     def lead(self, leader: Caller[I, R]) -> SharedCall[I, R]:
         """Return the call that *leader* has taken over, or a call for *leader* and those who wait."""
         with self.lock:
             if leader.shared is None:
-                return self._shared(leader, 1 + len(self._waiting))
+                return self._shared(leader, 1 + len(self._waiting), set())
             leader.phase = Phase.IN_CALL
             return leader.shared
 
-    def _shared(self, first: Caller[I, R], most: int) -> SharedCall[I, R]:
-        callers = self._like(first, most)
-        shared = SharedCall(self.verb, callers, self.lock, self.shared.discard)
+    def _shared(self, first: Caller[I, R], most: int, lanes: set[Hashable]) -> SharedCall[I, R]:
+        callers = self._like(first, most, lanes)
+        shared = SharedCall(self.verb, callers, self.lock, partial(self._ended, lanes))
         for caller in callers:
             caller.phase, caller.shared = Phase.IN_CALL, shared
         self.shared.add(shared)
         return shared
 
-    def _next(self) -> Caller[I, R] | None:
+    def _ended(self, lanes: set[Hashable], shared: SharedCall[I, R]) -> None:
+        self.shared.discard(shared)
+        if lanes:
+            self._waiting.extendleft(reversed(self._lanes.end(lanes)))
+
+    def _next(self, lanes: set[Hashable]) -> Caller[I, R] | None:
         while self._waiting:
             caller = self._waiting.popleft()
-            if caller.phase is Phase.WAITING:
+            if self._may_go(caller, lanes):
                 return caller
         return None
 
-    def _like(self, first: Caller[I, R], most: int) -> list[Caller[I, R]]:
+    def _may_go(self, caller: Caller[I, R], lanes: set[Hashable]) -> bool:
+        """Return whether *caller*, who stood in line, may go into the call that has these *lanes*."""
+        if caller.lane is None:
+            return caller.phase is Phase.WAITING
+        return self._lanes.may_go(caller, lanes)
+
+    def _like(self, first: Caller[I, R], most: int, lanes: set[Hashable]) -> list[Caller[I, R]]:
         """Take those who can share a call with *first* out of those who wait, in order, at most so many with it.
 
-        Who has left is forgotten.
+        Who has left is forgotten. The call has the *lanes*. (Callers of one lane are of one kind.)
         """
         if not self._waiting:
             return [first]
@@ -165,14 +185,16 @@ class Coalescer(Generic[I, R]):
         count, room = min(count, most), room - verb.weight(first.item)
         taken, others = [first], deque[Caller[I, R]]()
         while self._waiting:
-            caller = self._waiting.popleft()
-            if caller.phase is not Phase.WAITING:
-                continue
-            room -= verb.weight(caller.item)
-            if len(taken) >= count or room < 0:
-                self._waiting.appendleft(caller)
+            caller = self._waiting[0]
+            weight = verb.weight(caller.item)
+            if (len(taken) >= count or weight > room) and caller.phase is Phase.WAITING:
                 break
-            (taken if verb.kind(caller.item) == kind else others).append(caller)
+            self._waiting.popleft()
+            if verb.kind(caller.item) != kind:
+                others.append(caller)
+            elif self._may_go(caller, lanes):
+                taken.append(caller)
+                room -= weight
         others.extend(self._waiting)
         self._waiting = others
         return taken
@@ -198,7 +220,7 @@ class Coalescer(Generic[I, R]):
     def expire(self, now: float, late: float) -> list[Caller[I, R]]:
         """End the waits whose time is up at *now*. A call under way has *late* seconds more. Return who was ended."""
         with self.lock:
-            waiting = [caller for caller in self._waiting if caller.until <= now]
+            waiting = [caller for caller in (*self._waiting, *self._lanes) if caller.until <= now]
             calling = [each for shared in self.shared for each in shared.callers if each.until + late <= now]
             return [caller for caller in (*waiting, *calling) if self._give_up(caller)]
 
@@ -206,7 +228,9 @@ class Coalescer(Generic[I, R]):
         """Return when the first of those who wait or are in a call gives up; None if there is nobody."""
         with self.lock:
             calling = (caller for shared in self.shared for caller in shared.callers)
-            times = [caller.until for caller in (*self._waiting, *calling) if caller.phase is not Phase.ENDED]
+            times = [
+                caller.until for caller in (*self._waiting, *self._lanes, *calling) if caller.phase is not Phase.ENDED
+            ]
             return min(times, default=None)
 
 

@@ -14,6 +14,7 @@ PAIRS = [
     (client.Client, client.AsyncClient),
     (client.Queue, client.AsyncQueue),
     (client.Delivery, client.AsyncDelivery),
+    (client.Writer, client.AsyncWriter),
 ]
 RENAMED = {"close": "aclose"}  # contextlib.aclosing expects it
 SYNC_ONLY = {"end_wait"}  # a task is cancelled

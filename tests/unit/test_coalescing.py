@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, OutcomeUnknown, QueueFull
-from shardq.ops.caller import Caller, Phase, own
+from shardq.ops.caller import Caller, Phase, must_tell, own, posted
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Unanswered, Withdrawn
@@ -104,6 +104,7 @@ class Callers(RuleBasedStateMachine):
         self.callers: list[Caller[int, int]] = []
         self.gone: set[int] = set()
         self.active: dict[SharedCall[int, int], Caller[int, int]] = {}
+        self.told: list[int] = []
 
     def of(self, *phases: Phase) -> list[Caller[int, int]]:
         return [caller for caller in self.callers if caller.phase in phases]
@@ -113,6 +114,23 @@ class Callers(RuleBasedStateMachine):
         caller: Caller[int, int] = Caller(len(self.callers), until, lambda: None)
         self.callers.append(caller)
         self.coalescer.join(caller, 1)
+
+    @rule(until=st.integers(1, 100), lane=st.integers(0, 2))
+    def post(self, until: int, lane: int) -> None:
+        """Somebody comes whose order matters, and waits for nothing; those of a lane are of one kind."""
+        item = len(self.callers)
+        caller: Caller[int, int] = posted(item, until, (lane, item % 2))
+        caller.wake = lambda: self.told.append(item) if must_tell(caller) else None
+        self.callers.append(caller)
+        if self.coalescer.add(caller, MOST):
+            self.start()
+
+    def start(self) -> None:
+        shared = self.coalescer.take()
+        if shared is not None:
+            self.active[shared] = shared.callers[0]
+        else:
+            assert not self.coalescer.done(MOST), "nobody who waits can go, so nobody must start"
 
     @precondition(lambda self: self.of(Phase.LEADING))
     @rule(data=st.data())
@@ -124,10 +142,14 @@ class Callers(RuleBasedStateMachine):
         assert len(shared.callers) <= 4
         assert len({caller.item % 2 for caller in shared.callers}) == 1
 
-    @precondition(lambda self: self.of(Phase.WAITING))
+    def threads(self) -> list[Caller[int, int]]:
+        """Those who wait, and may lead."""
+        return [caller for caller in self.of(Phase.WAITING) if caller.lane is None]
+
+    @precondition(lambda self: self.threads())
     @rule(data=st.data())
     def step_forward(self, data: st.DataObject) -> None:
-        self.coalescer.step_forward(data.draw(st.sampled_from(self.of(Phase.WAITING))), MOST)
+        self.coalescer.step_forward(data.draw(st.sampled_from(self.threads())), MOST)
 
     @precondition(lambda self: self.active)
     @rule(data=st.data(), ends=st.sampled_from(["answered", "lost", "unheard", "unsent", "refused"]))
@@ -228,6 +250,18 @@ class Callers(RuleBasedStateMachine):
                     pytest.fail(f"told {caller.result}")
 
     @invariant()
+    def of_each_lane_one_call_is_under_way_and_its_order_is_kept(self) -> None:
+        stored: dict[Any, list[int]] = {}
+        for item in self.server.stored:
+            if self.callers[item].lane is not None:
+                stored.setdefault(self.callers[item].lane, []).append(item)
+        assert all(items == sorted(items) for items in stored.values())
+        of_calls = [
+            {caller.lane for caller in shared.callers if caller.lane is not None} for shared in self.coalescer.shared
+        ]
+        assert sum(map(len, of_calls)) == len(set().union(*of_calls))
+
+    @invariant()
     def somebody_leads_where_somebody_waits(self) -> None:
         leading = len(self.of(Phase.LEADING)) + len(self.active)
         assert self.coalescer.calls == leading <= MOST
@@ -249,6 +283,7 @@ class Callers(RuleBasedStateMachine):
         assert all(caller.phase is Phase.ENDED for caller in self.callers)
         assert self.verb.held == 0
         assert not self.coalescer.shared
+        assert len(self.coalescer._lanes) == 0
         self.everybody_is_told_the_truth()
 
 
@@ -256,8 +291,56 @@ Callers.TestCase.settings = settings(max_examples=200, stateful_step_count=40, d
 TestCallers = Callers.TestCase
 
 
-def caller_of(item: int, until: float = 10.0) -> Caller[int, int]:
-    return Caller(item, until, lambda: None)
+def caller_of(item: int, until: float = 10.0, lane: str | None = None) -> Caller[int, int]:
+    return Caller(item, until, lambda: None, lane)
+
+
+def test_those_of_a_lane_that_a_call_has_stand_aside_until_it_ends() -> None:
+    coalescer = Coalescer(Storing())
+    callers = [caller_of(0, lane="a"), caller_of(2, lane="a"), caller_of(4, lane="b"), caller_of(6)]
+    assert [coalescer.add(caller, MOST) for caller in callers] == [True, False, False, False]
+    coalescer.verb.bounds = lambda: (1, 1000)  # type: ignore[method-assign]
+    first = coalescer.take()
+    assert first is not None
+    assert coalescer.may_start(MOST)
+    second = coalescer.take()
+    assert second is not None
+    assert coalescer.may_start(MOST)
+    third = coalescer.take()
+    assert third is not None
+    assert [[each.item for each in call.callers] for call in (first, second, third)] == [[0], [4], [6]]
+    assert not coalescer.may_start(MOST + 1), "the one who waits must not overtake"
+    late = caller_of(8, lane="a")
+    assert not coalescer.add(late, MOST + 1)
+    assert coalescer.earliest() == 10.0
+    first.fail(QueueFull("full"))
+    assert coalescer.done(MOST + 1)
+    again = coalescer.take()
+    assert again is not None
+    assert [each.item for each in again.callers] == [2]
+
+
+def test_who_stands_aside_is_ended_at_the_time() -> None:
+    coalescer = Coalescer(Storing())
+    first, aside = caller_of(0, 10.0, "a"), caller_of(2, 1.0, "a")
+    assert coalescer.add(first, MOST)
+    shared = coalescer.take()
+    assert shared is not None
+    assert not coalescer.add(aside, MOST)
+    assert coalescer.earliest() == 1.0
+    assert coalescer.expire(1.0, 0.1) == [aside]
+    assert isinstance(aside.result, BackendTimeout)
+    shared.fail(QueueFull("full"))
+    assert not coalescer.done(MOST)
+
+
+def test_what_became_of_a_posted_caller_is_told_once() -> None:
+    caller = posted(0, 10.0, None)
+    caller.wake = lambda: None
+    assert not must_tell(caller)
+    caller.phase = Phase.ENDED
+    assert must_tell(caller)
+    assert not must_tell(caller)
 
 
 def test_a_caller_that_is_alone_waits_for_nothing() -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from shardq import LeaseLost, Queue
+from shardq import ConfigError, LeaseLost, Queue
 from shardq.testing import ManualClock, fake_client
 from tests.waiting import eventually
 
@@ -96,6 +96,32 @@ def test_a_message_leaves_a_span_at_each_step(queue: Queue, clock: ManualClock, 
         1,
         str(delivery.stream),
     )
+
+
+def test_the_span_of_a_writers_message_ends_with_its_outcome(queue: Queue, spans: Any) -> None:
+    tracer = trace.get_tracer("test")
+    with tracer.start_as_current_span("request") as request, queue.client.writer() as writer:
+        message_id = writer.write(queue, SECRET, shard_key="t").result(30)
+        assert trace.get_current_span() is request
+    span = spans()["write jobs"]
+    assert attributes(span)["messaging.message.id"] == message_id
+    assert (span.kind, span.parent and span.parent.span_id) == (SpanKind.PRODUCER, request.get_span_context().span_id)
+    assert queue.read().headers["traceparent"].split("-")[2] == f"{span.get_span_context().span_id:016x}"
+
+
+def test_the_span_of_a_writers_message_that_is_refused_has_the_errors_type(
+    queue: Queue, spans: Any, exporter: InMemorySpanExporter
+) -> None:
+    full = queue.client.queue("full", max_len=1)
+    with queue.client.writer() as writer:
+        written = [writer.write(full, SECRET, shard_key="t") for _ in range(2)]
+        assert [type(each.exception(30)).__name__ for each in written] == ["NoneType", "QueueFull"]
+        errors = [attributes(span).get("error.type") for span in exporter.get_finished_spans()]
+        assert sorted(errors, key=str) == [None, "QueueFull"]
+        with pytest.raises(ConfigError):
+            writer.write(queue, SECRET, shard_key="")
+    assert attributes(spans()["write jobs"])["error.type"] == "ConfigError"
+    assert spans()["write jobs"].status.description is None
 
 
 def test_what_handles_a_message_is_linked_to_what_wrote_it(queue: Queue, spans: Any) -> None:

@@ -1,0 +1,163 @@
+"""`Writer`, for threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from shardq.client.queue import Queue
+from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
+from shardq.drivers.permits import MAX_WAIT
+from shardq.errors import BackendTimeout
+from shardq.flow import Limit
+from shardq.ops.caller import copied
+from shardq.ops.opening import upkeep
+from shardq.ops.outgoing import weight
+from shardq.ops.window import Place
+
+if TYPE_CHECKING:
+    from shardq.client.client import Client
+
+
+class Written(Future[str]):
+    """The future of one message: its id, or the error with which its write ended."""
+
+    asked = False
+    error: Exception | None = None
+
+    def result(self, timeout: float | None = None) -> str:
+        """Return the message's id, or raise its error; TimeoutError after *timeout* seconds without an outcome."""
+        self.asked = True
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the message's error, None if it was written; TimeoutError after *timeout* seconds."""
+        self.asked = True
+        return super().exception(timeout)
+
+
+class Writer(BaseWriter):
+    """Writes many messages with a window of them under way. Make one with `Client.writer`, which explains it."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_bytes: int = MAX_BYTES,
+        limit: Limit | None = None,
+    ) -> None:
+        super().__init__(client, max_in_flight=max_in_flight, max_bytes=max_bytes, limit=limit)
+        self._client = client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(error)
+
+    def write(
+        self,
+        queue: Queue | str,
+        payload: Any,
+        *,
+        shard_key: str | bytes,
+        delay: float | None = None,
+        deadline: float | None = None,
+        dedup_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Written:
+        """Take a message into the window, and return a future, which gets its id or its error.
+
+        The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While the
+        window is full, the call waits for room. Messages of one shard key get into a queue in the order of their calls;
+        only one whose outcome is unknown may get there later. *timeout* is for all of it, from this call on.
+
+        ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
+        accepted.
+        """
+        order = self._order(queue, payload, shard_key, (delay, deadline, dedup_key, headers), timeout)
+        try:
+            return self._accept(order)
+        except BaseException as error:
+            end_span(order.span, error)
+            raise
+
+    def flush(self) -> None:
+        """Wait until the outcome of each message that was accepted so far is known.
+
+        PartlyWritten if some were not written for certain and nobody has asked their futures.
+        """
+        self._flush()
+        self._report()
+
+    def close(self) -> None:
+        """Accept no more messages, and `flush`. Idempotent; the end of a `with` block does it, too."""
+        self._close(None)
+
+    def _close(self, error: BaseException | None) -> None:
+        self._closed = True
+        self._flush()
+        self._report(error)
+
+    def _accept(self, order: Order) -> Written:
+        self._client.prepare()
+        if order.state.config.ttl is not None:
+            self._client.run(upkeep(order.state, order.state.clock.monotonic()))
+        place, written = self._enter(order), Written()
+        written.set_running_or_notify_cancel()  # what is accepted is not taken back
+        self._client.post(
+            order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
+        )
+        return written
+
+    def _flush(self) -> None:
+        done = _ticket()
+        if not self._window.flush(done.release):
+            done.acquire()
+        for state in list(self._states.values()):
+            if state.config.ttl is not None:
+                self._client.run(upkeep(state, state.clock.monotonic()))
+
+    def _enter(self, order: Order) -> Place:
+        """Return a place in the window once there is room. BackendTimeout if there is none in time."""
+        place, clock = Place(weight(order.message)), self._client.clock
+        if self._window.enter(place, clock.monotonic()):
+            return place
+        turn = _ticket()
+        if not self._window.must_wait(place, turn.release):
+            return place
+        try:
+            while not turn.acquire(timeout=min(MAX_WAIT, max(0.0, order.until - clock.monotonic()))):
+                if order.until <= clock.monotonic():
+                    break
+        except BaseException:  # such as KeyboardInterrupt
+            if not self._window.give_up(place, clock.monotonic()):
+                self._window.free(place, clock.monotonic(), answered=None)
+            raise
+        if self._window.give_up(place, clock.monotonic()):
+            raise BackendTimeout(NO_ROOM)
+        return place
+
+    def _told(self, order: Order, place: Place, written: Written, result: str | Exception) -> None:
+        end_span(order.span, result)
+        if isinstance(result, str):
+            written.set_result(result)
+        else:
+            written.error = copied(result)
+            self._note_failure(written)
+            written.set_exception(written.error)
+        self._window.free(place, self._client.clock.monotonic(), answered=was_answered(result))
+
+
+def _ticket() -> threading.Lock:
+    ticket = threading.Lock()
+    ticket.acquire()
+    return ticket

@@ -1,0 +1,138 @@
+"""What `Writer` and `AsyncWriter` have in common: the window, the checks, and the failures that nobody asked for."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Final, NamedTuple, Protocol
+
+from shardq.arguments import whole
+from shardq.client.base import BaseClient
+from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
+from shardq.flow import Limit, Vegas
+from shardq.model import Message
+from shardq.ops.outgoing import CHUNK_MESSAGES, Outgoing, compose, compose_plain, is_plain
+from shardq.ops.state import QueueState
+from shardq.ops.window import Window
+from shardq.telemetry import OpenSpan, Telemetry, enabled
+
+log = logging.getLogger("shardq")
+LEAST: Final = 16
+KEPT: Final = 1000
+"""So many failures that nobody asked for are kept; more are counted."""
+
+MAX_IN_FLIGHT, MAX_BYTES = 10_000, 64 * 1024 * 1024
+NO_ROOM: Final = "the writer's window stayed full, so this message was not accepted: write it later"
+
+
+class Asked(Protocol):
+    """A future of either kind, which knows whether somebody has asked for its outcome."""
+
+    asked: bool
+    error: Exception | None
+
+
+class Order(NamedTuple):
+    """A checked message on its way: where it goes, until when it is tried, and what must keep its order."""
+
+    state: QueueState
+    message: Outgoing
+    until: float
+    lane: bytes
+    span: OpenSpan | None
+
+
+class BaseWriter:
+    """The window of a writer, and what became of its messages. `Client.writer` documents the settings."""
+
+    def __init__(self, client: BaseClient, *, max_in_flight: int, max_bytes: int, limit: Limit | None = None) -> None:
+        whole("max_in_flight", max_in_flight, LEAST, 1_000_000)
+        whole("max_bytes", max_bytes, 1, 2**40)
+        one_call = CHUNK_MESSAGES  # while a call is under way, the next one should be waiting
+        adapting = Vegas(first=LEAST, least=LEAST, most=max_in_flight, low=one_call, high=2 * one_call)
+        self._base, self._pid = client, os.getpid()
+        self._window = Window(limit or adapting, max_bytes)
+        self._states: dict[str, QueueState] = {}
+        self._failed: deque[Asked] = deque()
+        self._uncounted = 0
+        self._lock = Lock()
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many messages are accepted, of which the outcome is not known yet."""
+        return len(self._window)
+
+    def _order(
+        self,
+        queue: Any,
+        payload: Any,
+        shard_key: str | bytes,
+        options: tuple[float | None, float | None, str | None, Mapping[str, str] | None],
+        timeout: float | None,
+    ) -> Order:
+        """Check and encode a message. ConfigError or CodecError if it is bad."""
+        if self._closed or self._pid != os.getpid():
+            raise ClosedError("this writer was closed, or made before a fork: make a new one with client.writer()")
+        state = self._state(queue)
+        until = state.until(timeout)
+        if is_plain(*options) and not enabled():
+            span, composed = None, compose_plain(state, self._base.codecs, payload, shard_key)
+        else:
+            span = Telemetry(state.keys.name).begin_write()
+            try:
+                message = Message(payload, shard_key, *options)
+                composed = compose(state, self._base.codecs, message, span.context if span else None)
+            except BaseException as error:
+                end_span(span, error)
+                raise
+        lane = shard_key if isinstance(shard_key, bytes) else shard_key.encode()
+        return Order(state, composed, until, lane, span)
+
+    def _state(self, queue: Any) -> QueueState:
+        if isinstance(queue, str):
+            state = self._states.get(queue)
+            if state is None:
+                state = self._states[queue] = self._base.state_of(queue, {})
+            return state
+        if getattr(queue, "client", None) is not self._base:
+            raise ConfigError("queue must be the name of a queue, or a queue of the client that made this writer")
+        self._states[queue.name] = queue.state
+        return queue.state  # type: ignore[no-any-return]
+
+    def _note_failure(self, future: Asked) -> None:
+        """Keep a failure, so that it is raised in the end if nobody asks for it."""
+        with self._lock:
+            if len(self._failed) >= KEPT:
+                self._failed = deque(each for each in self._failed if not each.asked)
+            if len(self._failed) < KEPT:
+                self._failed.append(future)
+            else:
+                self._uncounted += 1
+
+    def _report(self, body: BaseException | None = None) -> None:
+        """Raise PartlyWritten for the failures that nobody asked for; where *body* is raised anyway, log it."""
+        with self._lock:
+            failed, uncounted = self._failed, self._uncounted
+            self._failed, self._uncounted = deque(), 0
+        unasked: list[Any] = [each.error for each in failed if not each.asked]
+        count = len(unasked) + uncounted
+        if not unasked:
+            return
+        text = f"{count:,} of a writer's {self._window.accepted:,} messages were not written for certain"
+        if body is None:
+            raise PartlyWritten(unasked, unasked[0], text) from unasked[0]
+        log.error("%s; the first error: %s", text, unasked[0])
+
+
+def was_answered(result: str | Exception) -> bool:
+    """Return whether a result is an answer of Redis, which says how long a round trip takes."""
+    return not isinstance(result, BackendError) or isinstance(result, DurabilityUnknown)
+
+
+def end_span(span: OpenSpan | None, result: str | BaseException) -> None:
+    """End the span of a write, if there is one."""
+    if span is not None:
+        span.end(result)
