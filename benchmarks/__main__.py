@@ -21,7 +21,7 @@ MEANS = {
 }
 NAMES = (
     "single", "concurrent", "before", "throughput", "window", "journal", "reads", "pickup", "expiry", "driver",
-    "timing", "flow", "worker", "orders", "fairness", "routing", "spark", "pipelines",
+    "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines",
 )  # fmt: skip
 
 

@@ -51,7 +51,12 @@ CASES = (
     Case("20 ms, 4 Mbit/s", bandwidth=4e6),
     Case("20 ms, 2 senders", senders=2),
 )
-LIMITS: dict[str, Callable[[], Limit]] = {"fixed 100": Fixed, "Vegas": Vegas, "Gradient": Gradient}
+LIMITS: dict[str, Callable[[], Limit]] = {
+    "fixed 100": Fixed,
+    "Vegas": Vegas,
+    "Vegas 32 to 64": lambda: Vegas(low=32, high=64),
+    "Gradient": Gradient,
+}
 
 
 @dataclass

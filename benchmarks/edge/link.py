@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import sys
 from collections import deque
 from dataclasses import dataclass
 from random import Random
@@ -170,3 +172,18 @@ class Link:
             self._open -= {writer, far_writer}
             for each in (writer, far_writer):
                 each.transport.abort()
+
+
+async def serve(target: str, quality: Quality) -> None:
+    """Be a link to *target*: print its port, and at the end of stdin the bytes that it has carried, up and down."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), over.set)
+    async with Link(target, quality) as link:
+        print(link.port, flush=True)
+        await over.wait()
+        loop.remove_reader(sys.stdin.fileno())
+        print(json.dumps([link.up.carried, link.down.carried]), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1], Quality(*map(float, sys.argv[2:]))))

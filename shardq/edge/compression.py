@@ -32,11 +32,11 @@ LARGEST_SAMPLE: Final = 128 * 1024
 
 
 class Compressor:
-    """Compresses payloads, with a dictionary once there is one that the gateway knows."""
+    """Compresses payloads at a `level`, with a dictionary once there is one that the gateway knows."""
 
     def __init__(self, level: int = 3) -> None:
-        self._level = level
-        self._made: dict[int | None, Any] = {}
+        self.level = level
+        self._made: dict[tuple[int | None, int], Any] = {}
         self._dictionaries: dict[int, Any] = {}
         self.using: int | None = None
         self.plain = self.compressed = 0
@@ -63,10 +63,11 @@ class Compressor:
         """Return one frame that says its size; None if the payload would not get smaller."""
         if len(payload) < SMALLEST:
             return None
-        compressor = self._made.get(self.using)
+        compressor = self._made.get((self.using, self.level))
         if compressor is None:
             dictionary = self._dictionaries[self.using].as_digested_dict if self.using is not None else None
-            compressor = self._made[self.using] = zstd.ZstdCompressor(level=self._level, zstd_dict=dictionary)
+            compressor = zstd.ZstdCompressor(level=self.level, zstd_dict=dictionary)
+            self._made[self.using, self.level] = compressor
         compressor.set_pledged_input_size(len(payload))
         frame: bytes = compressor.compress(payload, mode=zstd.ZstdCompressor.FLUSH_FRAME)
         if len(frame) >= len(payload):

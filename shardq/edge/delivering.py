@@ -17,6 +17,7 @@ from shardq.clock import Clock, SystemClock
 from shardq.datasink.messages import ClientInfo, Dictionary, Reason, Request
 from shardq.edge.compression import Compressor, Trainer, trained
 from shardq.edge.connection import Connection, ConnectionEnded
+from shardq.edge.effort import Effort
 from shardq.edge.lock import DeliveryLock
 from shardq.edge.settings import EdgeSettings
 from shardq.edge.spool import Spool, Spooled
@@ -36,6 +37,14 @@ RELEASE_AT: Final = 200
 """So many ids whose acks are noted are told to the gateway at once, or fewer after `POLL` seconds."""
 PAUSE = Exponential(base=0.1, factor=2, cap=30.0)
 DICTIONARY: Final = "dictionary"
+
+
+def _limit() -> Limit:
+    """Return how many messages may be in flight. A gateway stores at once what waits, so more than a few should wait.
+
+    Who has a backlog gains nothing by acks that come sooner. (Beside 4 to 8: on loopback 1.8 times as many messages.)
+    """
+    return Vegas(low=32, high=64)
 
 
 @dataclass(slots=True)
@@ -72,7 +81,7 @@ class Delivering:
         spool: Spool,
         *,
         clock: Clock | None = None,
-        limit: Callable[[], Limit] = Vegas,
+        limit: Callable[[], Limit] = _limit,
         random: Random | None = None,
     ) -> None:
         self._settings, self._spool, self._random = settings, spool, random or Random()
@@ -84,6 +93,7 @@ class Delivering:
         self._released: deque[bytes] = deque()
         self._infos: deque[dict[str, Any]] = deque()
         self._compressor, self._trainer = Compressor(settings.level), Trainer()
+        self._effort = Effort(settings.level)
         self._is_training, self._offers = False, list[int]()
         self._acked: dict[bytes, Spooled] = {}  # and not removed from the spool yet
         self._woken = asyncio.Event()
@@ -154,6 +164,7 @@ class Delivering:
                     continue
                 await connection.send(self._prepared(request, step))
             self._show()
+            self._effort.look(self._clock.monotonic(), is_blocked=len(self._sender) > self._sender.in_flight)
             if self._draining and not self._sender.in_flight:
                 raise ConnectionEnded(f"the gateway {self._settings.gateway} is being stopped")
             if (has_more and self._sender.credit) or self._acked:
@@ -182,8 +193,10 @@ class Delivering:
         held.timer = self._timer.call_later(step.timeout, self._time_out, step)
         if self._settings.compress:
             payload = request.plain_message
+            begun, self._compressor.level = self._clock.monotonic(), self._effort.level
             if frame := self._compressor.frame(payload):
                 request.zstd_compressed = frame
+            self._effort.spent(self._clock.monotonic() - begun)
             self.progress.frame_bytes += len(frame or payload)
             self.progress.plain_bytes += len(payload)
             self._sample(payload)

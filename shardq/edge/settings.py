@@ -30,7 +30,8 @@ class EdgeSettings:
     with SpoolFull ("raise"), or the oldest messages are lost for it ("drop_oldest", counted). With `durability`
     "process" a message survives the end of the process, with "disk" also that of the machine.
 
-    `compress` sends payloads as zstd frames of this `level` where that makes them smaller, and `dictionary` trains one.
+    `compress` sends payloads as zstd frames where that makes them smaller, and `dictionary` trains one. The `level` is
+    higher while messages wait for a link and the processor does not.
     """
 
     gateway: str

@@ -1,0 +1,95 @@
+"""One contender over one link: gateway, link and producer are processes of their own; what they used is measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import redis
+
+from benchmarks.edge.link import Quality
+from benchmarks.edge.producer import QUEUE
+from benchmarks.processes import cpu_of, peak
+from shardq import Client
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a contender took: seconds, bytes on the link, and CPU seconds and peak memory of both ends."""
+
+    seconds: float
+    up: int
+    down: int
+    cpu: float
+    gateway_cpu: float
+    peak: int
+    gateway_peak: int
+    said: dict[str, Any]
+
+
+def contest(url: str, kind: str, file: Path, count: int, quality: Quality | None) -> Result:
+    """Send the *count* messages of *file* over a link, or directly for None. Each must be in the queue once."""
+    with redis.from_url(url) as plain, Client.from_url(url) as client, ExitStack() as stack:
+        plain.flushall()
+        queue = client.queue(QUEUE, streams=16)
+        queue.read_many(1)
+        gateway = stack.enter_context(process("shardq.cli", "gateway", "--insecure", "--listen", "127.0.0.1:0",
+                                               "--redis", url, "--json"))  # fmt: skip
+        address = json.loads(line_of(gateway))["address"]
+        carried, link = [0, 0], None
+        if quality is not None:
+            words = map(str, (quality.bandwidth, quality.round_trip, quality.loss))
+            link = stack.enter_context(process("benchmarks.edge.link", address, *words))
+            address = f"127.0.0.1:{int(line_of(link))}"
+        before = cpu_of(gateway.pid)
+        producer = stack.enter_context(process("benchmarks.edge.producer", kind, address, str(file)))
+        told = producer.stdout.read() if producer.stdout else ""
+        if producer.wait() or not told:
+            raise SystemExit(f"the producer {kind} failed")
+        used, most = cpu_of(gateway.pid) - before, peak([gateway.pid])
+        if link is not None and link.stdin:
+            link.stdin.close()
+            carried = json.loads(line_of(link))
+        stored = queue.len()
+        if stored != count:
+            raise SystemExit(f"{kind}: {stored:,} of {count:,} messages are in the queue")
+    said = json.loads(told)
+    return Result(
+        said.pop("seconds"), carried[0], carried[1], said.pop("cpu"), used, said.pop("peak"), most, said,
+    )  # fmt: skip
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """Return the next line that it prints."""
+    line = process.stdout.readline() if process.stdout else ""
+    if not line:
+        raise SystemExit(f"{process.args!r} ended")
+    return line
+
+
+@contextmanager
+def process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of this Python, which ends with the block. What it logs is left out, unless it fails."""
+    command = [sys.executable, "-m", module, *words]
+    with tempfile.TemporaryFile("w+") as log:
+        started = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        try:
+            yield started
+        except SystemExit:
+            log.seek(0)
+            sys.stderr.write(log.read())
+            raise
+        finally:
+            started.kill()
+            started.wait()

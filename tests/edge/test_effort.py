@@ -1,0 +1,58 @@
+"""The level of compression follows what everything waits for: the link, the processor, or nothing."""
+
+from __future__ import annotations
+
+from shardq.edge.compression import Compressor
+from shardq.edge.effort import HARD, Effort
+
+
+def looks(effort: Effort, begins: float, share: float, *, blocked: bool = True) -> float:
+    """Three seconds in which compressing takes a *share* of the time."""
+    for tenth in range(1, 31):
+        effort.spent(share / 10)
+        effort.look(begins + tenth / 10, is_blocked=blocked)
+    return begins + 3
+
+
+def test_it_rises_while_messages_wait_and_the_processor_does_not() -> None:
+    effort = Effort(3)
+    now = looks(effort, 100.0, 0.05)
+    assert effort.level == HARD
+    now = looks(effort, now, 0.5)
+    assert effort.level == HARD, "it takes longer now, as it must"
+    looks(effort, now, 0.9)
+    assert effort.level == 3
+
+
+def test_it_stays_where_nothing_waits_for_the_link_or_compressing_takes_its_time() -> None:
+    for share, blocked in ((0.05, False), (0.4, True), (0.9, True)):
+        effort = Effort(3)
+        looks(effort, 100.0, share, blocked=blocked)
+        assert effort.level == 3
+
+
+def test_it_falls_when_the_backlog_is_gone() -> None:
+    effort = Effort(3)
+    now = looks(effort, 100.0, 0.05)
+    looks(effort, now, 0.05, blocked=False)
+    assert effort.level == 3
+
+
+def test_it_never_falls_below_what_was_asked_for() -> None:
+    effort = Effort(12)
+    now = looks(effort, 100.0, 0.05)
+    assert effort.level == 12
+    looks(effort, now, 0.95)
+    assert effort.level == 12
+
+
+def test_a_higher_level_makes_smaller_frames() -> None:
+    payload = b"".join(b"%d:%d;" % (number % 977, number * number % 7919) for number in range(3000))
+    compressor = Compressor(1)
+    sizes = []
+    for level in (1, HARD):
+        compressor.level = level
+        frame = compressor.frame(payload)
+        assert frame is not None
+        sizes.append(len(frame))
+    assert sizes[1] < sizes[0]
