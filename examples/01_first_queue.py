@@ -3,7 +3,7 @@
 from shardq import Client, Empty
 
 with Client.from_url("shardq://embedded") as client:  # or redis://localhost:6379
-    jobs = client.queue("predictions")
+    jobs = client.queue("predictions", streams=16)
     jobs.write({"prompt": "a cat"}, shard_key="acme")
     jobs.write({"prompt": "a dog"}, shard_key="acme", headers={"source": "example"})
     print("length", jobs.len())

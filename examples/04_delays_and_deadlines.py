@@ -5,7 +5,7 @@ import time
 from shardq import Client, Empty
 
 with Client.from_url("shardq://embedded") as client:
-    jobs = client.queue("reminders")
+    jobs = client.queue("reminders", streams=16)
 
     started = time.monotonic()
     jobs.write("say hello", shard_key="acme", delay=1)

@@ -23,7 +23,7 @@ async def consume(jobs: AsyncQueue, done: list[int]) -> None:
 
 async def main() -> None:
     async with AsyncClient.from_url("shardq://embedded") as client:
-        jobs, done = client.queue("predictions"), list[int]()
+        jobs, done = client.queue("predictions", streams=16), list[int]()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(produce(jobs))
             for _ in range(10):

@@ -53,7 +53,7 @@ with Client.from_url(url) as client:
             failures = 0
         except Empty:
             continue
-        except BackendError as error:  # what was not settled will be delivered again
+        except (BackendError, QueueMissing) as error:  # what was not settled will be delivered again
             failures += 1
-            print(f"Redis: {error}", file=sys.stderr)
+            print(error, file=sys.stderr)
             time.sleep(backoff(failures, random.Random()))

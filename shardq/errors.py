@@ -8,6 +8,7 @@
     │   └── QueueMissing                there is no such queue, and this call does not create one
     ├── CodecError (ValueError)         a payload cannot be encoded or decoded
     ├── Empty                           nothing to read before the deadline: read again
+    ├── QueueNotEmpty                   a queue that is to be deleted holds messages: drain it, or say how many
     ├── QueueFull                       a bound of the queue is reached: slow down, retry later
     ├── Unrouted                        no pattern matches the topic
     ├── MessageNotFound                 no waiting message has this id
@@ -46,6 +47,10 @@ class PatternError(ConfigError):
 
 class QueueMissing(ConfigError):
     """There is no such queue. The first write or read creates a queue; an operator's call does not."""
+
+
+class QueueNotEmpty(ShardqError):
+    """The queue was not deleted, since it holds other messages than the caller expects."""
 
 
 class CodecError(ShardqError, ValueError):

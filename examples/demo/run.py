@@ -38,7 +38,7 @@ class Demo:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="shardq-demo-")))
             server = stack.enter_context(EmbeddedServer())
             jobs = stack.enter_context(Client.from_url(server.url)).queue("jobs", visibility_timeout=VISIBILITY)
-            jobs.read_many(1)  # creates the queue, with its settings
+            jobs.declare()
             self._introduce(server.name, jobs)
             self._start(stack, folder, server.url)
             self._show.begin(self._total)

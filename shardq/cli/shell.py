@@ -30,16 +30,16 @@ class Shell:
             self._client = self._stack.enter_context(Client.from_url(self.url, timeout=self.timeout))
         return self._client
 
-    def queue(self, name: str) -> Queue:
-        """The queue, which may not exist yet."""
-        return self.client.queue(name)
+    def queue(self, name: str, *, create: bool = False) -> Queue:
+        """The queue, which may not exist yet; with *create* its first use makes it."""
+        return self.client.queue(name, create=create)
 
     def existing(self, name: str) -> tuple[Queue, QueueStats]:
         """The queue and its stats; raises Nothing if there is no such queue, so that a typo creates none."""
         queue = self.queue(name)
         numbers = queue.stats()
         if not numbers.streams:
-            raise Nothing(f"there is no queue {name!r}; its first write creates it")
+            raise Nothing(f"there is no queue {name!r}")
         return queue, numbers
 
     def show(self, text: str, value: Mapping[str, Any]) -> None:

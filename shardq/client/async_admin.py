@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from shardq.codec import Codecs
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.model.dead_letter import letters_of
-from shardq.ops import admin, assigning, weighing
+from shardq.ops import admin, assigning, declaring, weighing
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -47,6 +47,15 @@ class AsyncQueueAdmin:
         """
         return await self._client.run(admin.purge(self.state, timeout))
 
+    async def delete(self, *, expected: int | None = 0, timeout: float | None = None) -> int:
+        """Delete the queue, its settings and what it holds. Return how many messages that was.
+
+        QueueNotEmpty if it holds another number of messages than *expected* (waiting, delayed, in flight, and dead
+        letters); None expects any. Bindings to the queue stay. A client that has settings for the queue creates it
+        again when it next uses it, so stop its writers first.
+        """
+        return await self._client.run(admin.delete(self.state, expected, timeout))
+
     async def resize(self, streams: int, *, timeout: float | None = None) -> tuple[int, int]:
         """Change the number of streams (1 to 4,096) while the queue is used. Return (streams read, streams written to).
 
@@ -78,6 +87,13 @@ class AsyncQueueAdmin:
         ConfigError if another program has damaged the stored assignment.
         """
         return await self._client.run(assigning.assignment(self.state, timeout))
+
+    async def declare(self, *, timeout: float | None = None) -> QueueConfig:
+        """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
+
+        Other calls of a client with settings do so by themselves, as soon as they need the queue.
+        """
+        return await self._client.run(declaring.declare(self.state, timeout))
 
     async def settings(self, *, timeout: float | None = None) -> QueueConfig:
         """Return the queue's settings as they are now. QueueMissing if there is no such queue."""

@@ -21,6 +21,7 @@ from shardq.durability import Durability
 from shardq.embedded import EmbeddedServer
 from shardq.errors import ConfigError
 from shardq.model.settings import queue_config
+from shardq.ops.declaring import OnMismatch, on_mismatch
 from shardq.ops.opening import check_legacy
 from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
@@ -132,15 +133,26 @@ class BaseClient:
         """Refuse to be pickled or copied: another process cannot use the connections."""
         raise ConfigError(f"a {type(self).__name__} cannot be pickled or copied: make one in each process by from_url")
 
-    def state_of(self, name: str, settings: Mapping[str, Any], remember: float | None = None) -> QueueState:
+    def state_of(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        remember: float | None = None,
+        *,
+        create: bool | None = None,
+        mismatch: OnMismatch = "warn",
+    ) -> QueueState:
         """Return what this client remembers of the queue called *name*. ConfigError for a bad name or setting.
 
         Writes of one with *remember* keep their dedup keys for so many seconds, not for the queue's `dedup_window`.
+        The client may *create* the queue; by default if it has *settings* for it. *mismatch* says what it does if the
+        queue has others.
         """
-        requested = queue_config(settings)
+        requested, deals_with = queue_config(settings), on_mismatch(mismatch)
+        creates = bool(settings) if create is None else create
         with self._lock:
             known = self._states.get((name, remember))
-            if known is None or (settings and known.requested != requested):
+            if known is None or (settings and (known.requested, known.on_mismatch) != (requested, deals_with)):
                 known = QueueState(
                     keys=QueueKeys(name),
                     requested=requested,
@@ -153,10 +165,12 @@ class BaseClient:
                     client=self.name,
                     explicit=frozenset(settings),
                     remember=remember,
+                    on_mismatch=deals_with,
                 )
                 check_legacy(known, requested)
                 self._states[name, remember] = known
                 self._all_states.add(known)
+            known.creates = known.creates or creates
             return known
 
     def router_state(self, name: str = "default") -> RouterState:

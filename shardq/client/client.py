@@ -17,8 +17,9 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received
-from shardq.ops import routing
+from shardq.ops import registry, routing
 from shardq.ops.coalescing import Coalescer, Part
+from shardq.ops.declaring import OnMismatch
 from shardq.ops.look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
@@ -74,12 +75,27 @@ class Client(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def queue(self, name: str, **settings: Unpack[QueueSettings]) -> Queue:
-        """Return the queue called *name*. Its first write or read creates it, with these settings (see `QueueConfig`).
+    def queue(
+        self,
+        name: str,
+        *,
+        create: bool | None = None,
+        on_mismatch: OnMismatch = "warn",
+        **settings: Unpack[QueueSettings],
+    ) -> Queue:
+        """Return the queue called *name*. Its first write or read creates it, if this client has settings for it.
 
-        Settings belong to the queue: where it exists already, its own settings hold, and a difference is logged.
+        Settings belong to the queue. If it exists already with others, *on_mismatch* says what its first call does:
+        "warn" logs the differences, "raise" is a ConfigError, and "apply" changes the queue's settings, once.
+
+        Who names no settings creates no queue: its reads wait for one, and its other calls raise QueueMissing. *create*
+        says otherwise: true creates a queue with the defaults (see `QueueConfig`).
         """
-        return Queue(self, self.state_of(name, settings))
+        return Queue(self, self.state_of(name, settings, create=create, mismatch=on_mismatch))
+
+    def queues(self, *, timeout: float | None = None) -> list[str]:
+        """Return the names of all queues, sorted, from the list that clients with settings keep."""
+        return self.run(registry.queue_names(self.clock.monotonic() + (timeout or self.timeout), self.clock))
 
     def bind(self, pattern: str, queue: Queue | str, *, router: str = "default", timeout: float | None = None) -> bool:
         """Let messages that are published to a topic which *pattern* matches go to *queue*.

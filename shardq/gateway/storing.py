@@ -15,7 +15,7 @@ from shardq.gateway.checks import Refused
 from shardq.gateway.received import Received
 from shardq.gateway.releases import dedup_key
 from shardq.ops import routing
-from shardq.ops.opening import open_queue
+from shardq.ops.opening import find_queue
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -108,7 +108,7 @@ class Storage:
 
 def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[str]]:
     """Write to a queue that exists; QueueMissing if it does not. A gateway creates none."""
-    if not (yield from open_queue(state, state.until(), create=False)):
+    if not (yield from find_queue(state, state.until())):
         raise QueueMissing(f"there is no queue {state.keys.name!r}")
     return (yield from write_many(state, composed))
 

@@ -7,13 +7,15 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shardq.arguments import whole
-from shardq.errors import BackendTimeout, ConfigError, QueueMissing
+from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
 from shardq.ops.opening import (
     change_queue,
     check_legacy,
     check_replicas,
+    exists,
+    missing,
     new_epoch,
     remember,
     reopen,
@@ -21,9 +23,11 @@ from shardq.ops.opening import (
     touch,
     upkeep,
 )
+from shardq.ops.registry import unregister
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
+from shardq.ops.view import QueueView
 from shardq.protocol.replies import dead_letter, journal_page, pairs, stats
 
 PURGE_CHUNK = 250
@@ -94,6 +98,31 @@ def _purge(state: QueueState) -> Call:
     numbers = [str(i) for i in range(view.streams)] + (["l"] if view.config.legacy_stream else [])
     args = (view.epoch, new_epoch(), PURGE_CHUNK, ",".join(numbers), state.client)
     return Call.on(state.keys, "purge", args, rest=state.declared(numbers))
+
+
+def delete(state: QueueState, expected: int | None, timeout: float | None = None) -> Op[int]:
+    """Delete the queue, with what it holds. Return how many messages that was; 0 if there is no such queue.
+
+    QueueNotEmpty if it holds another number of messages than *expected*; None expects any.
+    """
+    if expected is not None:
+        whole("expected", expected, 0, 2**53)
+    until, view, held = state.until(timeout), state.view, 0
+    while (yield from exists(state, until)):
+        view = state.view
+        rest = (*state.keys.everything, *map(state.keys.stream, range(view.streams)))
+        call = Call.on(state.keys, "delete", (view.epoch, "" if expected is None else expected), rest=rest)
+        word, held = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if word == b"HELD":
+            raise QueueNotEmpty(
+                f"queue {state.keys.name!r} holds {int(held):,} messages, dead letters included, and not {expected:,}: "
+                "nothing was deleted"
+            )
+        if word == b"OK":
+            break
+    state.view = QueueView()
+    yield from unregister(state, until)
+    return int(held)
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
@@ -189,7 +218,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
     call = Call.on(state.keys, "journal", (after, count))
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     if not reply:
-        raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+        raise missing(state.keys.name)
     return journal_page(reply, after, count)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
@@ -20,26 +19,58 @@ from shardq.errors import (
     ServerUnfit,
 )
 from shardq.model import QueueConfig
+from shardq.ops.registry import register
 from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Ask, Call, Op, Refused, Underreplicated
+from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
+Differences: TypeAlias = dict[str, tuple[Any, Any]]
 log = logging.getLogger("shardq")
+AWAITED: Final = 0.25
+"""Seconds between two looks for a queue that somebody else will create."""
 
 
-def open_queue(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
-    """Make sure that *state* knows the queue. Return False if it does not exist and *create* is false."""
-    if state.epoch:
-        return True
-    return (yield from reopen(state, until, create=create))
+def open_queue(state: QueueState, until: float) -> Op[None]:
+    """Make sure that *state* knows the queue. Create it if this client may; else QueueMissing if it does not exist."""
+    if not state.epoch:
+        yield from reopen(state, until)
 
 
-def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
-    """Look the queue up, because its epoch changed or this client has not used it. Return as `open_queue`."""
+def find_queue(state: QueueState, until: float) -> Op[bool]:
+    """Make sure that *state* knows the queue, without creating it. Return False if it does not exist."""
+    return bool(state.epoch) or (yield from _look_up(state, until, create=False))
+
+
+def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
+    """Do as `open_queue`, but wait up to *block* seconds for somebody else to create the queue."""
+    clock, ends = state.clock, state.clock.monotonic() + block
+    while not (state.epoch or (yield from _look_up(state, until, create=state.creates))):
+        left = ends - clock.monotonic()
+        if left <= 0:
+            raise missing(state.keys.name)
+        yield Sleep(min(left, AWAITED))
+        until = max(until, state.until())
+
+
+def reopen(state: QueueState, until: float) -> Op[None]:
+    """Look the queue up, because its epoch changed or this client has not used it. Otherwise as `open_queue`."""
+    if not (yield from _look_up(state, until, create=state.creates)):
+        raise missing(state.keys.name)
+
+
+def missing(name: str) -> QueueMissing:
+    """Return the error of a call that needs a queue, and may not create it."""
+    return QueueMissing(
+        f"there is no queue {name!r}, and this client was given no settings to create it with: "
+        f"client.queue({name!r}, streams=...) creates it, and so does `shardq apply`"
+    )
+
+
+def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
@@ -53,7 +84,14 @@ def reopen(state: QueueState, until: float, *, create: bool = True) -> Op[bool]:
         meta, found = pairs(reply[2]), state.view.assigned
         if meta.get("assigned", "") != found.since:
             found = yield from _load_assignment(state, until)
-        remember(state, meta, found, created=reply[0] == b"CREATED", known=known)
+        created = reply[0] == b"CREATED"
+        remember(state, meta, found, created=created, known=known)
+        if state.creates and (created or not known):
+            yield from register(state)
+        if not created and not known and (differences := _differences(state)):
+            remedy = (state.on_mismatch or warn_of)(state, differences)
+            if remedy is not None:
+                yield from remedy
         if state.epoch or state.clock.monotonic() > until:  # else shards were assigned between the two calls
             return True
 
@@ -85,18 +123,21 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     state.view = QueueView(epoch, streams, wanted, config, found)
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
-    elif not created and not known:
-        _warn_of_differences(state)
 
 
-def _warn_of_differences(state: QueueState) -> None:
-    for item in fields(QueueConfig):
-        requested, actual = getattr(state.requested, item.name), getattr(state.config, item.name)
-        if item.name in state.explicit and requested != actual:
-            log.warning(
-                "queue %r has %s=%r, not the %r requested here: settings belong to the queue; change them with %s",
-                state.keys.name, item.name, actual, requested, "resize()" if item.name == "streams" else "configure()",
-            )  # fmt: skip
+def _differences(state: QueueState) -> Differences:
+    """Return the settings that this client was given and that the queue has otherwise: (requested, actual) by name."""
+    pairs_of = ((name, getattr(state.requested, name), getattr(state.config, name)) for name in sorted(state.explicit))
+    return {name: (requested, actual) for name, requested, actual in pairs_of if requested != actual}
+
+
+def warn_of(state: QueueState, differences: Differences) -> None:
+    """Log that the queue has other settings than this client was given."""
+    for name, (requested, actual) in differences.items():
+        log.warning(
+            "queue %r has %s=%r, not the %r requested here: settings belong to the queue; change them with %s",
+            state.keys.name, name, actual, requested, "resize()" if name == "streams" else "configure()",
+        )  # fmt: skip
 
 
 def needs_upkeep(state: QueueState) -> bool:
@@ -143,13 +184,18 @@ def shrink(state: QueueState, until: float) -> Op[None]:
         yield from reopen(state, until)
 
 
+def exists(state: QueueState, until: float) -> Op[bool]:
+    """Look the queue up, whatever this client remembers, without creating it. Return whether it exists."""
+    return (yield from _look_up(state, until, create=False))
+
+
 def require_queue(state: QueueState, until: float) -> Op[None]:
     """QueueMissing if the queue does not exist. For operators' calls, where a mistyped name must not create a queue.
 
     It always looks the queue up, because a call that acts on all streams must not rely on what this client remembers.
     """
-    if not (yield from reopen(state, until, create=False)):
-        raise QueueMissing(f"there is no queue {state.keys.name!r}; the first write or read creates it")
+    if not (yield from exists(state, until)):
+        raise missing(state.keys.name)
 
 
 def new_epoch() -> str:

@@ -10,7 +10,7 @@ from shardq.errors import BackendError
 from shardq.model import Received
 from shardq.ops.acks import Acks, ack_earlier
 from shardq.ops.look import Look, look
-from shardq.ops.opening import needs_upkeep, open_queue, upkeep
+from shardq.ops.opening import await_queue, needs_upkeep, upkeep
 from shardq.ops.read_call import ReadReply, recover, request_of
 from shardq.ops.reading import FEW, Want, reads_of
 from shardq.ops.retry import refuse
@@ -43,7 +43,7 @@ def read(
     clock = state.clock
     until = made.until if made else clock.monotonic() + block
     if made is None and not state.epoch:
-        yield from open_queue(state, state.until(timeout))
+        yield from await_queue(state, block, state.until(timeout))
     if acks is not None and acks.earlier:
         yield from ack_earlier(state, acks, max(until, state.until(timeout)))
     request = made.request if made else request_of(state, count, visibility, prefer)

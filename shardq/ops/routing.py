@@ -29,7 +29,7 @@ from shardq.errors import (
 )
 from shardq.ops.caller import copied
 from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
-from shardq.ops.opening import open_queue, upkeep
+from shardq.ops.opening import find_queue, upkeep
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
@@ -271,7 +271,7 @@ def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float 
 
 def open_all(states: Sequence[QueueState], until: float) -> Op[None]:
     """Look up together those queues that this client does not know yet."""
-    yield from run_together([open_queue(state, until, create=False) for state in states])
+    yield from run_together([find_queue(state, until) for state in states])
 
 
 def ids_of(states: Sequence[QueueState], outcomes: Sequence[Any]) -> dict[str, str]:

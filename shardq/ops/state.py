@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,7 +49,8 @@ class QueueState:
     that got no answer, so that another ack of them counts as a repetition. At local time `touch_at` the expiry of the
     keys is renewed next, and at `shrink_at` the queue may drop drained streams next. `coalescers` has for each verb the
     callers that share its calls (`ops/coalescing.py`). Writes remember their dedup keys for `remember` seconds; None
-    means for the queue's `dedup_window`.
+    means for the queue's `dedup_window`. Only a client that was given settings, or told so, `creates` the queue. Where
+    the queue has others, `on_mismatch` says so, or returns what is done about it.
     """
 
     keys: QueueKeys
@@ -62,6 +64,8 @@ class QueueState:
     client: str = ""
     explicit: frozenset[str] = frozenset()
     remember: float | None = None
+    creates: bool = False
+    on_mismatch: Callable[[QueueState, Any], Any] | None = None
     view: QueueView = field(default_factory=QueueView)
     legacy: str = ""
     hints: tuple[str, ...] = ()

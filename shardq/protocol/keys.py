@@ -49,6 +49,10 @@ _SUFFIXES: Final[Mapping[str, str]] = {
 }
 
 
+QUEUES: Final = "shardq:queues"
+"""The key of the list of queues, which all of them share. It has no braces, so it is no queue's."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """The keys of the queue or router `name`. Each attribute is one key. ConfigError for a bad name.
@@ -132,6 +136,11 @@ class QueueKeys(_Keys):
     def hold(self, name: str) -> str:
         """Return the key of what a streaming query of Spark holds of this queue. It expires by itself."""
         return f"{self.prefix}hold-{name}"
+
+    @property
+    def everything(self) -> tuple[str, ...]:
+        """Every key but `meta`, `dead` and the numbered streams."""
+        return tuple(key for key in self.fixed if key not in (self.meta, self.dead))
 
     def _spell_stream(self, number: int) -> str:
         if type(number) is not int or not 0 <= number < MAX_STREAMS:

@@ -31,14 +31,14 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
     state = client.state_of(name, {})
     client.run(statistics(state))
     if not state.streams:
-        raise QueueMissing(f"there is no queue {name!r}; the first write to it creates it")
+        raise QueueMissing(f"there is no queue {name!r}")
     return state
 
 
 def queue_of(options: Connecting, name: str, *, create: bool = False) -> QueueState:
     """The queue called *name*; QueueMissing unless it exists or *create* is true."""
     client = client_of(options)
-    state = client.state_of(name, {})
+    state = client.state_of(name, {}, create=create)
     if create:
         client.run(open_queue(state, state.until()))
         return state

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, Unpack, cast
 
 from shardq.client import AsyncDelivery, AsyncQueue
-from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
@@ -212,14 +212,12 @@ class AsyncWorker:
             if found and self._state.life not in (RUNNING, AWAY):
                 await self._unread(found)
                 found = ()
+        except QueueMissing as error:  # whoever declares it has not done so yet
+            acks = await self._read_fails(acks, error)
         except FATAL as error:
             self._fail(error)
         except BackendError as error:
-            self._state.redis_fails()
-            self._state.acked(acks)
-            acks = ()
-            self._schedule()  # acks that got no answer are settled by themselves, meanwhile
-            await _pause(self._reads.failed(error))
+            acks = await self._read_fails(acks, error)
         except asyncio.CancelledError:
             self._stop()  # the read was cancelled by `_stop`, or by a program that cancels all tasks
         except Exception as error:  # noqa: BLE001 (raised by run)
@@ -228,6 +226,14 @@ class AsyncWorker:
         self._state.acked(acks)
         self._keeper.keep(self._state.arrived(found))
         self._schedule()
+
+    async def _read_fails(self, acks: Sequence[Job], error: Exception) -> tuple[()]:
+        """Note it, and wait a while. Return no acks: those that got no answer are settled by themselves, meanwhile."""
+        self._state.redis_fails()
+        self._state.acked(acks)
+        self._schedule()
+        await _pause(self._reads.failed(error))
+        return ()
 
     async def _unread(self, found: Sequence[AsyncDelivery]) -> None:
         """Give back the messages that came after the stop; their deliveries are not counted."""

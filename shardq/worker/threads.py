@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, Unpack, cast
 
 from shardq.client import Delivery, Queue
-from shardq.errors import BackendError, ConfigError, DurabilityUnknown
+from shardq.errors import BackendError, ConfigError, DurabilityUnknown, QueueMissing
 from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
@@ -304,15 +304,12 @@ class Worker:
                 ack=[cast("Delivery", job.delivery) for job in action.acks],
                 timeout=CALL_TIMEOUT,
             )
+        except QueueMissing as error:  # whoever declares it has not done so yet
+            return self._read_fails(action, error)
         except FATAL:
             raise
         except BackendError as error:
-            with self._lock:
-                state.redis_fails()
-                state.acked(action.acks)
-            self._nudge()  # acks that got no answer are settled by themselves, meanwhile
-            self._stopped.wait(self._reads.failed(error))
-            return state.read_failed
+            return self._read_fails(action, error)
         finally:
             self._reader = None
         if state.life == AWAY:
@@ -324,6 +321,14 @@ class Worker:
         if found and self._stopped.is_set() and self._unread(found):
             found = []
         return lambda: self._read_over(action, found)
+
+    def _read_fails(self, action: Read, error: Exception) -> Report:
+        with self._lock:
+            self._state.redis_fails()
+            self._state.acked(action.acks)
+        self._nudge()  # acks that got no answer are settled by themselves, meanwhile
+        self._stopped.wait(self._reads.failed(error))
+        return self._state.read_failed
 
     def _read_over(self, action: Read, found: Sequence[Delivery] = (), *, failed: bool = False) -> None:
         self._state.acked(action.acks)

@@ -9,7 +9,7 @@ from random import Random
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
-from shardq.errors import BackendError, ClosedError, ConfigError, ServerUnfit
+from shardq.errors import ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
 from shardq.worker.outcome import Nack, Outcome, Reject, outcome_of
 from shardq.worker.plan import RETRY
@@ -33,7 +33,7 @@ class Trouble:
         self._queue, self._what = queue, what
         self._failures = 0
 
-    def failed(self, error: BackendError) -> float:
+    def failed(self, error: Exception) -> float:
         """Count a failure; seconds to wait before the next try."""
         self._failures += 1
         if self._failures == 1:

@@ -12,6 +12,7 @@ from shardq.cli.commands import (
     cancel,
     configure,
     dead,
+    delete,
     doctor,
     edge,
     embedded,
@@ -22,6 +23,7 @@ from shardq.cli.commands import (
     pipeline,
     plan,
     purge,
+    queues,
     read,
     redrive,
     resize,
@@ -35,7 +37,8 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, journal, dead, redrive, cancel, purge, resize, configure, weights, plan, assign, unassign,
-    assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, gateway, gateway_token, pipeline,
+    write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights, plan,
+    assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, gateway, gateway_token,
+    pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

@@ -21,9 +21,9 @@ from shardq.protocol.replies import text_or_bytes
 
 CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
 
-ABOUT = """Prints the id of each message. A queue that does not exist is created with default settings. PAYLOAD is
-stored as bytes, exactly as given. With --as text or --as json it is decoded first, so a worker finds the same value in
-`delivery.payload` as after `queue.write(value)` in Python."""
+ABOUT = """Prints the id of each message. With --create, a queue that does not exist is created with default settings.
+PAYLOAD is stored as bytes, exactly as given. With --as text or --as json it is decoded first, so a worker finds the
+same value in `delivery.payload` as after `queue.write(value)` in Python."""
 
 EXAMPLES = """  shardq write jobs 'hello' -k tenant-42
   shardq write jobs '{"prompt": "a cat"}' --as json -k tenant-42 --delay 60
@@ -35,6 +35,7 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "write", run, "store a message in a queue", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
+    parser.add_argument("--create", action="store_true", help="create the queue if it does not exist")
     parser.add_argument("payload", metavar="PAYLOAD", nargs="?", help="the payload; - or none reads all of stdin")
     parser.add_argument(
         "-k", "--shard-key", required=True, metavar="K", help="the shard key, usually the tenant's name"
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     from_stdin = args.payload in (None, "-")
     raw = sys.stdin.buffer.read() if from_stdin else os.fsencode(args.payload)
     message = _message(args, raw)
-    message_id = shell.queue(args.queue).write(
+    message_id = shell.queue(args.queue, create=args.create).write(
         message.payload,
         shard_key=message.shard_key,
         delay=message.delay,
@@ -94,7 +95,7 @@ def _payload(raw: bytes, form: str) -> Any:
 
 
 def _write_lines(args: argparse.Namespace, shell: Shell) -> int:
-    queue, code = shell.queue(args.queue), OK
+    queue, code = shell.queue(args.queue, create=args.create), OK
     for lines in _batches():
         messages = [_message(args, line) for line in lines]
         if _write_batch(queue, messages, shell) != OK:

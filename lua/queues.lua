@@ -1,0 +1,8 @@
+#!lua flags=no-writes
+-- queues: a page of the list of queues, in the order of their names.
+-- KEYS[1] queues: names of queues
+-- ARGV[1] after: the name that the page begins behind; '' = the start
+-- ARGV[2] most: names
+-- Reply: {name, ...}
+local after, most = ARGV[1], ARGV[2]
+return redis.call('ZRANGEBYLEX', KEYS[1], after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, most)

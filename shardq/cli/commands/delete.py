@@ -1,0 +1,40 @@
+"""`shardq delete`: delete a queue."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import FAILED, OK
+from shardq.cli.parsing import Commands, add_queue, add_yes, command
+from shardq.cli.shell import Shell
+from shardq.cli.text import plural
+
+ABOUT = """Deletes the queue, its settings, weights and assignment, and what it holds. A queue that holds messages
+(waiting, delayed, in flight, or dead letters) is only deleted with --any, or with --expected and their number. Stop
+its writers first: a client that has settings for the queue creates it again."""
+
+EXAMPLES = """  shardq delete jobs
+  shardq delete jobs --expected 12 --yes"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "delete", run, "delete a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--expected", type=int, default=0, metavar="N", help="delete it if it holds N messages (0)")
+    which.add_argument("--any", action="store_true", help="delete it whatever it holds")
+    add_yes(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Ask for confirmation, then delete."""
+    queue, now = shell.existing(args.queue)
+    held = now.backlog + now.in_flight + now.delayed + now.dead
+    if not shell.confirm(f"Delete queue {args.queue!r} with {plural(held, 'message')} for good?", yes=args.yes):
+        return FAILED
+    lost = queue.delete(expected=None if args.any else args.expected)
+    shell.show(
+        f"queue {args.queue!r} is deleted, with {plural(lost, 'message')}", {"queue": args.queue, "deleted": lost}
+    )
+    return OK

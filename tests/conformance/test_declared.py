@@ -1,0 +1,195 @@
+"""Settings are declared by whoever has them: others wait for the queue, differences are dealt with, queues are listed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from shardq import Client, ConfigError, Empty, Message, Queue, QueueMissing, QueueNotEmpty
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.world import World
+
+
+def test_who_has_no_settings_creates_no_queue(world: World, queue_name: str) -> None:
+    queue = world.client().queue(queue_name)
+    calls: list[Any] = [
+        lambda: queue.write(1, shard_key="t"),
+        lambda: queue.write_many([(1, "t")]),
+        lambda: queue.read(),
+        lambda: queue.read_many(3),
+        lambda: queue.cancel("1-1-0"),
+        lambda: queue.settings(),
+        lambda: queue.purge(),
+    ]
+    for call in calls:
+        with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
+            call()
+    assert (queue.len(), queue.stats().streams) == (0, ())
+    assert not [key for key in world.stored() if queue_name in key]
+
+
+def test_who_has_settings_creates_it_and_the_others_use_it(world: World, queue_name: str) -> None:
+    other = world.client().queue(queue_name)
+    with pytest.raises(QueueMissing):
+        other.write("too soon", shard_key="t")
+    owner = world.client().queue(queue_name, streams=3, window=0, max_in_flight=2)
+    assert owner.declare().max_in_flight == 2
+    other.write("now", shard_key="t")
+    assert other.read().payload == "now"
+    assert (other.settings().streams, other.settings().window) == (3, 0)
+
+
+def test_defaults_are_settings_if_that_is_said(world: World, queue_name: str) -> None:
+    world.client().queue(queue_name, create=True).write(1, shard_key="t")
+    assert world.client().queue(queue_name).settings().streams == 64
+    with pytest.raises(QueueMissing):
+        world.client().queue(f"{queue_name}.2", create=False, streams=2).write(1, shard_key="t")
+
+
+@pytest.mark.usefixtures("real")
+def test_a_read_waits_for_the_queue_as_for_a_message(world: World, queue_name: str) -> None:
+    reader = world.client().queue(queue_name)
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(reader.read(block=30)))
+    waiting.start()
+    world.client().queue(queue_name, streams=2).write("first", shard_key="t")
+    waiting.join(30)
+    assert [each.payload for each in found] == ["first"]
+
+
+@pytest.mark.usefixtures("real")
+def test_a_read_says_in_the_end_that_there_is_no_queue(world: World, queue_name: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(QueueMissing):
+        world.client().queue(queue_name).read(block=0.4)
+    assert time.monotonic() - begun >= 0.4
+
+
+def test_a_publish_creates_no_queue(world: World, queue_name: str) -> None:
+    client = world.client()
+    there = client.queue(f"{queue_name}.there", streams=2)
+    there.declare()
+    client.bind("news", there, router=queue_name)
+    client.bind("news", f"{queue_name}.absent", router=queue_name)
+    with pytest.raises(Exception, match=r"1 of 2 queues|there is no queue"):
+        client.publish("news", 1, shard_key="t", router=queue_name)
+    assert there.len() == 1
+    assert client.queue(f"{queue_name}.absent").stats().streams == ()
+
+
+def test_a_difference_is_raised_in_each_call_as_long_as_there_is_one(
+    world: World, open_queue: OpenQueue, queue_name: str
+) -> None:
+    queue = open_queue(streams=4, window=1)
+    queue.write(1, shard_key="t")
+    strict = world.client().queue(queue_name, streams=8, window=1, max_deliveries=3, on_mismatch="raise")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="max_deliveries=16 instead of 3, streams=4 instead of 8"):
+            strict.write(2, shard_key="t")
+    assert queue.len() == 1
+    queue.configure(max_deliveries=3)
+    queue.resize(8)
+    strict.write(2, shard_key="t")
+    assert queue.len() == 2
+
+
+def test_a_difference_is_applied_once(world: World, open_queue: OpenQueue, queue_name: str) -> None:
+    queue = open_queue(streams=4, visibility_timeout=30)
+    queue.write(1, shard_key="t")
+    owner = world.client().queue(queue_name, streams=6, visibility_timeout=60, max_len=9, on_mismatch="apply")
+    owner.write(2, shard_key="t")
+    now = queue.settings()
+    assert (now.streams, now.visibility_timeout, now.max_len) == (6, 60, 9)
+    queue.configure(max_len=5)
+    owner.write(3, shard_key="t")
+    assert queue.settings().max_len == 5, "two versions of a program must not take turns"
+
+
+def test_a_setting_that_was_not_named_is_no_difference(
+    world: World, open_queue: OpenQueue, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_queue(streams=4, max_len=7).write(1, shard_key="t")
+    world.client().queue(queue_name, streams=4, on_mismatch="raise").write(2, shard_key="t")
+    world.client().queue(queue_name, streams=5).write(3, shard_key="t")
+    assert caplog.text.count("settings belong to the queue") == 1
+    with pytest.raises(ConfigError, match="on_mismatch must be one of warn, raise, apply"):
+        world.client().queue(queue_name, streams=4, on_mismatch="ignore")  # type: ignore[arg-type]
+
+
+def test_several_who_apply_at_once_agree_in_the_end(world: World, open_queue: OpenQueue, queue_name: str) -> None:
+    open_queue(streams=2).write(0, shard_key="t")
+    deploys = [
+        world.client().queue(queue_name, streams=4, max_len=100, max_deliveries=5, on_mismatch="apply")
+        for _ in range(4)
+    ]
+    threads = [threading.Thread(target=each.write, args=(1,), kwargs={"shard_key": "t"}) for each in deploys]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    now = deploys[0].settings()
+    assert (now.streams, now.max_len, now.max_deliveries, deploys[0].len()) == (4, 100, 5, 5)
+
+
+def test_queues_are_listed_until_they_are_deleted(world: World, queue_name: str) -> None:
+    client = world.client()
+    names = [f"{queue_name}.{number}" for number in (2, 0, 1)]
+    for name in names:
+        client.queue(name, streams=2).declare()
+    client.queue(f"{queue_name}.never", streams=2)
+    assert client.queues() == sorted(names)
+    client.queue(names[0]).delete()
+    assert client.queues() == sorted(names[1:])
+
+
+@pytest.mark.usefixtures("real", "anywhere")
+def test_the_list_may_be_long(world: World, client: Client, queue_name: str) -> None:
+    world.raw.zadd("shardq:queues", {f"{queue_name}.{number:05}": 0 for number in range(2500)})
+    assert client.queues() == [f"{queue_name}.{number:05}" for number in range(2500)]
+
+
+def held_by(queue: Queue) -> None:
+    """One message in each state: waiting, delayed, in flight, dead."""
+    queue.write_many([Message(number, "t") for number in range(3)])
+    queue.write("later", shard_key="t", delay=600)
+    queue.read().reject("bad")
+    queue.read()
+
+
+def test_a_queue_that_holds_messages_is_not_deleted_unless_that_is_said(world: World, queue: Queue) -> None:
+    held_by(queue)
+    for expected in (0, 3, 5):
+        with pytest.raises(QueueNotEmpty, match=f"holds 4 messages, dead letters included, and not {expected}"):
+            queue.delete(expected=expected)
+    assert (queue.len(), queue.stats().dead, queue.stats().delayed) == (2, 1, 1)
+    assert queue.delete(expected=4) == 4
+    assert not [key for key in world.stored() if queue.name in key]
+    assert queue.delete() == 0
+
+
+def test_deleting_leaves_no_key_whatever_the_queue_had(world: World, open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=5, journal=100, parents=1, max_in_flight=3)
+    held_by(queue)
+    queue.set_weights({"t": 3})
+    queue.assign(["t", "u"])
+    queue.write("once", shard_key="t", dedup_key="d")
+    assert queue.delete(expected=None) == 5
+    assert not [key for key in world.stored() if queue.name in key]
+    assert queue.client.queues() == []
+
+
+def test_a_deleted_queue_can_be_made_again(world: World, open_queue: OpenQueue, queue_name: str) -> None:
+    queue, other = open_queue(streams=2), world.client().queue(queue_name)
+    old = queue.write("old", shard_key="t")
+    other.write("old", shard_key="t")
+    queue.delete(expected=None)
+    with pytest.raises(QueueMissing):
+        other.write("lost", shard_key="t")
+    assert queue.write("new", shard_key="t") > old
+    other.write("newer", shard_key="t")
+    assert {queue.read().payload, queue.read().payload} == {"new", "newer"}
+    with pytest.raises(Empty):
+        queue.read()
