@@ -158,7 +158,7 @@ class Link:
             writer.transport.abort()
 
     def lose(self) -> None:
-        """Let nothing more through the connections that there are, and end none, as a firewall does that forgot them."""
+        """Let nothing more through the connections that there are, and end none: a firewall has forgotten them."""
         for flow in self._flows:
             flow.is_lost = True
 

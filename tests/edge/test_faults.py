@@ -148,9 +148,7 @@ def test_a_connection_that_both_ends_take_for_open_is_given_up(
 
 
 @pytest.mark.soak
-def test_redis_may_be_away_for_twenty_seconds(
-    queue: Queue, run_gateway: Run, tmp_path: Path, server: Server
-) -> None:
+def test_redis_may_be_away_for_twenty_seconds(queue: Queue, run_gateway: Run, tmp_path: Path, server: Server) -> None:
     """Several producers go on spooling; the gateway waits; then each message is stored once."""
     gateway = run_gateway("--insecure", "--timeout", "2")
     names = ("a", "b", "c")
