@@ -43,7 +43,7 @@ def beside_redis(where: Place) -> Table:
     context = f"{where.server.name}, no AOF, loopback; {machine}, Python {platform.python_version()}; "
     return Table(
         "edge_gateway",
-        "messages of 200 B through a gateway, and directly",
+        "Messages of 200 B through a gateway, and directly",
         f"{context}{len(rounds)} rounds, {COUNT:,} messages, 1,000 tenants",
         ("", "messages/s", "of writer()", "gateway's CPU per message"),
         rows,

@@ -59,6 +59,7 @@ class Flow:
         self.arriving: deque[tuple[float, bytes]] = deque()
         self.acks: deque[tuple[float, int]] = deque()
         self.has_more, self.has_room, self.is_over = asyncio.Event(), asyncio.Event(), False
+        self.is_lost = False
 
     async def run(self) -> None:
         """Carry all that comes, until one end closes."""
@@ -112,7 +113,8 @@ class Flow:
                 due, now = [], loop.time()
                 while self.arriving and self.arriving[0][0] <= now:
                     due.append(self.arriving.popleft()[1])
-                self.writer.write(b"".join(due))
+                if not self.is_lost:
+                    self.writer.write(b"".join(due))
                 await self.writer.drain()
         with contextlib.suppress(ConnectionError, OSError):
             if self.writer.can_write_eof():
@@ -129,6 +131,7 @@ class Link:
         self.up, self.down = Direction(quality, rng), Direction(quality, rng)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
+        self._flows: set[Flow] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
@@ -154,6 +157,11 @@ class Link:
         for writer in [*self._open]:
             writer.transport.abort()
 
+    def lose(self) -> None:
+        """Let nothing more through the connections that there are, and end none: a firewall has forgotten them."""
+        for flow in self._flows:
+            flow.is_lost = True
+
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._carry(reader, writer))
         self._tasks.add(task)
@@ -165,11 +173,14 @@ class Link:
         except OSError:
             writer.transport.abort()
             return
+        flows = {Flow(self.up, reader, far_writer), Flow(self.down, far_reader, writer)}
         self._open |= {writer, far_writer}
+        self._flows |= flows
         try:
-            await asyncio.gather(Flow(self.up, reader, far_writer).run(), Flow(self.down, far_reader, writer).run())
+            await asyncio.gather(*(flow.run() for flow in flows))
         finally:
             self._open -= {writer, far_writer}
+            self._flows -= flows
             for each in (writer, far_writer):
                 each.transport.abort()
 

@@ -69,7 +69,7 @@ def _main(where: Place, folder: Path, size: float) -> Table:
     )
     return Table(
         "edge",
-        "metrics over a link of 40 Mbit/s and 20 ms",
+        "Metrics over a link of 40 Mbit/s and 20 ms",
         f"{_described(where)}; {count:,} messages, {size / MB:,.0f} MB; CPU for each MB of payload",
         ("", "time", "speed-up", "bytes sent", "of the link", "CPU", "gateway's CPU", "memory", "gateway's memory"),
         rows,
@@ -96,7 +96,7 @@ def _links(where: Place, folder: Path, size: float) -> Table:
         rows.append((name, f"{first:,.1f} s", *(f"{each:,.1f} s, {times(first / each)}" for each in others)))
     return Table(
         "edge_links",
-        "the same over other links; 40 Mbit/s where nothing else is said",
+        "The same over other links, of 40 Mbit/s where nothing else is said",
         f"{_described(where)}; {count:,} messages, {size / MB:,.0f} MB; speed-up against the first",
         ("round trip", f"{CONNECTIONS} synchronous", "window", "window, zstd", "window, zstd, dictionary"),
         rows,

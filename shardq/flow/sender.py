@@ -8,7 +8,7 @@ overfull; a message that has to wait for room is kept in order; and what timed o
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -72,7 +72,7 @@ class Sender(Generic[Id]):
         self.limit, self.cap, self.state = limit, cap, IDLE
         self._flight: dict[Id, tuple[float, int]] = {}  # when it was sent, and at which attempt, oldest first
         self._fresh: deque[Id] = deque()
-        self._repeats: deque[Id] = deque()
+        self._repeats: OrderedDict[Id, None] = OrderedDict()  # late acks are taken out anywhere
         self._known: dict[Id, int] = {}  # how often each was sent, of all that are not acked
         self._mean, self._deviation = -1.0, 0.0
         self._shrunk_at, self._backoff = -math.inf, 1
@@ -121,11 +121,10 @@ class Sender(Generic[Id]):
 
     def next(self, now: float) -> Sent[Id] | None:
         """Return the next message to send; None while the window is full, or none waits."""
-        waiting = self._repeats or self._fresh
         self.state = self._measured()
-        if not waiting or SENDER[self.state][SEND].action == WAIT:
+        if not (self._repeats or self._fresh) or SENDER[self.state][SEND].action == WAIT:
             return None
-        message = waiting.popleft()
+        message = self._repeats.popitem(last=False)[0] if self._repeats else self._fresh.popleft()
         attempt = self._known[message] = self._known[message] + 1
         self._flight[message] = (now, attempt)
         self._enter(SEND)
@@ -143,7 +142,7 @@ class Sender(Generic[Id]):
         count = len(self._flight)
         found = self._flight.pop(message, None)
         if found is None:
-            self._repeats.remove(message)
+            del self._repeats[message]
             return True
         if attempts == 1:  # of one that was sent twice nobody knows which was acked (Karn & Partridge, SIGCOMM 1987)
             self._measure(now - found[0])
@@ -175,10 +174,10 @@ class Sender(Generic[Id]):
         return True
 
     def lost(self, now: float) -> None:
-        """Event: the connection is lost. All that was in flight goes out again, in the order in which it was sent."""
+        """Event: the connection is lost. All that was sent and is not acked goes out again, in the order of `send`."""
         if self._flight:
             last_sent_at = max(sent_at for sent_at, _ in self._flight.values())
-            self._repeats.extend(self._flight)
+            self._repeats = OrderedDict.fromkeys(message for message, attempts in self._known.items() if attempts)
             self._flight.clear()
             self._shrink(last_sent_at, now)
             self.state = IDLE
@@ -189,13 +188,16 @@ class Sender(Generic[Id]):
         if attempts is None:
             return False
         if self._flight.pop(message, None) is None:
-            (self._repeats if attempts else self._fresh).remove(message)
+            if attempts:
+                del self._repeats[message]
+            else:
+                self._fresh.remove(message)
         self.state = self._measured()
         return True
 
     def _repeat(self, message: Id) -> None:
         del self._flight[message]
-        self._repeats.append(message)
+        self._repeats[message] = None
         self._enter(TIMEOUT)
 
     def _shrink(self, sent_at: float, now: float) -> None:

@@ -28,8 +28,8 @@ Run = Callable[..., GatewayProcess]
 
 
 @contextmanager
-def linked(target: str, quality: Quality) -> Iterator[tuple[str, Callable[[], object]]]:
-    """A link to *target*, in a thread of its own: its address, and how to cut all connections."""
+def linked(target: str, quality: Quality, *, lose: bool = False) -> Iterator[tuple[str, Callable[[], object]]]:
+    """A link to *target*, in a thread of its own: its address, and how to cut all connections, or to *lose* them."""
     loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
     found: list[Any] = []
 
@@ -43,7 +43,8 @@ def linked(target: str, quality: Quality) -> Iterator[tuple[str, Callable[[], ob
     thread.start()
     try:
         assert ready.wait(30)
-        yield f"127.0.0.1:{found[0].port}", lambda: loop.call_soon_threadsafe(found[0].cut)
+        spoils = found[0].lose if lose else found[0].cut
+        yield f"127.0.0.1:{found[0].port}", lambda: loop.call_soon_threadsafe(spoils)
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(30)

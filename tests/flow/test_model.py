@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -30,7 +30,8 @@ class World:
     def __init__(self, state: State, window: int, capacity: int) -> None:
         self.sender = Sender[int](Fixed(window))
         self.sender._flight = {each: (0.0, attempt) for each, attempt in state.flight}
-        self.sender._repeats, self.sender._fresh = deque(state.repeats), deque(state.fresh)
+        self.sender._repeats = OrderedDict.fromkeys(state.repeats)
+        self.sender._fresh = deque(state.fresh)
         self.sender._known = dict(state.known)
         self.sender.state = self.sender._measured()
         self.receiver = Receiver[int](capacity, 10**6)
