@@ -18,7 +18,7 @@ from shardq.ops.steps import Call, Op
 def run(place: Place) -> list[Table]:
     calls = max(20, place.settings.messages // 2)
     with Client.from_url(place.url) as client, connect(place.url) as server, asyncio.Runner() as runner:
-        queue = client.queue(f"driver-{uuid.uuid4().hex[:8]}")
+        queue = client.queue(f"driver-{uuid.uuid4().hex[:8]}", create=True)
         queue.write(b"x", shard_key="a")
         call = Call.on(queue.state.keys, "len")
         script, keys = call.script, call.keys

@@ -50,7 +50,7 @@ def _table(place: Place, state: str) -> Table:
     counts = (chosen.messages, max(1, chosen.messages // OTHERS), max(1, chosen.messages // OTHERS))
     rate = chosen.rate * FASTER
     with Client.from_url(place.url) as client:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         queue.len()
         reader = spawn.Process(target=collect, args=(place.url, name, counts, chosen.seed, theirs), daemon=True)
         reader.start()
@@ -102,7 +102,7 @@ def write(queue: Queue, counts: tuple[int, ...], rate: float, dice: random.Rando
 def busy(url: str, name: str, rate: float) -> None:
     """Write to the same queue, from other tenants, until terminated."""
     with Client.from_url(url) as client:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         for number in range(10**9):
             queue.write_many([(BODY.pack(BUSY, 0.0), f"other-{number % 50}-{each}") for each in range(BULK)])
             time.sleep(1 / rate)
@@ -114,7 +114,7 @@ def collect(url: str, name: str, counts: tuple[int, ...], seed: int, to: Connect
     due: dict[str, float] = {}
     dice = random.Random(seed)
     with Client.from_url(url) as client:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         while any(len(values) < count for values, count in zip(found, counts, strict=True)):
             lasts = dice.uniform(SHORTEST, LONGEST)
             deliveries = queue.read_many(100, block=5, visibility_timeout=lasts)

@@ -187,7 +187,7 @@ def _lateness(place: Place) -> Table:
     name = f"late-{uuid.uuid4().hex[:8]}"
     count = max(5, round(chosen.seconds * 10))
     with Client.from_url(place.url) as client:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         queue.len()
         reader = spawn.Process(target=collect_late, args=(place.url, name, 2 * count, theirs), daemon=True)
         reader.start()
@@ -223,7 +223,7 @@ def collect_late(url: str, name: str, count: int, to: Connection) -> None:
     ends: dict[str, float] = {}
     seen: set[str] = set()
     with Client.from_url(url) as client:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         while len(due) + len(ended) < count:
             delivery = queue.read(block=30, visibility_timeout=0.5)
             now = client.clock.monotonic()

@@ -129,7 +129,7 @@ class Field:
 
     def write(self, rows: int, window: int = 1, by: str = "") -> Run:
         """All rows into a new queue; each task's are sorted *by* a column, if one is named."""
-        name, frame = self.queue(window), self.frame(rows)
+        name, frame = self.queue(window, create=True), self.frame(rows)
         self.filled = name
         if by:
             frame = frame.sortWithinPartitions(by)
@@ -148,7 +148,7 @@ class Field:
     def held(self) -> int:
         """How many messages the queue has."""
         with Client.from_url(self.place.url) as client:
-            return client.queue(self.filled).len() if self.filled else 0
+            return client.queue(self.filled, create=True).len() if self.filled else 0
 
     def naive(self) -> Run:
         """A call of the client for each row, from Spark's tasks."""
@@ -156,7 +156,7 @@ class Field:
 
         def each(part: Any) -> None:
             with Client.from_url(url) as client:
-                queue = client.queue(name)
+                queue = client.queue(name, create=True)
                 for row in part:
                     queue.write(bytes(row.payload), shard_key=row.shard_key)
 

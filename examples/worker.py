@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from shardq import BackendError, Client, Delivery, Empty, LeaseLost
+from shardq import BackendError, Client, Delivery, Empty, LeaseLost, QueueMissing
 from shardq.backoff import Exponential
 
 url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")

@@ -74,7 +74,7 @@ def _round(url: str, messages: list[tuple[str, bytes]]) -> dict[str, tuple[float
             with Client.from_url(url) as client:
                 client.queue(QUEUE, streams=16).read_many(1)
                 found[name] = _through_gateway(url, messages, producers)
-                if (stored := client.queue(QUEUE).len()) != len(messages):
+                if (stored := client.queue(QUEUE, create=True).len()) != len(messages):
                     raise SystemExit(f"{stored:,} of {len(messages):,} messages are in the queue")
     return found
 

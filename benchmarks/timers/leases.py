@@ -38,7 +38,7 @@ class Holder:
         self.client = Client.from_url("redis://127.0.0.1:1", clock=self.clock)
         self.client.timer = timer = ByHand(clock=self.clock)
         self.client.leases = Leases(timer, self.clock, lambda function: None)
-        self.queue, self.how = self.client.queue("q"), how
+        self.queue, self.how = self.client.queue("q", create=True), how
         self.scanned: set[DeliveryView] = set()
 
     def take(self, row: Received) -> DeliveryView:

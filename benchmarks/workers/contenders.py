@@ -66,7 +66,7 @@ def _celery(server: Any, url: str) -> int:
 
 def _shardq(server: Any, url: str) -> int:
     client = _clients.get(url) or _clients.setdefault(url, Client.from_url(url))
-    found = client.queue("jobs").stats()
+    found = client.queue("jobs", create=True).stats()
     return found.backlog + found.in_flight
 
 

@@ -68,7 +68,7 @@ async def in_tasks() -> None:
         await work_async(delivery.payload)
 
     async with AsyncClient.from_url(URL) as client:
-        await AsyncWorker(client.queue("jobs"), handle, read_ahead=AHEAD).run()
+        await AsyncWorker(client.queue("jobs", create=True), handle, read_ahead=AHEAD).run()
 
 
 def main(how: str) -> None:

@@ -45,7 +45,7 @@ class Demo:
         with self._stack as stack:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shardq-demo-")))
             server = stack.enter_context(EmbeddedServer())
-            queue = stack.enter_context(Client.from_url(server.url)).queue(QUEUE)
+            queue = stack.enter_context(Client.from_url(server.url)).queue(QUEUE, create=True)
             queue.read_many(1)  # creates the queue: a gateway creates none
             self._url = server.url
             self._show.title(f"a producer at the edge, a gateway, and shardq on {server.name}")

@@ -6,6 +6,7 @@ OK = 0
 FAILED = 1
 USAGE = 2
 NOTHING = 3
+DIFFERENT = 4
 INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
@@ -15,6 +16,7 @@ MEANING = """exit codes:
   1  it failed, or you answered no; one line on stderr says why
   2  the command line is wrong
   3  there is nothing to do: no such queue, no such message, or an empty queue
+  4  apply --dry-run: something would change
   130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
 
 

@@ -40,7 +40,7 @@ def test_its_url_works_until_a_signal_ends_it(number: signal.Signals) -> None:
     process, told = started("--port", "0")
     with process:
         with Client.from_url(told["url"]) as client:
-            client.queue("jobs").write(b"x", shard_key="t")
+            client.queue("jobs", create=True).write(b"x", shard_key="t")
         assert Command(told["url"])("len", "jobs").out == "1\n"
         process.send_signal(number)
         assert process.communicate(timeout=150) == (b"", b"")

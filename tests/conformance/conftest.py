@@ -172,7 +172,7 @@ def open_queue(client: Client, queue_name: str) -> OpenQueue:
     """Opens the test's queue: settings as of `Client.queue`; *by* another client than `client`."""
 
     def open_queue(*, by: Client | None = None, **settings: Any) -> Queue:
-        return (by or client).queue(queue_name, **settings)
+        return (by or client).queue(queue_name, **{"create": True, **settings})
 
     return open_queue
 

@@ -183,7 +183,7 @@ def test_only_deliveries_can_be_acked(queue: Queue, bad: Any) -> None:
 def test_nothing_is_sent_if_one_of_them_is_of_another_queue(
     client: Client, queue: Queue, delivery: Delivery, queue_name: str
 ) -> None:
-    other = client.queue(f"{queue_name}-other")
+    other = client.queue(f"{queue_name}-other", create=True)
     other.write("other", shard_key="t")
     queue.write("stays", shard_key="t")
     with pytest.raises(ConfigError, match=f"is of queue '{queue_name}-other'"):

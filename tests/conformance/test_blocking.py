@@ -284,7 +284,7 @@ import sys
 from shardq import Client
 
 client = Client.from_url(sys.argv[1], wait_slice=5)
-client.queue(sys.argv[2]).read(block=60, visibility_timeout=1)
+client.queue(sys.argv[2], create=True).read(block=60, visibility_timeout=1)
 """
 
 

@@ -129,7 +129,7 @@ def test_tallies_and_dedup_keys_take_no_room_from_each_other(
     with pytest.raises(QueueFull, match="max_dedup"):
         queue.write(9, shard_key="t", dedup_key="9")
     with Client.from_url(server.url) as other:
-        other.queue(queue_name).write("plain", shard_key="t")
+        other.queue(queue_name, create=True).write("plain", shard_key="t")
     assert remembered(queue, server) == (4, 2, 5)
     assert queue.len() == 15
 

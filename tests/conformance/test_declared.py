@@ -1,4 +1,4 @@
-"""Settings are declared by whoever has them: others wait for the queue, differences are dealt with, queues are listed."""
+"""Settings are declared by who has them: others wait for the queue, differences are dealt with, queues are listed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def test_who_has_no_settings_creates_no_queue(world: World, queue_name: str) -> 
     calls: list[Any] = [
         lambda: queue.write(1, shard_key="t"),
         lambda: queue.write_many([(1, "t")]),
-        lambda: queue.read(),
+        queue.read,
         lambda: queue.read_many(3),
         lambda: queue.cancel("1-1-0"),
-        lambda: queue.settings(),
-        lambda: queue.purge(),
+        queue.settings,
+        queue.purge,
     ]
     for call in calls:
         with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
@@ -171,7 +171,7 @@ def test_a_queue_that_holds_messages_is_not_deleted_unless_that_is_said(world: W
 
 
 def test_deleting_leaves_no_key_whatever_the_queue_had(world: World, open_queue: OpenQueue) -> None:
-    queue = open_queue(streams=5, journal=100, parents=1, max_in_flight=3)
+    queue = open_queue(streams=9, streams_per_shard=2, journal=100, parents=1, max_in_flight=3)
     held_by(queue)
     queue.set_weights({"t": 3})
     queue.assign(["t", "u"])

@@ -47,7 +47,7 @@ def reopened(queue: Queue, server: Server) -> None:
     """Another client opens the queue, which creates the key again."""
     server.run("DEL", queue.state.keys.dedup)
     with Client.from_url(server.url) as other:
-        other.queue(queue.name).read_many(1)
+        other.queue(queue.name, create=True).read_many(1)
 
 
 def rewritten(queue: Queue, server: Server) -> None:
@@ -86,7 +86,7 @@ def test_what_was_lost_before_a_write_does_not_stop_it(queue: Queue, server: Ser
 def test_a_queue_that_is_created_after_a_write_began_has_lost_nothing(server_client: Client, queue: Queue) -> None:
     """As one that a row names, and of which nobody knew before."""
     began = begin(queue)
-    other = server_client.queue(f"{queue.name}-later")
+    other = server_client.queue(f"{queue.name}-later", create=True)
     server_client.run(open_queue(other.state, other.state.until()))
     for stop in (100, 200):
         store(other, offset(began), 0, stop)
@@ -127,7 +127,7 @@ def test_rows_that_are_gone_are_told_from_offsets_that_are_gone(queue: Queue, se
     server.run("FLUSHALL")
     assert queue._client.run(recount(queue.state, done)) == Recount(done[:3], [])
     with Client.from_url(server.url) as other:
-        other.queue(queue.name).read_many(1)
+        other.queue(queue.name, create=True).read_many(1)
     assert queue._client.run(recount(queue.state, done)) == Recount(done[:3], [])
 
 

@@ -358,7 +358,7 @@ def test_bad_arguments_are_refused(queue: Queue, bad: dict[str, Any]) -> None:
 
 def test_a_queue_that_does_not_exist_has_no_journal(client: Client) -> None:
     with pytest.raises(QueueMissing):
-        client.queue("nothing-here").journal()
+        client.queue("nothing-here", create=True).journal()
 
 
 def test_every_letter_stands_for_one_kind() -> None:

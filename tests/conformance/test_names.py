@@ -26,7 +26,7 @@ def _nothing_is_written(world: World) -> Iterator[None]:
 )
 def test_a_bad_queue_name(client: Client, name: str) -> None:
     with pytest.raises(ConfigError, match="queue name"):
-        client.queue(name)
+        client.queue(name, create=True)
 
 
 BAD_WRITES: dict[str, dict[str, Any]] = {
@@ -78,7 +78,7 @@ def test_a_payload_that_cannot_be_encoded(queue: Queue, payload: Any) -> None:
 
 
 def test_a_payload_that_is_too_large(world: World, queue_name: str) -> None:
-    queue = world.client(max_payload=1000).queue(queue_name)
+    queue = world.client(max_payload=1000).queue(queue_name, create=True)
     with pytest.raises(ConfigError, match="1,001 bytes, more than max_payload = 1,000"):
         queue.write(bytes(1001), shard_key="t")
 

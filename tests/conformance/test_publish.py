@@ -28,7 +28,7 @@ def steps_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_topic_goes_to_each_bound_queue_once(client: Client, queue_name: str) -> None:
-    eu, every = client.queue(f"{queue_name}-eu"), client.queue(f"{queue_name}-all")
+    eu, every = client.queue(f"{queue_name}-eu", create=True), client.queue(f"{queue_name}-all", create=True)
     assert client.bind("orders.eu.*", eu)
     assert client.bind("orders.#", every.name)
     assert client.bind("#.created", every)
@@ -64,7 +64,7 @@ def test_unbinding_takes_back_one_binding(client: Client) -> None:
 def test_many_are_bound_and_unbound_and_those_that_were_so_are_returned(
     world: World, client: Client, queue_name: str
 ) -> None:
-    queue, other = client.queue(queue_name), world.client()
+    queue, other = client.queue(queue_name, create=True), world.client()
     pairs: list[tuple[str, Queue | str]] = [("a.*", queue), ("b", queue_name), ("a.*", "other"), ("a.*", queue_name)]
     assert client.bind_many(pairs) == []
     assert client.bind_many([("b", queue), ("c", queue)]) == [("b", queue_name)]
@@ -158,7 +158,7 @@ def test_one_full_queue_does_not_keep_the_others_from_their_copy(client: Client,
         client.publish("a", 2, shard_key="t")
     results = raised.value.results
     assert isinstance(results[full.name], QueueFull)
-    assert client.queue(f"{queue_name}-free").read().message_id == results[f"{queue_name}-free"]
+    assert client.queue(f"{queue_name}-free", create=True).read().message_id == results[f"{queue_name}-free"]
 
 
 def test_no_more_bindings_than_there_may_be(client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,4 +198,4 @@ def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
     assert len(other.publish("a", 1, shard_key="t")) == 150  # they are only looked up
     assert [call.script.name for step in seen for call in step.calls] == ["open"] * 150 + ["write"] * 150
     assert len(seen) <= 4
-    assert client.queue("new7").len() == 2
+    assert client.queue("new7", create=True).len() == 2

@@ -231,7 +231,7 @@ def test_nacking_many_gives_them_all_back_and_tells_which_were_lost(queue: Queue
 
 
 def test_a_delivery_of_another_queue_is_not_taken_for_a_lost_one(client: Client, queue: Queue, queue_name: str) -> None:
-    other = client.queue(f"{queue_name}-other")
+    other = client.queue(f"{queue_name}-other", create=True)
     queue.write(1, shard_key="t")
     delivery = queue.read()
     assert delivery.queue.name == queue_name

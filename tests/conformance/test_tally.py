@@ -25,7 +25,7 @@ def test_rows_are_told_by_their_write(server_client: Client, queue_name: str) ->
         "w": 35, "w*": 7, "ww": 11, "w:x": 2, "none": 0,
     }  # fmt: skip
     assert sorted(server_client.run(parts_of(queue.state))) == sorted(f"{write_id}:{part}" for write_id, part in wrote)
-    assert server_client.run(stored_by(server_client.queue(f"{queue_name}.none").state, "w")) == 0
+    assert server_client.run(stored_by(server_client.queue(f"{queue_name}.none", create=True).state, "w")) == 0
 
 
 def test_many_offsets_are_read_page_by_page(

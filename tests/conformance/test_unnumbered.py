@@ -122,7 +122,7 @@ def test_a_queue_that_is_resized_meanwhile_gets_each_row_once(server_client: Cli
     with Client.beside(server_client) as other:
         for first, streams in ((0, 40), (1000, 3), (2000, 300), (3000, 16)):
             server_client.run(store_unnumbered(queue.state, rows(1000, first), Pace(chunk=50)))
-            other.queue(queue_name).resize(streams)
+            other.queue(queue_name, create=True).resize(streams)
     assert counts(queue) == dict.fromkeys(range(4000), 1)
 
 

@@ -126,7 +126,7 @@ def test_what_is_accepted_is_written_although_the_block_fails(queue: Queue) -> N
 
 
 def test_bad_input_is_refused_at_once_and_nothing_is_accepted(queue: Queue, world: World) -> None:
-    other = world.client().queue(queue.name)
+    other = world.client().queue(queue.name, create=True)
     with queue.client.writer() as writer:
         for error, where, payload, key in (
             (CodecError, queue, {1, object()}, "t"),

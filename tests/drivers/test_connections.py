@@ -41,7 +41,7 @@ def test_a_new_connection_asks_nobody_for_the_version_of_redis_py(
 
     with opened(kind, server.url) as client:
         monkeypatch.setattr("importlib.metadata.version", version)
-        client.queue(queue_name).read_many(1)
+        client.queue(queue_name, create=True).read_many(1)
 
 
 async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, queue_name: str, lean: bool) -> None:

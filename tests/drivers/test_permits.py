@@ -56,7 +56,7 @@ def waiting(client: Any) -> int:
 
 def occupied(client: Any, pool: ThreadPoolExecutor) -> Future[str]:
     """A write that has the connection, on which nothing comes."""
-    first = pool.submit(client.queue("jobs").write, "first", shard_key="t")
+    first = pool.submit(client.queue("jobs", create=True).write, "first", shard_key="t")
     permits = client._driver._permits[None]
     eventually(lambda: permits._free == 0 if isinstance(permits, Permits) else permits._semaphore.locked())
     return first
@@ -73,7 +73,7 @@ def test_calls_get_a_connection_in_the_order_in_which_they_came(
     first = occupied(client, pool)
     calls: list[Future[list[str]]] = []
     for number in range(1, MANY):
-        calls.append(pool.submit(client.queue("jobs").write_many, [(number, "t")]))
+        calls.append(pool.submit(client.queue("jobs", create=True).write_many, [(number, "t")]))
         eventually(lambda number=number: waiting(client) == number)  # type: ignore[misc]
     assert not threading.Event().wait(STALL)
     assert waiting(client) == MANY - 1
@@ -82,7 +82,7 @@ def test_calls_get_a_connection_in_the_order_in_which_they_came(
         int(message_id.split("-")[1]) for message_id in (first.result(30), *(call.result(30)[0] for call in calls))
     ]
     assert order == sorted(order)
-    assert client.queue("jobs").len() == MANY
+    assert client.queue("jobs", create=True).len() == MANY
 
 
 def one_write(queue: Any, seconds: float) -> None:
@@ -106,7 +106,7 @@ def test_a_call_whose_time_is_up_in_the_line_says_so_and_nothing_happened(
     stalling.pause()
     first = occupied(client, pool)
     started = time.monotonic()
-    second = pool.submit(write, client.queue("jobs"), 0.3)
+    second = pool.submit(write, client.queue("jobs", create=True), 0.3)
     eventually(lambda: waiting(client) == 1 or second.done(), every=0.001)
     left = started + 0.3 - time.monotonic()
     with pytest.raises(BackendTimeout, match=r"all 1 connections .* were busy for \S+ s: raise max_") as told:
@@ -117,12 +117,12 @@ def test_a_call_whose_time_is_up_in_the_line_says_so_and_nothing_happened(
     assert waiting(client) == 0
     stalling.resume()
     assert first.result(30)
-    assert [each.payload for each in client.queue("jobs").read_many(9)] == ["first"]
+    assert [each.payload for each in client.queue("jobs", create=True).read_many(9)] == ["first"]
 
 
 def test_a_calls_own_timeout_ends_a_try_that_is_not_answered(client: Any, stalling: Server) -> None:
     """Not the client's, nor the 5 s that a try may take at most; and the next call has a connection that works."""
-    queue = client.queue("jobs")
+    queue = client.queue("jobs", create=True)
     stalling.pause()
     started = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="may have happened"):

@@ -56,11 +56,11 @@ def test_a_queue_works_over_tls(tls: tuple[int, str]) -> None:
     port, authority = tls
     url = f"rediss://:{PASSWORD}@localhost:{port}/0?ssl_ca_certs={authority}"
     with Client.from_url(url) as client:
-        written = client.queue("tls").write(b"hello", shard_key="a")
+        written = client.queue("tls", create=True).write(b"hello", shard_key="a")
 
     async def scenario() -> str:
         async with AsyncClient.from_url(url) as twin:
-            delivery = await twin.queue("tls").read(block=20)
+            delivery = await twin.queue("tls", create=True).read(block=20)
             await delivery.ack()
             return delivery.message_id
 
@@ -72,7 +72,7 @@ def test_a_foreign_certificate_is_refused(tls: tuple[int, str]) -> None:
     port, _ = tls
     url = f"rediss://:{PASSWORD}@localhost:{port}/0?ssl_ca_certs={ssl.get_default_verify_paths().openssl_cafile}"
     with Client.from_url(url, timeout=0.2) as client, pytest.raises(BackendError) as caught:
-        client.queue("tls").write(b"hello", shard_key="a")
+        client.queue("tls", create=True).write(b"hello", shard_key="a")
     assert PASSWORD not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
 
 
@@ -84,5 +84,5 @@ def test_a_wrong_password_is_a_clear_error(tls: tuple[int, str]) -> None:
         Client.from_url(url, timeout=20) as client,
         pytest.raises(BackendError, match="does not know this user") as caught,
     ):
-        client.queue("tls").write(b"hello", shard_key="a")
+        client.queue("tls", create=True).write(b"hello", shard_key="a")
     assert "canary" not in str(caught.value)

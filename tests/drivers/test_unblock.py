@@ -33,7 +33,7 @@ def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
     cluster: Cluster, queue_name: str, client_kind: Any
 ) -> None:
     with opened(client_kind, cluster.url, timeout=30, wait_slice=5.0) as client, ThreadPoolExecutor(1) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         assert queue.read_many(1) == []
         number = slot(queue.state.keys.meta)
         topology = client._driver._exchanges.topology
@@ -60,8 +60,8 @@ def test_a_server_that_took_the_place_of_another_is_not_asked_to_end_its_waits(
         Client.from_url(second.url) as stranger,
         ThreadPoolExecutor(1) as pool,
     ):
-        queue = client.queue(queue_name)
-        assert queue.read_many(1) == stranger.queue(queue_name).read_many(1) == []
+        queue = client.queue(queue_name, create=True)
+        assert queue.read_many(1) == stranger.queue(queue_name, create=True).read_many(1) == []
         reading = pool.submit(queue.read_many, 1, block=0.8)
         eventually(waits(first))
         client._driver._pools[None, False] = stranger._driver._pools[None, False]  # its name leads elsewhere now

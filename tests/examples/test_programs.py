@@ -91,7 +91,7 @@ def address(api: Program) -> str:
 @pytest.fixture
 def jobs(server: Server) -> Iterator[Queue]:
     with Client.from_url(server.url) as client:
-        yield client.queue("jobs")
+        yield client.queue("jobs", create=True)
 
 
 def test_jobs_that_are_posted_are_worked_off_and_the_autoscaler_sees_it(

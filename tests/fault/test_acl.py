@@ -107,12 +107,15 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     kinds = {each.kind for each in happened.events}
     assert kinds >= {"written", "delivered", "acked", "nacked", "rejected", "lease_ended"}
     assert {each.kind for each in happened.events} >= {"redriven", "cancelled", "purged"}
+    assert operator.client.queues() == ["jobs"]
+    assert operator.delete(expected=None) == 1
+    assert (operator.client.queues(), observer.stats().streams) == ([], ())
 
 
 def test_a_gateway_may_write_release_and_follow_bindings(users: Users, server: Server) -> None:
     with Client.from_url(users.url("gateway")) as gateway, Client.from_url(server.url) as admin:
         with pytest.raises(BackendError):
-            gateway.queue("jobs").write("a queue that is not there", shard_key="t")
+            gateway.queue("jobs", create=True).write("a queue that is not there", shard_key="t")
         jobs = admin.queue("jobs", streams=4)
         jobs.read_many(1)
         admin.bind("a.*", jobs)
@@ -149,13 +152,13 @@ def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCapture
     with Client.from_url(users.url("consumer")) as client, Client.from_url(users.url("operator")) as admin:
         queue = client.queue("jobs", streams=8)
         queue.read_many(1)
-        admin.queue("jobs").configure(ttl=100)
+        admin.queue("jobs", create=True).configure(ttl=100)
         queue.write("work", shard_key="tenant")
-        admin.queue("jobs").resize(2)
+        admin.queue("jobs", create=True).resize(2)
         queue.read().ack()
         queue.state.touch_at = queue.state.shrink_at = 0.0
         queue.read_many(1)
-        assert len(admin.queue("jobs").stats().streams) == 2
+        assert len(admin.queue("jobs", create=True).stats().streams) == 2
     assert "upkeep" not in caplog.text
 
 
@@ -170,14 +173,14 @@ def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCapture
 def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) -> None:
     with Client.from_url(users.url("operator")) as admin, Client.from_url(users.url(user)) as client:
         admin.queue("jobs", streams=4).write("work", shard_key="tenant")
-        queue = client.queue("jobs")
+        queue = client.queue("jobs", create=True)
         acts: dict[str, Callable[[], object]] = {
             "read": queue.read, "purge": queue.purge, "stats": queue.stats, "resize": lambda: queue.resize(8),
             "write": lambda: queue.write("no", shard_key="t"),
         }  # fmt: skip
         with pytest.raises(BackendError, match=r"denies this user|ACL"):
             acts[act]()
-        stats = admin.queue("jobs").stats()
+        stats = admin.queue("jobs", create=True).stats()
         assert (stats.backlog, stats.in_flight, len(stats.streams)) == (1, 0, 4)
 
 
@@ -237,4 +240,4 @@ def test_a_pattern_for_one_queue_covers_no_other(users: Users) -> None:
     with Client.from_url(users.url("consumer")) as client:
         for name in ("job", "jobs2", "jobs/eu", "JOBS"):
             with pytest.raises(BackendError):
-                client.queue(name).read()
+                client.queue(name, create=True).read()

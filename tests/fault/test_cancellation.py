@@ -158,7 +158,7 @@ async def test_a_first_call_that_is_cancelled_while_it_connects_leaves_the_clien
     """
     points: list[set[str]] = []
     with Client.from_url(server.url) as other:
-        others = other.queue(queue_name)
+        others = other.queue(queue_name, create=True)
         for number in range(60):
             async with AsyncClient.from_url(server.url, max_connections=max_connections, timeout=20) as client:
                 queue = client.queue(queue_name, streams=4)

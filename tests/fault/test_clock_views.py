@@ -65,7 +65,7 @@ def healthy(server: Server, queue_name: str, window: int) -> Iterator[Queue]:  #
 def paused(server: Server, healthy: Queue) -> Iterator[Queue]:
     """The same queue for a client whose machine is paused in the test."""
     with Client.from_url(server.url) as client:
-        queue = client.queue(healthy.name)
+        queue = client.queue(healthy.name, create=True)
         assert queue.read_many(1) == []
         yield queue
 
@@ -74,7 +74,7 @@ def paused(server: Server, healthy: Queue) -> Iterator[Queue]:
 def test_a_lease_that_ends_in_an_outage_is_delivered_when_the_server_is_back(server: Server, healthy: Queue) -> None:
     with ThreadPoolExecutor(1) as pool, Client.from_url(server.url) as other:
         message_id = lost(healthy, lasts=2.0)
-        reading = pool.submit(other.queue(healthy.name).read, block=LONG)
+        reading = pool.submit(other.queue(healthy.name, create=True).read, block=LONG)
         eventually(lambda: b"cmd=xreadgroup" in server.run("CLIENT", "LIST"), what="a blocked read")
         server.pause()
         try:

@@ -46,7 +46,9 @@ def test_close_beside_blocked_threads_leaves_no_connection(server: Server, left:
         clients = [Client.from_url(server.url) for _ in range(CLIENTS)]
         begun = threading.Barrier(CLIENTS * THREADS + 1)
         readers = [
-            pool.submit(blocked, client.queue(f"{queue_name}.{n}"), begun) for client in clients for n in range(THREADS)
+            pool.submit(blocked, client.queue(f"{queue_name}.{n}", create=True), begun)
+            for client in clients
+            for n in range(THREADS)
         ]
         begun.wait(60)
         for client in clients:  # some have only begun to connect, others wait already
@@ -59,14 +61,14 @@ def test_close_ends_what_waits_at_once(server: Server, left: Left, queue_name: s
     with ThreadPoolExecutor(THREADS) as pool:
         client = Client.from_url(server.url)
         begun = threading.Barrier(THREADS + 1)
-        readers = [pool.submit(blocked, client.queue(queue_name), begun) for _ in range(THREADS)]
+        readers = [pool.submit(blocked, client.queue(queue_name, create=True), begun) for _ in range(THREADS)]
         begun.wait(60)
         eventually(lambda: server.info("clients")["blocked_clients"] == 1, what="they wait")
         client.close()
         assert {reader.result(60) for reader in readers} == {"ClosedError"}
         eventually(lambda: not left(), what="no connection is left")
         with pytest.raises(ClosedError):
-            client.queue(queue_name).len()
+            client.queue(queue_name, create=True).len()
 
 
 def test_close_beside_threads_that_write_leaves_no_connection(server: Server, left: Left, queue_name: str) -> None:
@@ -81,7 +83,7 @@ def test_close_beside_threads_that_write_leaves_no_connection(server: Server, le
         for _ in range(5):
             client = Client.from_url(server.url)
             # Writers of one queue share calls, and so a connection: each of these has a queue of its own.
-            writers = [pool.submit(write, client.queue(f"{queue_name}.{n}")) for n in range(CLIENTS)]
+            writers = [pool.submit(write, client.queue(f"{queue_name}.{n}", create=True)) for n in range(CLIENTS)]
             eventually(lambda: len(left()) > 1, what="they write")
             client.close()
             assert {writer.result(60) for writer in writers} <= {"ClosedError", "OutcomeUnknown", "BackendTimeout"}
@@ -106,8 +108,8 @@ async def test_aclose_beside_tasks_that_wait_and_write_leaves_no_connection(
 
     for _ in range(5):
         client = AsyncClient.from_url(server.url)
-        tasks = [asyncio.ensure_future(write(client.queue(queue_name))) for _ in range(CLIENTS)]
-        tasks += [asyncio.ensure_future(read(client.queue(f"{queue_name}.idle"))) for _ in range(THREADS)]
+        tasks = [asyncio.ensure_future(write(client.queue(queue_name, create=True))) for _ in range(CLIENTS)]
+        tasks += [asyncio.ensure_future(read(client.queue(f"{queue_name}.idle", create=True))) for _ in range(THREADS)]
         await asyncio.to_thread(eventually, lambda: len(left()) > 1 and server.info("clients")["blocked_clients"])
         await client.aclose()
         ends = {await asyncio.wait_for(task, 60) for task in tasks}

@@ -327,7 +327,7 @@ def test_a_child_has_none_of_its_parents_callers(proxy: Proxy, queue_name: str) 
         assert all(isinstance(future.result(60), str) for future in futures)
         assert child(bounded(lambda: queue.write("the child's", shard_key="tenant"))).count("-") == 2
     with Client.from_url(proxy.url) as client:
-        assert len(client.queue(queue_name).read_many(20)) == 8
+        assert len(client.queue(queue_name, create=True).read_many(20)) == 8
 
 
 def waiting_in_child(queue: Queue) -> str:
@@ -427,7 +427,7 @@ def test_each_write_is_stored_once_while_links_break_and_time_runs_out(
     with ThreadPoolExecutor(THREADS) as pool, Breaker(proxy, seed):
         list(pool.map(write_some, range(THREADS)))
     with Client.from_url(server.url) as client:
-        stored = Counter(each.payload for each in everything(client.queue(queue.name)))
+        stored = Counter(each.payload for each in everything(client.queue(queue.name, create=True)))
     assert not stored or max(stored.values()) == 1
     for number, result in told.items():
         if isinstance(result, str):

@@ -205,7 +205,7 @@ def test_each_message_is_read_and_acked_once_while_links_break(
     with ThreadPoolExecutor(THREADS) as pool, Breaker(proxy, seed):
         list(pool.map(work, range(THREADS)))
     with Client.from_url(server.url) as client:
-        other = client.queue(queue.name)
+        other = client.queue(queue.name, create=True)
         eventually(lambda: _drained(other, done) == 300, what="all are read")
         stats = other.stats()
     assert sorted(done) == list(range(300))

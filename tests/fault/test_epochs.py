@@ -45,18 +45,18 @@ def test_a_change_after_one_that_was_lost_is_not_taken_for_it(
     for key, value in kept.items():
         server.run("RESTORE", key, 0, value)
     with Client.from_url(server.url) as other:
-        NEXT[following](other.queue(queue_name))
-        stats = other.queue(queue_name).stats()
-        shards = dict(other.queue(queue_name).assignment().items())
+        NEXT[following](other.queue(queue_name, create=True))
+        stats = other.queue(queue_name, create=True).stats()
+        shards = dict(other.queue(queue_name, create=True).assignment().items())
         ids = queue.write_many([(name, name) for name in NAMES])
         assert (queue.stats().streams, len(stats.streams)) == (
-            other.queue(queue_name).stats().streams,
+            other.queue(queue_name, create=True).stats().streams,
             len(stats.streams),
         )
         assert max(int(each.rpartition("-")[2]) for each in ids) < len(stats.streams)
         assert {key: queue.state.shard(key) for key in shards} == shards
-        assert queue.state.config == other.queue(queue_name).settings()
-        assert other.queue(queue_name).purge() == 61
+        assert queue.state.config == other.queue(queue_name, create=True).settings()
+        assert other.queue(queue_name, create=True).purge() == 61
     with server.client() as raw:
         assert take(raw, queue.state.keys).problems() == []
 
@@ -71,8 +71,8 @@ def test_a_promoted_replica_that_lacks_a_resize_serves_those_who_saw_it(pair: Re
         assert queue.resize(8) == (8, 8)
         proxy.lead_to(replica.url)
         with Client.from_url(replica.url) as other:
-            other.queue(queue_name).configure(max_deliveries=7)
+            other.queue(queue_name, create=True).configure(max_deliveries=7)
             ids = queue.write_many([(name, name) for name in NAMES])
             assert {int(each.rpartition("-")[2]) for each in ids} <= {0, 1, 2, 3}
-            assert queue.stats().streams == other.queue(queue_name).stats().streams
+            assert queue.stats().streams == other.queue(queue_name, create=True).stats().streams
             assert queue.purge() == 61

@@ -69,7 +69,7 @@ def test_a_reader_whose_notifications_are_gone_waits_on_and_is_woken(
     server: Server, open_client: Open, queue_name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "MAX_SLICE", 60)
-    queue = open_client(server.url, wait_slice=60).queue(queue_name)
+    queue = open_client(server.url, wait_slice=60).queue(queue_name, create=True)
     queue.read_many(1)
     key = QueueKeys(queue.name).notifications
     with ThreadPoolExecutor() as pool:
@@ -300,7 +300,7 @@ def test_a_slot_that_stays_half_moved_ends_calls_at_their_deadline(
 def test_a_refusal_that_will_not_pass_is_told_at_once(server: Server, open_client: Open) -> None:
     server.run("CONFIG", "SET", "requirepass", "secret")
     try:
-        queue = open_client(server.url, timeout=30).queue("jobs")
+        queue = open_client(server.url, timeout=30).queue("jobs", create=True)
         started = time.monotonic()
         with pytest.raises(BackendError, match="does not know this user"):
             queue.write("work", shard_key="tenant")

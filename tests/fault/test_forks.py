@@ -125,9 +125,9 @@ def test_a_lock_that_another_thread_holds_at_the_fork_is_free_in_the_child(clien
 
     def work() -> str:
         with Client.beside(client) as fresh:
-            fresh.queue("another").len()
+            fresh.queue("another", create=True).len()
         client.publish("a.b", "published", shard_key="tenant")
-        found = client.queue(older.name).read_many(10, block=SOON)
+        found = client.queue(older.name, create=True).read_many(10, block=SOON)
         assert Ctrie(form="lock").insert("a", "q")
         return ",".join(each.payload for each in found)
 
@@ -139,7 +139,7 @@ async def test_an_asynchronous_client_that_a_child_closes_stays_open_in_the_pare
     server: Server, queue_name: str
 ) -> None:
     async with AsyncClient.from_url(server.url) as client:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         await queue.write("work", shard_key="tenant")
 
         def close() -> object:

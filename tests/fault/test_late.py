@@ -149,7 +149,7 @@ def test_a_queue_that_is_purged_by_two_at_once_is_empty_when_each_returns(
         step = next(purging)
         for _ in range(4):
             step = purging.send(one._driver.perform(step))
-        other.queue(queue_name).purge()
+        other.queue(queue_name, create=True).purge()
         with contextlib.suppress(StopIteration):
             while True:
                 step = purging.send(one._driver.perform(step))

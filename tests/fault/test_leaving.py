@@ -21,7 +21,7 @@ from tests.servers import Server
 def stored(server: Server, queue_name: str) -> Counter[Any]:
     """How often each payload was stored."""
     with Client.from_url(server.url) as client:
-        return Counter(each.payload for each in everything(client.queue(queue_name)))
+        return Counter(each.payload for each in everything(client.queue(queue_name, create=True)))
 
 
 @pytest.mark.heavy

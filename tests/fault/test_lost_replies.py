@@ -39,7 +39,7 @@ def queue(client: Client, queue_name: str) -> Queue:
 def other(server: Server, queue: Queue) -> Iterator[Queue]:
     """The same queue, seen by somebody with a good connection."""
     with Client.from_url(server.url) as client:
-        yield client.queue(queue.name)
+        yield client.queue(queue.name, create=True)
 
 
 def numbers(queue: Queue) -> tuple[int, int, int, int]:
@@ -74,7 +74,7 @@ def test_a_write_is_stored_once_under_the_id_that_it_returns(queue: Queue, other
 def test_the_write_that_creates_the_queue_is_stored_once(
     client: Client, other: Queue, queue_name: str, lose: Cutter
 ) -> None:
-    fresh = client.queue(f"{queue_name}.fresh")
+    fresh = client.queue(f"{queue_name}.fresh", create=True)
     cuts = [lose("open"), lose("write")]
     message_id = fresh.write("work", shard_key="tenant")
     assert all(map(struck, cuts))
@@ -111,7 +111,7 @@ def test_a_write_is_stored_once_though_its_retry_comes_after_the_dedup_window(
         others, ends = 0, time.monotonic() + 2.0
         with Client.from_url(server.url) as active:  # and forgets what is old
             while time.monotonic() < ends:
-                others += len(active.queue(queue_name).write_many([("other", "tenant")] * 5))
+                others += len(active.queue(queue_name, create=True).write_many([("other", "tenant")] * 5))
         proxy.heal()
         writing.result()
     assert queue.stats().written == others + 2
@@ -176,7 +176,7 @@ def test_a_lost_first_read_of_a_client_costs_no_lease_time(
 ) -> None:
     message_id = other.write("work", shard_key="tenant")
     cut = lose("read")
-    delivery = open_client(proxy.url).queue(other.name).read(block=SOON)
+    delivery = open_client(proxy.url).queue(other.name, create=True).read(block=SOON)
     assert struck(cut)
     assert (delivery.message_id, delivery.count) == (message_id, 1)
 

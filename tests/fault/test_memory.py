@@ -70,7 +70,7 @@ def test_all_that_empties_the_queue_goes_on_until_it_is_drained_and_then_writes_
 
 def test_a_reader_that_starts_while_the_server_is_full_can_drain_it(full: Queue, server: Server) -> None:
     with Client.from_url(server.url) as client:
-        queue = client.queue(full.name)
+        queue = client.queue(full.name, create=True)
         assert len(queue.read_many(50)) == 50
         assert queue.stats().in_flight == 50
 
@@ -98,7 +98,7 @@ def test_a_waiting_reader_waits_while_the_server_is_full(full: Queue) -> None:
 def test_a_server_that_evicts_is_refused(server: Server, open_client: Open, queue_name: str, policy: str) -> None:
     server.run("CONFIG", "SET", "maxmemory", 10**9)
     server.run("CONFIG", "SET", "maxmemory-policy", policy)
-    queue = open_client(server.url).queue(queue_name)
+    queue = open_client(server.url).queue(queue_name, create=True)
     for call in (lambda: queue.write("work", shard_key="tenant"), queue.read, queue.len):
         with pytest.raises(ServerUnfit, match="noeviction"):
             call()

@@ -30,7 +30,7 @@ def queue(proxy: Proxy, open_client: Open, queue_name: str) -> Queue:
 
 
 def test_no_server_means_a_timeout_and_nothing_changed(open_client: Open, tmp_path: Path) -> None:
-    queue = open_client(f"unix://{tmp_path}/nobody", timeout=0.3).queue("jobs")
+    queue = open_client(f"unix://{tmp_path}/nobody", timeout=0.3).queue("jobs", create=True)
     for call in (lambda: queue.write("work", shard_key="tenant"), queue.read, queue.len):
         with pytest.raises(BackendTimeout, match="nothing was changed"):
             call()
@@ -53,7 +53,7 @@ def test_connections_that_break_before_the_request_leaves_mean_nothing_changed(
     server: Server, open_client: Open, kind: ServerKind | None
 ) -> None:
     with Server(kind) as own:
-        queue = open_client(own.url).queue("jobs")
+        queue = open_client(own.url).queue("jobs", create=True)
         queue.write("-", shard_key="-")
         own.kill9()
         started = time.monotonic()

@@ -119,7 +119,7 @@ def test_4_every_blocked_reader_is_woken_when_there_is_a_message_for_each(
         pool = stack.enter_context(ThreadPoolExecutor(8))
         # one blocks once for all of its
         clients = [stack.enter_context(Client.from_url(server.url, wait_slice=60)) for _ in range(8)]
-        readers = [pool.submit(_timed_read, each.queue(queue_name)) for each in clients]
+        readers = [pool.submit(_timed_read, each.queue(queue_name, create=True)) for each in clients]
         eventually(lambda: blocked(server) == 8)
         begun = time.monotonic()
         fill(queue, 8) if batch else [queue.write(str(n), shard_key=f"tenant-{n}") for n in range(8)]
@@ -211,7 +211,7 @@ def test_10_any_number_of_first_readers_at_once_create_the_queue_without_an_erro
     with ThreadPoolExecutor(16) as pool:
         readers = [pool.submit(client.queue(queue_name, streams=4).read, block=SOON) for client in clients]
         eventually(lambda: blocked(server) == 16)
-        ids = fill(clients[0].queue(queue_name), 16)
+        ids = fill(clients[0].queue(queue_name, create=True), 16)
         assert sorted(reader.result().message_id for reader in readers) == sorted(ids)
     for client in clients:
         client.close()

@@ -97,7 +97,7 @@ def test_a_client_is_usable_on_both_sides_of_a_fork_and_they_share_no_lane(serve
 def test_an_asynchronous_client_says_that_it_was_forked(server: Server, queue_name: str) -> None:
     async def work() -> str:
         async with AsyncClient.from_url(server.url) as client:
-            queue = client.queue(queue_name)
+            queue = client.queue(queue_name, create=True)
             await queue.write("work", shard_key="tenant")
             return child(lambda: _driven(queue.len()))
 
@@ -112,7 +112,7 @@ def _driven(work: object) -> str:
 
 def test_an_asynchronous_client_says_that_it_belongs_to_another_loop(server: Server, queue_name: str) -> None:
     client = AsyncClient.from_url(server.url)
-    queue = client.queue(queue_name)
+    queue = client.queue(queue_name, create=True)
 
     async def first() -> None:
         await queue.write("work", shard_key="tenant")
@@ -125,7 +125,7 @@ def test_an_asynchronous_client_says_that_it_belongs_to_another_loop(server: Ser
 
 async def test_a_closed_client_says_so(server: Server, queue_name: str) -> None:
     client, other = Client.from_url(server.url), AsyncClient.from_url(server.url)
-    queue, queue_ = client.queue(queue_name), other.queue(queue_name)
+    queue, queue_ = client.queue(queue_name, create=True), other.queue(queue_name, create=True)
     queue.len()
     await queue_.len()
     for _ in range(2):

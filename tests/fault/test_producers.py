@@ -85,7 +85,10 @@ def test_a_write_is_not_repeated_when_it_may_be_forgotten(
         finally:
             proxy.heal()
     with Client.from_url(server.url) as other:
-        assert sorted(each.payload for each in other.queue(queue.name).read_many(10)) == ["first", "second"]
+        assert sorted(each.payload for each in other.queue(queue.name, create=True).read_many(10)) == [
+            "first",
+            "second",
+        ]
 
 
 def test_a_write_that_certainly_did_not_happen_is_tried_for_all_its_time(
@@ -143,7 +146,7 @@ def test_rows_are_not_repeated_when_their_tally_may_be_forgotten(
             finally:
                 proxy.heal()
     with Client.from_url(server.url) as other:
-        assert other.queue(queue_name).len() == 3
+        assert other.queue(queue_name, create=True).len() == 3
 
 
 def test_a_refusal_after_a_try_that_may_have_happened_does_not_say_that_nothing_was_written(
@@ -185,7 +188,7 @@ def test_newcomers_beyond_the_bound_write_and_are_not_remembered(
     known = sequences(server, crowded)
     assert len(known) == 3
     for _ in range(5):
-        newcomer = open_client(server.url).queue(crowded.name)
+        newcomer = open_client(server.url).queue(crowded.name, create=True)
         newcomer.write("new", shard_key="t")
         newcomer.write_many([("new", "t")] * 3)
     crowded.write("old", shard_key="t")
@@ -196,7 +199,7 @@ def test_newcomers_beyond_the_bound_write_and_are_not_remembered(
 def test_a_newcomers_write_is_not_repeated_when_its_answer_is_lost(
     crowded: Queue, server: Server, proxy: Proxy, open_client: Open
 ) -> None:
-    newcomer = open_client(proxy.url).queue(crowded.name)
+    newcomer = open_client(proxy.url).queue(crowded.name, create=True)
     cut = proxy.cut_after_request(load("write").sha.encode(), skip=1)  # the first is refused for want of room
     with pytest.raises(OutcomeUnknown):
         newcomer.write("new", shard_key="t")
@@ -208,7 +211,7 @@ def test_a_newcomer_whose_first_answer_is_lost_does_not_write_without_being_reme
     crowded: Queue, proxy: Proxy, open_client: Open
 ) -> None:
     """That try may be under way, and come when there is room."""
-    newcomer = open_client(proxy.url).queue(crowded.name)
+    newcomer = open_client(proxy.url).queue(crowded.name, create=True)
     copies, cut = proxy.copies(load("write").sha.encode()), proxy.cut_before_request(load("write").sha.encode())
     with pytest.raises(OutcomeUnknown, match="too many writers"):
         newcomer.write("new", shard_key="t")
@@ -222,10 +225,10 @@ def test_a_writer_who_is_remembered_is_so_at_the_bound(
     crowded: Queue, server: Server, proxy: Proxy, open_client: Open
 ) -> None:
     forget(server, crowded)
-    writer = open_client(proxy.url).queue(crowded.name)
+    writer = open_client(proxy.url).queue(crowded.name, create=True)
     writer.write("known", shard_key="t")
     for _ in range(4):
-        open_client(server.url).queue(crowded.name).write("new", shard_key="t")
+        open_client(server.url).queue(crowded.name, create=True).write("new", shard_key="t")
     assert len(sequences(server, crowded)) == 3
     cut = proxy.cut_after_request(load("write").sha.encode())
     writer.write("known", shard_key="t")
@@ -237,7 +240,7 @@ def test_sequences_whose_time_is_over_make_room(crowded: Queue, server: Server, 
     old = sequences(server, crowded)
     for sequence in old:
         server.run("ZADD", crowded.state.keys.producers, 1, sequence)
-    newcomer = open_client(server.url).queue(crowded.name)
+    newcomer = open_client(server.url).queue(crowded.name, create=True)
     newcomer.write("new", shard_key="t")
     found: Any = sequences(server, crowded)
     assert len(found) == 1

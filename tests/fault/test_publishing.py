@@ -173,7 +173,7 @@ def test_too_few_replicas_are_told_to_each_publisher(server: Server, open_client
     with Client.from_url(server.url) as client:
         bound(client, queue_name)
     client = open_client(server.url, durability="replica(1)", timeout=0.5)
-    queues = [client.queue(f"{queue_name}.{number}") for number in range(QUEUES)]
+    queues = [client.queue(f"{queue_name}.{number}", create=True) for number in range(QUEUES)]
     with ThreadPoolExecutor(THREADS) as pool:
         futures = [pool.submit(ended, published(queues, n, timeout=20)) for n in range(4)]
         errors = [future.result(60) for future in futures]
@@ -246,7 +246,7 @@ def test_a_cancelled_publisher_leaves_alone(proxy: Proxy, queue_name: str) -> No
     async def run() -> None:
         async with AsyncClient.from_url(proxy.url) as client:
             names = [f"{queue_name}.{number}" for number in range(QUEUES)]
-            queues: Any = [client.queue(name) for name in names]
+            queues: Any = [client.queue(name, create=True) for name in names]
 
             async def publish(payload: Any) -> dict[str, str]:
                 return await client.publish("news", payload, shard_key="tenant", router=queue_name)

@@ -36,7 +36,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 def test_a_write_that_a_replica_confirmed_is_told_as_done(pair: Replicated, open_client: Open, queue_name: str) -> None:
-    queue = open_client(pair.primary.url, durability="replica(1)").queue(queue_name)
+    queue = open_client(pair.primary.url, durability="replica(1)").queue(queue_name, create=True)
     ids = [queue.write("one", shard_key="t"), *queue.write_many([("many", "t")] * 3)]
     assert sorted(delivery.message_id for delivery in queue.read_many(10)) == sorted(ids)
     assert pair.replicas[0].run("EXISTS", QueueKeys(queue_name).meta) == 1
@@ -45,7 +45,7 @@ def test_a_write_that_a_replica_confirmed_is_told_as_done(pair: Replicated, open
 def test_a_write_that_no_replica_confirmed_is_told_with_its_id_and_is_delivered(
     pair: Replicated, open_client: Open, queue_name: str
 ) -> None:
-    queue = open_client(pair.primary.url, durability="replica(1)").queue(queue_name)
+    queue = open_client(pair.primary.url, durability="replica(1)").queue(queue_name, create=True)
     with contextlib.suppress(DurabilityUnknown):
         queue.write("-", shard_key="t")
     queue.read().ack()
@@ -65,7 +65,7 @@ def test_a_write_that_no_replica_confirmed_is_told_with_its_id_and_is_delivered(
 
 
 def test_more_replicas_than_there_are_never_confirm(pair: Replicated, open_client: Open, queue_name: str) -> None:
-    queue = open_client(pair.primary.url, durability="replica(2)").queue(queue_name)
+    queue = open_client(pair.primary.url, durability="replica(2)").queue(queue_name, create=True)
     tries, told = 0, ""
     while "1 of 2" not in told and tries < 5:  # the one that there is may be late
         tries += 1
@@ -87,7 +87,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, server: Server, open_client: Open, qu
     with pytest.raises(DurabilityUnknown):
         queue.write("first", shard_key="t")
     with Client.from_url(server.url) as other:
-        other.queue(queue_name).resize(8)
+        other.queue(queue_name, create=True).resize(8)
     return queue
 
 
@@ -140,7 +140,7 @@ def test_what_is_published_by_an_old_epoch_is_told_with_its_id(alone: Queue, ser
     with pytest.raises(PartlyPublished):
         client.publish("topic", 1, shard_key="t")
     with Client.from_url(server.url) as other:
-        other.queue(alone.name).resize(9)
+        other.queue(alone.name, create=True).resize(9)
     with pytest.raises(PartlyPublished) as partly:
         client.publish("topic", 2, shard_key="t")
     told = partly.value.results[alone.name]
@@ -225,10 +225,10 @@ def test_rows_for_a_full_queue_are_told_as_refused(alone: Queue, server: Server)
 def open_bulk(queue: Queue, server: Server) -> Iterator[Queue]:
     """The same queue, in a client that has an old idea of it and waits for a replica."""
     with Client.from_url(server.url, durability="replica(1)") as client:
-        mine = client.queue(queue.name)
+        mine = client.queue(queue.name, create=True)
         mine.read_many(1, visibility_timeout=0.05)
         with Client.from_url(server.url) as other:
-            other.queue(queue.name).resize(12)
+            other.queue(queue.name, create=True).resize(12)
         yield mine
 
 
@@ -282,7 +282,7 @@ def test_a_repeated_call_waits_until_a_replica_has_what_its_first_try_stored(
         acting.result()
     pair.promote(pair.replicas[0])
     with Client.from_url(pair.primary.url) as client:
-        assert len(shown(client.queue(queue.name))) == (1 if act is write_one else 3)
+        assert len(shown(client.queue(queue.name, create=True))) == (1 if act is write_one else 3)
 
 
 @pytest.mark.parametrize("act", [write_one, write_some, write_rows])

@@ -58,7 +58,7 @@ async def wait_until(condition: Callable[[], object]) -> None:
 @ON_ONE_SERVER
 def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(200) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         reading = [pool.submit(queue.read, block=30) for _ in range(200)]
         eventually(lambda: waiting(queue) == 200)
         assert blocking(server) == 1
@@ -97,7 +97,7 @@ async def test_five_thousand_coroutines_on_fifty_queues_share_fifty_connections(
 
 def test_who_came_first_is_served_first(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(8) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         reading = []
         for number in range(8):
             reading.append(pool.submit(queue.read, block=30))
@@ -109,7 +109,7 @@ def test_who_came_first_is_served_first(server: Server, queue_name: str) -> None
 
 def test_a_leader_that_leaves_hands_over_what_it_waits_on(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url, wait_slice=0.4) as client, ThreadPoolExecutor(2) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         first = pool.submit(queue.read, block=2.5)
         eventually(lambda: waiting(queue) == 1)
         second = pool.submit(queue.read, block=30)
@@ -126,7 +126,7 @@ def test_a_leader_that_leaves_hands_over_what_it_waits_on(server: Server, queue_
 
 @pytest.mark.usefixtures("drowsy")
 def test_empty_is_never_early_and_late_by_little(server: Server, open_client: Open, queue_name: str) -> None:
-    queue = open_client(server.url).queue(queue_name)
+    queue = open_client(server.url).queue(queue_name, create=True)
     queue.read_many(1)
     late = []
     for _ in range(7):
@@ -139,7 +139,7 @@ def test_empty_is_never_early_and_late_by_little(server: Server, open_client: Op
 
 @pytest.mark.usefixtures("drowsy")
 def test_what_comes_due_is_handed_out_when_it_does(server: Server, open_client: Open, queue_name: str) -> None:
-    queue = open_client(server.url).queue(queue_name)
+    queue = open_client(server.url).queue(queue_name, create=True)
     late = []
     for _ in range(7):
         queue.write("later", shard_key="t", delay=0.13)
@@ -151,7 +151,7 @@ def test_what_comes_due_is_handed_out_when_it_does(server: Server, open_client: 
 
 @pytest.mark.usefixtures("drowsy")
 def test_a_lease_that_ends_is_handed_on_when_it_does(server: Server, open_client: Open, queue_name: str) -> None:
-    queue = open_client(server.url).queue(queue_name)
+    queue = open_client(server.url).queue(queue_name, create=True)
     queue.write("work", shard_key="t")
     delivery, late = queue.read(visibility_timeout=0.13), []
     for _ in range(7):
@@ -165,7 +165,7 @@ def test_a_lease_that_ends_is_handed_on_when_it_does(server: Server, open_client
 def test_what_comes_due_wakes_who_blocked_before_it_was_written(
     server: Server, open_client: Open, queue_name: str
 ) -> None:
-    queue, other = (open_client(server.url).queue(queue_name) for _ in range(2))
+    queue, other = (open_client(server.url).queue(queue_name, create=True) for _ in range(2))
     with ThreadPoolExecutor(1) as pool:
         late = []
         for _ in range(7):
@@ -188,7 +188,7 @@ def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
         return queue.read_many(1, block=60)
 
     with Client.from_url(server.url, wait_slice=60) as client, ThreadPoolExecutor(2) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         reading = []
         for number in range(2):
             reading.append(pool.submit(read, queue))
@@ -215,7 +215,7 @@ def test_without_the_right_to_end_a_wait_it_ends_by_itself(
 ) -> None:
     server.run("ACL", "SETUSER", "meek", "reset", "on", ">PASSWORD", "~*", "&*", "+@all", denied)
     try:
-        queue = open_client(server.url.replace("unix://", "unix://meek:PASSWORD@")).queue(queue_name)
+        queue = open_client(server.url.replace("unix://", "unix://meek:PASSWORD@")).queue(queue_name, create=True)
         queue.write("later", shard_key="t", delay=0.2)
         assert queue.read(block=SOON).pickup_delay < SOON
         begun = time.monotonic()
@@ -237,7 +237,7 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
         eventually(lambda: waiting(queue) == 1 and server.info("clients")["blocked_clients"] == 1)
         reading.append(pool.submit(queue.read, block=2 * SOON))
         eventually(lambda: waiting(queue) == 2)
-        others = other.queue(queue_name)
+        others = other.queue(queue_name, create=True)
         ids = [others.write(n, shard_key="t") for n in range(2)]
         found = [each.result(SOON) for each in reading]
         assert sorted(each.message_id for each in found) == sorted(ids)
@@ -247,7 +247,7 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
 
 def test_a_client_that_is_closed_ends_its_waits(server: Server, queue_name: str) -> None:
     client = Client.from_url(server.url)
-    queue = client.queue(queue_name)
+    queue = client.queue(queue_name, create=True)
     with ThreadPoolExecutor(3) as pool:
         reading = [pool.submit(queue.read, block=30) for _ in range(3)]
         eventually(lambda: waiting(queue) == 3)
@@ -259,7 +259,7 @@ def test_a_client_that_is_closed_ends_its_waits(server: Server, queue_name: str)
 
 def test_a_client_that_is_closed_just_before_a_wait_is_sent_ends_it(server: Server, queue_name: str) -> None:
     client = Client.from_url(server.url)
-    queue = client.queue(queue_name)
+    queue = client.queue(queue_name, create=True)
     queue.read_many(1)
     driver = client._driver
     arm = driver.arm
@@ -278,7 +278,7 @@ def test_a_client_that_is_closed_just_before_a_wait_is_sent_ends_it(server: Serv
 
 async def test_an_asyncio_client_that_is_closed_ends_its_waits(server: Server, queue_name: str) -> None:
     client = AsyncClient.from_url(server.url)
-    queue = client.queue(queue_name)
+    queue = client.queue(queue_name, create=True)
     reading = [asyncio.ensure_future(queue.read(block=30)) for _ in range(3)]
     await wait_until(lambda: waiting(queue) == 3)
     await client.aclose()
@@ -290,7 +290,7 @@ async def test_an_asyncio_client_that_is_closed_ends_its_waits(server: Server, q
 
 def test_a_fork_while_a_thread_waits_leaves_both_processes_able_to_wait(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(1) as pool:
-        queue = client.queue(queue_name)
+        queue = client.queue(queue_name, create=True)
         reading = pool.submit(queue.read, block=30)
         eventually(lambda: waiting(queue) == 1 and blocking(server) == 1)
         child = os.fork()

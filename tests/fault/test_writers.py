@@ -45,7 +45,7 @@ def put_all(kind: ClientKind, url: str, name: str, **settings: Any) -> list[Put]
 
 def _put_all(url: str, name: str, **settings: Any) -> list[Put]:
     with Client.from_url(url, timeout=60) as client, client.writer(**settings) as writer:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         keys = [f"t{number * number % KEYS}" for number in range(COUNT)]
         written = [(key, at, writer.write(queue, at, shard_key=key)) for at, key in enumerate(keys)]
         return [(key, at, _outcome(each.result)) for key, at, each in written]
@@ -53,7 +53,7 @@ def _put_all(url: str, name: str, **settings: Any) -> list[Put]:
 
 async def _aput_all(url: str, name: str, **settings: Any) -> list[Put]:
     async with AsyncClient.from_url(url, timeout=60) as client, client.writer(**settings) as writer:
-        queue = client.queue(name)
+        queue = client.queue(name, create=True)
         keys = [f"t{number * number % KEYS}" for number in range(COUNT)]
         written = [(key, at, await writer.write(queue, at, shard_key=key)) for at, key in enumerate(keys)]
         return [(key, at, await _aoutcome(each)) for key, at, each in written]
@@ -124,7 +124,7 @@ def test_connections_that_break_lose_double_and_disorder_nothing(
 def test_a_server_that_does_not_answer_fills_the_window_and_no_memory(
     proxy: Proxy, open_client: Open, plain: Queue
 ) -> None:
-    queue = open_client(proxy.url, timeout=2.0).queue(plain.name)
+    queue = open_client(proxy.url, timeout=2.0).queue(plain.name, create=True)
     answered(queue.len)
     writer = queue.client.writer()
     proxy.blackhole()
@@ -159,7 +159,7 @@ def test_a_server_that_pauses_costs_time_only(client_kind: ClientKind, server: S
 
 def test_a_client_that_is_closed_ends_what_is_under_way(proxy: Proxy, open_client: Open, plain: Queue) -> None:
     client = open_client(proxy.url, timeout=30)
-    queue = client.queue(plain.name)
+    queue = client.queue(plain.name, create=True)
     answered(queue.len)
     writer = client.writer()
     proxy.blackhole()
@@ -177,7 +177,7 @@ def test_a_client_that_is_closed_ends_what_is_under_way(proxy: Proxy, open_clien
 def test_threads_share_a_writer_and_its_calls_with_single_writers(server: Server, plain: Queue) -> None:
     plain.len()
     with Client.from_url(server.url, timeout=60) as client, client.writer(max_in_flight=40) as writer:
-        queue = client.queue(plain.name)
+        queue = client.queue(plain.name, create=True)
 
         def put(thread: int) -> list[Put]:
             key = f"t{thread}"
@@ -198,7 +198,7 @@ def test_a_task_that_is_cancelled_while_it_waits_for_room_leaves_none_taken(prox
 
     async def run() -> None:
         async with AsyncClient.from_url(proxy.url, timeout=60) as client:
-            queue = client.queue(plain.name)
+            queue = client.queue(plain.name, create=True)
             await queue.len()
             async with client.writer(max_in_flight=16) as writer:
                 proxy.blackhole()
@@ -223,7 +223,7 @@ def test_a_future_that_is_cancelled_takes_no_message_back(server: Server, plain:
 
     async def run() -> None:
         async with AsyncClient.from_url(server.url) as client, client.writer() as writer:
-            written = await writer.write(client.queue(plain.name), "stays", shard_key="t")
+            written = await writer.write(client.queue(plain.name, create=True), "stays", shard_key="t")
             written.cancel()
 
     asyncio.run(run())
@@ -233,7 +233,7 @@ def test_a_future_that_is_cancelled_takes_no_message_back(server: Server, plain:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_needs_a_writer_of_its_own(server: Server, plain: Queue) -> None:
     with Client.from_url(server.url) as client, client.writer() as writer:
-        queue = client.queue(plain.name)
+        queue = client.queue(plain.name, create=True)
         writer.write(queue, "the parent's", shard_key="t").result(30)
         told = child(bounded(lambda: writer.write(queue, "none", shard_key="t")))
         assert "ClosedError" in told

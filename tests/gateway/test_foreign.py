@@ -43,6 +43,6 @@ async def test_a_client_of_node_writes_by_the_published_definition(
     assert found["acked"] == [f"node-{number}" for number in range(500)]
     assert found["refused"] == {"wrong": "NOT_ALLOWED"}
     assert (found["capacity"], found["code"]) == (1000, 0)
-    deliveries = await redis_client.queue(queue_name).read_many(1000)
+    deliveries = await redis_client.queue(queue_name, create=True).read_many(1000)
     assert sorted(each.payload["number"] for each in deliveries) == list(range(500))
     assert {(each.shard_key, each.headers["from"]) for each in deliveries} == {("tenant", "node")}

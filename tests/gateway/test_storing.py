@@ -22,7 +22,7 @@ pytestmark = ON_ONE_SERVER
 
 async def contents(client: AsyncClient, name: str) -> list[object]:
     """The payloads in a queue, which is emptied."""
-    queue, found = client.queue(name), []
+    queue, found = client.queue(name, create=True), []
     while deliveries := await queue.read_many(1000):
         found += [each.payload for each in deliveries]
         await queue.ack_many(deliveries)
@@ -47,7 +47,7 @@ async def test_a_message_arrives_as_it_was_sent(start: Start, redis_client: Asyn
         await producer.until(lambda: len(producer.acked) == 4)
         assert producer.news.capacity == 1000
         assert producer.news.max_message == 1024 * 1024
-    queue = redis_client.queue(queue_name)
+    queue = redis_client.queue(queue_name, create=True)
     found = {each.body: each for each in await queue.read_many(9)}
     assert set(found) == {b"\x00\xff", b'{"a": 1}', b'{"a": 1}' * 50, b""}
     assert found[b"\x00\xff"].headers == {"kind": "raw"}
@@ -180,7 +180,7 @@ async def test_released_ids_are_forgotten_and_others_are_kept_for_a_week(
     start: Start, server: Server, redis_client: AsyncClient, queue_name: str
 ) -> None:
     await made(redis_client, queue_name)
-    keys = redis_client.queue(queue_name).state.keys
+    keys = redis_client.queue(queue_name, create=True).state.keys
     async with start() as (gateway, address), Producer(address) as producer:
         await producer.say(name="edge-1", releases=True)
         await producer.send(*[request(number, queue_name) for number in range(5)])
@@ -202,7 +202,7 @@ async def test_an_id_is_not_forgotten_while_another_connection_holds_a_copy(
     await made(redis_client, queue_name)
     full = f"{queue_name}.full"
     await made(redis_client, full, max_len=1)
-    await redis_client.queue(full).write("fills it", shard_key="t")
+    await redis_client.queue(full, create=True).write("fills it", shard_key="t")
     async with start() as (gateway, address), Producer(address) as hangs, Producer(address) as producer:
         await hangs.send(request(9, full), request(1, queue_name))  # the second waits behind the first
         await happened(lambda: gateway.totals().retried > 0)

@@ -186,7 +186,7 @@ def main(role: str, url: str, queue: str, folder: str, name: str, *words: str) -
     settings: dict[str, Any] = {"timeout": habits.timeout}
     log = Log(Path(folder), name)
     with opened(habits.client_kind, url, **settings) as client:
-        ROLES[role](client.queue(queue), log, habits, stop)
+        ROLES[role](client.queue(queue, create=True), log, habits, stop)
 
 
 if __name__ == "__main__":

@@ -20,5 +20,5 @@ def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.Capt
     shown = capsys.readouterr().out
     assert "backlog" in shown
     assert "Settlement(settled=400, lost=0, cancelled=0, dead=0)" in shown
-    assert client.queue("jobs").len() == 0
-    assert client.queue("jobs").stats().written == 2000
+    assert client.queue("jobs", create=True).len() == 0
+    assert client.queue("jobs", create=True).stats().written == 2000

@@ -178,7 +178,7 @@ def test_a_write_that_was_forgotten_when_all_was_stored_succeeds_with_a_warning(
     StreamWriter(nowhere).commit([Wrote("w", 3, began, stored)], 3)
     assert "it could not be checked that they still are" in caplog.messages[-1]
     with Client.from_url(url) as other:
-        other.queue(queue.name).read_many(1)  # creates the key again
+        other.queue(queue.name, create=True).read_many(1)  # creates the key again
     now = server_ms_of(options) + 1000
     with pytest.raises(
         BackendError, match=r"does not know of all 10 rows of partition 0 of write id 'w' \(and rows of 1"

@@ -69,7 +69,7 @@ def test_by_key_each_row_needs_a_key(spark: Any, url: str, client: Client, queue
     ):
         write(some, queue, url, idempotence="key")
     assert queue.len() == 0
-    errors = client.queue(f"{queue.name}.bad")
+    errors = client.queue(f"{queue.name}.bad", create=True)
     write(some, queue, url, idempotence="key", errorQueue=errors.name, create="true")
     assert numbers(queue) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
     assert [each.payload["payload"] for each in drained(errors)] == [b"7"]

@@ -57,15 +57,15 @@ def test_an_analyst_may_read_all_tables_and_nothing_else(server: Server) -> None
     assert counted(reading(), Part("jobs", ("0", "1", "2", "3", "d"))) == 47
     assert counted(reading(state="dead"), Part("jobs", (), "0-0", "+")) == 3
     with Client.from_url(given["url"]) as analyst:
-        state = analyst.queue("jobs").state
-        analyst.queue("jobs").stats()
+        state = analyst.queue("jobs", create=True).state
+        analyst.queue("jobs", create=True).stats()
         dead, journal = reading(state="dead"), reading(state="journal")
         letters = DeadTrack(analyst, state, dead)
         assert letters.on("0-0", letters.last(), 2) < letters.last()
         events = JournalTrack(analyst, state, journal)
         assert counted(journal, Part("jobs", (), str(events.first()), str(events.last()))) == 50 + 10 + 3 + 2
         with pytest.raises(BackendError, match="denies this user"):
-            analyst.queue("jobs").write(b"x", shard_key="t")
+            analyst.queue("jobs", create=True).write(b"x", shard_key="t")
     server.run("ACL", "DELUSER", "analyst")
 
 
@@ -73,7 +73,7 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
     with Client.from_url(server.url) as client:
         client.queue("jobs", streams=4).read_many(1)
     with Client.from_url(url(server, "producer")) as producer:
-        state = producer.queue("jobs").state
+        state = producer.queue("jobs", create=True).state
         producer.run(require_queue(state, state.until()))
         rows = Rows([b"t"] * 600, "b", [b"x"] * 600)
         began = producer.run(server_ms(producer.clock, producer.timeout))
@@ -83,7 +83,7 @@ def test_a_producer_may_write_in_bulk(server: Server) -> None:
         producer.run(store_unnumbered(state, rows, Pace()))
     server.run("ACL", "DELUSER", "producer")
     with Client.from_url(server.url) as client:
-        assert client.queue("jobs").len() == 1200
+        assert client.queue("jobs", create=True).len() == 1200
 
 
 def test_a_consumer_may_hold_messages_for_a_spark_job(server: Server) -> None:
@@ -122,4 +122,4 @@ def test_a_consumer_may_be_a_streaming_query(server: Server) -> None:
     second.stop()
     server.run("ACL", "DELUSER", "consumer")
     with Client.from_url(server.url) as client:
-        assert client.queue("jobs").stats().acked == 30
+        assert client.queue("jobs", create=True).stats().acked == 30

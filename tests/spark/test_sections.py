@@ -41,8 +41,8 @@ def test_one_write_fills_many_queues(spark: Any, url: str, client: Client, queue
         job.mode("append").save()
     for at in range(3):
         expected = [each for each in range(3000) if each % 3 == at and each % 100 != 99]
-        assert numbers(client.queue(f"{queue_name}.{at}")) == expected
-    told = [each.payload for each in drained(client.queue(f"{queue_name}.bad"))]
+        assert numbers(client.queue(f"{queue_name}.{at}", create=True)) == expected
+    told = [each.payload for each in drained(client.queue(f"{queue_name}.bad", create=True))]
     assert {each["error"] for each in told} == {"queue is null"}
     assert sorted(int(each["payload"]) for each in told) == list(range(99, 3000, 100))
 

@@ -40,7 +40,7 @@ def failing(frame: Any, at: int, *, attempts: int, after: Callable[[], bool] = l
 
 def has_some(url: str, queue: str) -> bool:
     with Client.from_url(url) as client:
-        return client.queue(queue).len() > 0
+        return client.queue(queue, create=True).len() > 0
 
 
 def test_every_row_becomes_one_message_of_its_shard_key(spark: Any, url: str, queue: Queue) -> None:
@@ -87,7 +87,7 @@ def test_a_write_without_an_id_is_remembered_shortly_once_it_succeeded(
     spark: Any, url: str, queue: Queue, client: Client, queue_name: str, spark_server: Server
 ) -> None:
     """Also what it set aside. With an id of the user's it is remembered for as long as he said."""
-    errors = client.queue(f"{queue_name}-errors")
+    errors = client.queue(f"{queue_name}-errors", create=True)
     rows = numbered(spark, 100).selectExpr("if(payload = '7', '', shard_key) as shard_key", "payload")
 
     def left() -> list[int]:

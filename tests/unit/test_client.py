@@ -72,4 +72,4 @@ def test_a_client_and_what_hangs_on_it_stay_in_their_process(client_kind: Any, l
         leave(client)
     if leave is not copy.copy:
         with pytest.raises(ConfigError, match="make one in each process"):
-            leave(client.queue("jobs"))
+            leave(client.queue("jobs", create=True))

@@ -207,7 +207,7 @@ def test_a_callback_gets_the_delivery_in_a_thread_of_its_own() -> None:
     clock, go = ManualClock(), threading.Event()
     seen: list[Delivery | str] = []
     with Client.from_url(NOWHERE, clock=clock) as client:
-        deliveries = [Delivery(received(10.0), client.queue("q")) for _ in range(3)]
+        deliveries = [Delivery(received(10.0), client.queue("q", create=True)) for _ in range(3)]
 
         def slow(delivery: Delivery) -> None:
             go.wait(30)
@@ -230,7 +230,7 @@ def test_a_callback_that_was_due_is_not_called_after_the_delivery_was_settled() 
     waiting: list[Callable[[], object]] = []
     with Client.from_url(NOWHERE, clock=clock) as client:
         client.leases.call = waiting.append  # a thread that does not get on
-        first, second = (Delivery(received(10.0), client.queue("q")) for _ in range(2))
+        first, second = (Delivery(received(10.0), client.queue("q", create=True)) for _ in range(2))
         seen: list[Delivery] = []
         for delivery in (first, second):
             delivery.on_lost(seen.append)
@@ -244,7 +244,7 @@ def test_a_callback_that_was_due_is_not_called_after_the_delivery_was_settled() 
 
 def test_a_failing_callback_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with Client.from_url(NOWHERE) as client, caplog.at_level(logging.ERROR, "shardq"):
-        delivery = Delivery(received(0.0), client.queue("q"))
+        delivery = Delivery(received(0.0), client.queue("q", create=True))
         delivery.on_lost(lambda _: 1 / 0)
         eventually(lambda: "ZeroDivisionError" in caplog.text)
 
@@ -256,7 +256,7 @@ def test_a_delivery_that_is_forgotten_is_freed_at_once() -> None:
         client = Client.from_url(NOWHERE)
         row = received(client.clock.monotonic() + 3600)
         before = sys.getrefcount(row)
-        delivery = Delivery(row, client.queue("q"))
+        delivery = Delivery(row, client.queue("q", create=True))
         assert len(client.timer) == 1
         del delivery
         assert sys.getrefcount(row) == before
@@ -270,7 +270,7 @@ def test_a_delivery_that_is_forgotten_is_freed_at_once() -> None:
 def test_a_closed_client_tells_nothing_but_the_clock_still_decides() -> None:
     clock = ManualClock()
     client = Client.from_url(NOWHERE, clock=clock)
-    queue = client.queue("q")
+    queue = client.queue("q", create=True)
     seen: list[Delivery] = []
     delivery = Delivery(received(10.0), queue)
     delivery.on_lost(seen.append)
@@ -303,7 +303,7 @@ def test_a_forked_child_has_a_timer_of_its_own() -> None:
     """The parent is told of the parent's leases, and the child of its own."""
     clock = ManualClock()
     with Client.from_url(NOWHERE, clock=clock) as client:
-        queue = client.queue("q")
+        queue = client.queue("q", create=True)
         seen: list[str] = []
         delivery = Delivery(received(10.0), queue)
         delivery.on_lost(lambda _: seen.append("the parent's"))
@@ -337,7 +337,7 @@ def test_idle_clients_have_no_thread() -> None:
     clock = ManualClock()
     with Client.from_url(NOWHERE, clock=clock) as client:
         assert not client.timer._thread
-        delivery = Delivery(received(10.0), client.queue("q"))
+        delivery = Delivery(received(10.0), client.queue("q", create=True))
         assert client.timer._thread
         told = threading.Event()
         delivery.on_lost(lambda _: told.set())

@@ -230,7 +230,7 @@ import sys
 import threading
 from shardq.testing import fake_client
 
-queue = fake_client().queue("jobs")
+queue = fake_client().queue("jobs", create=True)
 queue.write("x", shard_key="t")
 delivery = queue.read()
 with delivery.processing():

@@ -39,7 +39,7 @@ def test_leases_delays_and_deadlines_follow_the_manual_clock() -> None:
 
 def test_whoever_waits_moves_the_manual_clock() -> None:
     clock, start = ManualClock(), time.monotonic()
-    jobs = fake_client(clock=clock).queue("jobs")
+    jobs = fake_client(clock=clock).queue("jobs", create=True)
     with pytest.raises(Empty):
         jobs.read(block=60)
     assert clock.monotonic() == pytest.approx(60)
@@ -56,7 +56,7 @@ def test_without_a_manual_clock_waits_are_real() -> None:
         waits.append(seconds)
         time.sleep(seconds)
 
-    jobs, block = fake_client(wait=wait).queue("jobs"), 0.05
+    jobs, block = fake_client(wait=wait).queue("jobs", create=True), 0.05
     while not waits:  # looking takes time, too: on a busy machine all of it
         block *= 2
         begun = time.monotonic()
@@ -68,18 +68,18 @@ def test_without_a_manual_clock_waits_are_real() -> None:
 def test_clients_of_one_fake_server_share_their_data() -> None:
     server = fakeredis.FakeServer()
     mine, theirs = fake_client(server=server), fake_client(server=server)
-    mine.queue("jobs").write("shared", shard_key="t")
-    assert theirs.queue("jobs").read().payload == "shared"
-    assert fake_client().queue("jobs").len() == 0
+    mine.queue("jobs", create=True).write("shared", shard_key="t")
+    assert theirs.queue("jobs", create=True).read().payload == "shared"
+    assert fake_client().queue("jobs", create=True).len() == 0
 
 
 def test_a_fake_server_keeps_no_text_of_a_single_call_and_compiles_each_script_once() -> None:
     """The texts are those that fakeredis has for EVALSHA. It forgets none, so no text may be that of one call."""
     server = fakeredis.FakeServer()
-    jobs, plain = fake_client(server=server).queue("jobs"), fakeredis.FakeRedis(server=server)
+    jobs, plain = fake_client(server=server).queue("jobs", create=True), fakeredis.FakeRedis(server=server)
     jobs.write(0, shard_key="t")
     plain.eval("redis.first = {} for sha, run in pairs(redis.shardq) do redis.first[sha] = run end", 0)
-    texts, other = {*server.script_cache}, fake_client(server=server).queue("jobs")
+    texts, other = {*server.script_cache}, fake_client(server=server).queue("jobs", create=True)
     for number in range(100):
         jobs.write(number, shard_key="t")
         other.write(number, shard_key="t")
@@ -93,7 +93,7 @@ def test_a_fake_server_keeps_no_text_of_a_single_call_and_compiles_each_script_o
 
 def test_a_fake_server_gives_scripts_their_own_arguments_only() -> None:
     """The time goes along behind them, and some scripts take all that there are."""
-    jobs = fake_client().queue("jobs")
+    jobs = fake_client().queue("jobs", create=True)
     jobs.write_many([(number, f"t-{number}") for number in range(5)])
     jobs.configure(max_deliveries=3)
     deliveries = jobs.read_many(5)
@@ -104,7 +104,7 @@ def test_a_fake_server_gives_scripts_their_own_arguments_only() -> None:
 
 
 def test_a_fake_has_no_replicas_and_says_so() -> None:
-    jobs = fake_client(durability="replica(1)").queue("jobs")
+    jobs = fake_client(durability="replica(1)").queue("jobs", create=True)
     with pytest.raises(DurabilityUnknown):
         jobs.write(1, shard_key="t")
     assert jobs.len() == 1
@@ -118,7 +118,7 @@ def test_without_fakeredis_the_error_says_what_to_install(monkeypatch: pytest.Mo
 
 def test_a_client_closed_is_closed() -> None:
     with fake_client() as client:
-        assert client.queue("jobs").len() == 0
+        assert client.queue("jobs", create=True).len() == 0
 
 
 def test_a_fake_client_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_a_fake_client_opens_no_connection(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("there is no server")
 
     monkeypatch.setattr("shardq.drivers.sync._connect", connect)
-    queue = fake_client().queue("jobs")
+    queue = fake_client().queue("jobs", create=True)
     for number in range(3):  # from the second on, a call of the common case
         queue.write(number, shard_key=f"t{number}")
     delivery = queue.read()

@@ -89,7 +89,7 @@ class RunningWorker:
 
     def _run_threads(self) -> None:
         with Client.from_url(self._url, **self._client_settings) as client:
-            self.worker = Worker(client.queue(self._queue), self._handle, **self._settings)
+            self.worker = Worker(client.queue(self._queue, create=True), self._handle, **self._settings)
             self.worker.run()
 
     async def _run_tasks(self) -> None:
@@ -102,5 +102,5 @@ class RunningWorker:
         if asyncio.iscoroutinefunction(handle):
             chosen = handle
         async with AsyncClient.from_url(self._url, **self._client_settings) as client:
-            self.worker = AsyncWorker(client.queue(self._queue), chosen, **self._settings)
+            self.worker = AsyncWorker(client.queue(self._queue, create=True), chosen, **self._settings)
             await self.worker.run()

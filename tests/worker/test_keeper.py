@@ -95,7 +95,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(module, "PULSE", WINDOW)
     monkeypatch.setattr(ThreadTimer, "_wake", lambda self: None)  # this test moves the wheel, no thread does
     clock = ManualClock()
-    return Bench(Client.from_url("redis://127.0.0.1:1", clock=clock).queue("jobs"), clock)
+    return Bench(Client.from_url("redis://127.0.0.1:1", clock=clock).queue("jobs", create=True), clock)
 
 
 def test_leases_are_extended_by_one_call_after_a_third_of_their_time(bench: Bench) -> None:

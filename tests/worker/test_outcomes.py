@@ -194,7 +194,7 @@ class Sealed:
 
 def test_a_payload_that_cannot_be_decoded_ends_as_a_dead_letter_whole(begin: Begin, url: str, jobs: Queue) -> None:
     with Client.from_url(url, codec=Sealed()) as client:
-        client.queue("jobs").write("the payload", shard_key="t")
+        client.queue("jobs", create=True).write("the payload", shard_key="t")
     begin(lambda delivery: delivery.payload, backoff=AT_ONCE)
     (letter,) = eventually(jobs.dead)
     assert letter.body == b"the payload"

@@ -142,7 +142,7 @@ def test_a_worker_waits_for_its_queue(begin: Begin, client: Client) -> None:
     program.signal(signal.SIGTERM)
     assert program.wait() == 0
     other = begin("quick")
-    client.queue("jobs")
+    client.queue("jobs", create=True)
     other.signal(signal.SIGKILL)
 
 
@@ -163,7 +163,7 @@ def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
             eventually(lambda seen=seen: file.stat().st_mtime_ns > seen)  # type: ignore[misc]
         server.start()
         with Client.from_url(server.url) as writer:
-            queue = writer.queue("jobs")
+            queue = writer.queue("jobs", create=True)
             queue.write("first", shard_key="t")
             eventually(lambda: answered(queue.stats).acked == 1)
             seen = file.stat().st_mtime_ns

@@ -115,7 +115,7 @@ async def test_a_cancelled_run_gives_everything_back(url: str, jobs: Queue) -> N
 
     jobs.write_many([(n, f"t{n}") for n in range(3)])
     async with AsyncClient.from_url(url) as client:
-        task = asyncio.create_task(AsyncWorker(client.queue("jobs"), handle).run())
+        task = asyncio.create_task(AsyncWorker(client.queue("jobs", create=True), handle).run())
         await asyncio.wait_for(inside.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -211,7 +211,7 @@ def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypat
 def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -> None:
     with Client.from_url(url) as client:
         failure: list[BaseException] = []
-        worker = Worker(client.queue("jobs"), lambda _: None)
+        worker = Worker(client.queue("jobs", create=True), lambda _: None)
 
         def run() -> None:
             try:
@@ -221,7 +221,7 @@ def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -
 
         thread = threading.Thread(target=run)
         thread.start()
-        eventually(lambda: client.queue("jobs").state.epoch)
+        eventually(lambda: client.queue("jobs", create=True).state.epoch)
         client.close()
         thread.join(20)
         assert not thread.is_alive()
@@ -249,7 +249,7 @@ async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, 
     gate = Gate()
     jobs.write("m", shard_key="t")
     async with AsyncClient.from_url(url) as client:
-        task = asyncio.create_task(AsyncWorker(client.queue("jobs"), gate.asynchronous).run())
+        task = asyncio.create_task(AsyncWorker(client.queue("jobs", create=True), gate.asynchronous).run())
         while not gate.inside:  # noqa: ASYNC110 (bounded by the test's timeout)
             await asyncio.sleep(0.005)
         os.kill(os.getpid(), number)
@@ -275,7 +275,7 @@ class AsyncCallable:
 
 async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
     async with AsyncClient.from_url(url) as client:
-        queue = client.queue("jobs")
+        queue = client.queue("jobs", create=True)
         AsyncWorker(queue, asynchronous)
         AsyncWorker(queue, AsyncCallable())
         AsyncWorker(queue, functools.partial(asynchronous))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from shardq.cli.commands import (
+    apply,
     assign,
     assigned,
     bind,
@@ -16,6 +17,7 @@ from shardq.cli.commands import (
     doctor,
     edge,
     embedded,
+    export,
     gateway,
     gateway_token,
     journal,
@@ -37,8 +39,8 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights, plan,
-    assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker, edge, gateway, gateway_token,
-    pipeline,
+    write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
+    apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
+    edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

@@ -136,7 +136,7 @@ def test_the_report_tells_what_this_run_diverted_and_why(
     errors = f"{queue.name}.errors"
     path = csv(tmp_path / "in" / "a.csv", 0, 50, bad=7)
     words = ("load", str(path), queue.name, "--key", "tenant", "--errors", errors, "--create", "--id", f"{queue.name}*")
-    others = client.queue(errors)
+    others = client.queue(errors, create=True)
     others.write(b"of others", shard_key=f"{queue.name}*")
     report = shardq.report(*words)
     assert (report["rows"], report["diverted"], report["diverted_before"]) == (50, 1, 0)

@@ -42,7 +42,7 @@ def test_each_event_goes_to_the_queues_of_its_topic_once(
         counts = write(found, expected, "r-1", options, progress)
         assert counts == dict(expected)
     for queue in expected:
-        bodies = sorted(int(each.payload) for each in drained(client.queue(queue)))
+        bodies = sorted(int(each.payload) for each in drained(client.queue(queue, create=True)))
         assert bodies == [at for at, topic in enumerate(topics) if queue in router.match(topic)]
 
 
@@ -68,7 +68,7 @@ def test_a_route_by_another_topic_is_another_one(
     assert shardq.report(*words, "kind")["queues"] == {queue_name: 2}
     assert shardq.report(*words, "place")["queues"] == {queue_name: 1}
     assert shardq.report(*words, "kind")["queues"] == {queue_name: 2}
-    found = drained(client.queue(queue_name))
+    found = drained(client.queue(queue_name, create=True))
     assert sorted(each.shard_key for each in found) == ["007", "008", "008"]
     assert found[0].payload.keys() == {"kind", "place", "tenant"}
 
@@ -91,8 +91,10 @@ def test_events_without_a_good_topic_go_to_the_error_queue(
         assert report["queues"] == {f"{queue_name}.0": 1, f"{queue_name}.1": 2}
         assert (report["diverted"], report["diverted_before"]) == (diverted, 2 - diverted)
         assert any(f"{diverted} of them went to {errors} in this run" in remark for remark in report["remarks"])
-    assert sorted(each.payload["payload"]["n"] for each in drained(client.queue(errors))) == [1, 3]
-    assert sorted(each.payload["n"] for at in (0, 1) for each in drained(client.queue(f"{queue_name}.{at}"))) == [
+    assert sorted(each.payload["payload"]["n"] for each in drained(client.queue(errors, create=True))) == [1, 3]
+    assert sorted(
+        each.payload["n"] for at in (0, 1) for each in drained(client.queue(f"{queue_name}.{at}", create=True))
+    ) == [
         0,
         2,
         4,
@@ -109,5 +111,5 @@ def test_one_job_writes_to_all_queues(shardq: Shardq, client: Client, queue_name
     report = shardq.report("route", str(path), "--router", queue_name, "--key", "tenant")
     assert report["queues"] == {f"{queue_name}.{at}": 100 for at in range(40)}
     assert [name for name in report["seconds"] if name.startswith("routing")] == [f"routing as {report['id']}"]
-    found = drained(client.queue(f"{queue_name}.7"))
+    found = drained(client.queue(f"{queue_name}.7", create=True))
     assert sorted(each.payload["n"] for each in found) == list(range(7, 4000, 40))

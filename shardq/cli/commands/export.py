@@ -1,0 +1,43 @@
+"""`shardq export`: write a file that declares what queues are."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.declared import exported
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, command
+from shardq.cli.shell import Shell, remark
+
+ABOUT = """Prints TOML for `shardq apply`: settings that are not the defaults, weights, assigned shard keys, and the
+bindings of these queues. Without QUEUE it has all queues of `shardq queues`. The shards themselves are dealt anew where
+the file is applied to another Redis."""
+
+EXAMPLES = """  shardq export > queues.toml
+  shardq export jobs --router default --router audit"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "export", run, "write a file that declares queues", about=ABOUT, examples=EXAMPLES)
+    parser.add_argument("queues", metavar="QUEUE", nargs="*", help="the queues (all)")
+    parser.add_argument(
+        "--router",
+        dest="routers",
+        metavar="NAME",
+        action="append",
+        help="a router whose bindings are written (default)",
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the file."""
+    if args.queues:
+        names = [shell.existing(name)[0].name for name in args.queues]
+    else:
+        names = [name for name in shell.client.queues() if shell.queue(name).stats().streams]
+    text, left_out = exported(shell.client, names, args.routers or ["default"])
+    print(text, end="")
+    for each in left_out:
+        remark(f"left out, since TOML has no bytes: {each}")
+    return OK

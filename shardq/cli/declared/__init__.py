@@ -1,0 +1,13 @@
+"""A file that declares queues: how it is read, how it differs from what Redis has, and how it is written.
+
+`declaration` has what a file says, `changes` compares that with Redis and carries out the differences, and `export`
+writes a file.
+"""
+
+from __future__ import annotations
+
+from shardq.cli.declared.changes import Change, changes
+from shardq.cli.declared.declaration import Declaration, DeclaredQueue, parsed
+from shardq.cli.declared.export import exported
+
+__all__ = ["Change", "Declaration", "DeclaredQueue", "changes", "exported", "parsed"]

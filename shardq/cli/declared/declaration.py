@@ -1,0 +1,109 @@
+"""What a file declares, checked as a whole before anything is changed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from shardq.arguments import check_name, shown, whole
+from shardq.errors import ConfigError
+from shardq.model import QueueConfig
+from shardq.model.settings import queue_config
+from shardq.ops.weighing import MAX_WEIGHT
+from shardq.protocol.keys import RouterKeys
+from shardq.routing import Binding
+from shardq.routing.topic import check_bindable
+
+UNSET: Final = "none"
+"""What stands for a setting without a value, since TOML has no such word."""
+
+
+@dataclass(frozen=True)
+class DeclaredQueue:
+    """One queue: the settings that are named, and where they are named, all weights and the keys to be assigned."""
+
+    name: str
+    settings: Mapping[str, Any]
+    weights: Mapping[str, int] | None = None
+    assigned: tuple[str, ...] = ()
+    max_overlap: int | None = None
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The queues of a file, and the bindings of each router that it names."""
+
+    queues: tuple[DeclaredQueue, ...]
+    bindings: Mapping[str, frozenset[Binding]] = field(default_factory=dict)
+
+
+def parsed(text: str) -> Declaration:
+    """Return what a file says. ConfigError tells what is wrong with it, and where."""
+    try:
+        top = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"this is not TOML: {error}") from None
+    _only(top, {"queues", "bindings"}, "the file")
+    queues = tuple(_queue(name, each) for name, each in _table(top.get("queues", {}), "queues").items())
+    return Declaration(queues, _bindings(top.get("bindings", [])))
+
+
+def _queue(name: str, found: Any) -> DeclaredQueue:
+    where = f"queue {name!r}"
+    check_name(name)
+    table = dict(_table(found, where))
+    weights, assignment = table.pop("weights", None), _table(table.pop("assignment", {}), f"{where}: assignment")
+    _only(assignment, {"keys", "max_overlap"}, f"{where}: assignment")
+    settings = {key: None if value == UNSET else value for key, value in table.items()}
+    try:
+        queue_config(settings)
+        if weights is not None:
+            for key, weight in _table(weights, "weights").items():
+                whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    keys = assignment.get("keys", [])
+    if not isinstance(keys, list) or not all(isinstance(key, str) and key for key in keys):
+        raise ConfigError(f"{where}: assignment: keys must be a list of shard keys, not {shown(keys)}")
+    return DeclaredQueue(name, settings, weights, tuple(keys), assignment.get("max_overlap"))
+
+
+def _bindings(found: Any) -> dict[str, frozenset[Binding]]:
+    if not isinstance(found, list):
+        raise ConfigError("bindings must be tables: [[bindings]], with pattern and queue")
+    routers: dict[str, set[Binding]] = {}
+    for number, each in enumerate(found, 1):
+        where = f"binding {number}"
+        table = _table(each, where)
+        _only(table, {"pattern", "queue", "router"}, where)
+        router = table.get("router", "default")
+        try:
+            RouterKeys(router)
+            made = Binding(check_bindable(str(table.get("pattern", ""))), str(check_name(str(table.get("queue", "")))))
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+        routers.setdefault(router, set()).add(made)
+    return {router: frozenset(made) for router, made in routers.items()}
+
+
+def _table(found: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{where} must be a table, not {shown(found)}")
+    return found
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := sorted(set(table) - known):
+        raise ConfigError(f"{where} has {unknown[0]!r}, which is none of {', '.join(sorted(known))}")
+
+
+def stored_settings(config: QueueConfig) -> dict[str, Any]:
+    """Return the settings of *config* that are not the defaults, and the number of streams."""
+    usual = QueueConfig()
+    return {
+        name: getattr(config, name)
+        for name in QueueConfig.__dataclass_fields__
+        if name == "streams" or getattr(config, name) != getattr(usual, name)
+    }

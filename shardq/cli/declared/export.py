@@ -1,0 +1,53 @@
+"""Write a file that declares what Redis has, so that applying it changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardq.cli.declared.declaration import stored_settings
+from shardq.client import Client
+from shardq.protocol.replies import text_or_bytes
+
+
+def exported(client: Client, names: Sequence[str], routers: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the text of the file, and what it cannot say: shard keys that are no text."""
+    left_out: list[str] = []
+    lines: list[str] = []
+    for name in names:
+        lines += _queue(client, name, left_out)
+    for router in routers:
+        for pattern, queue in sorted(client.router(router).bindings()):
+            if queue in names:
+                lines += ["[[bindings]]", f"pattern = {_value(pattern)}", f"queue = {_value(queue)}"]
+                lines += [f"router = {_value(router)}", ""] if router != "default" else [""]
+    return "\n".join(lines), left_out
+
+
+def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
+    queue = client.queue(name)
+    yield f"[queues.{_value(name)}]"
+    for setting, value in stored_settings(queue.settings()).items():
+        yield f"{setting} = {_value(value)}"
+    yield ""
+    weights, stored = queue.weights(), queue.assignment()
+    left_out += [f"the weight of {key!r} in queue {name!r}" for key in weights if isinstance(key, bytes)]
+    if weights:
+        yield f"[queues.{_value(name)}.weights]"
+        for key, weight in weights.items():
+            if isinstance(key, str):
+                yield f"{_value(key)} = {weight}"
+        yield ""
+    if len(stored):
+        keys = [text_or_bytes(key) for key, _ in stored.items()]
+        left_out += [f"the shard of {key!r} in queue {name!r}" for key in keys if isinstance(key, bytes)]
+        yield f"[queues.{_value(name)}.assignment]"
+        yield f"keys = {_value([key for key in keys if isinstance(key, str)])}"
+        yield f"max_overlap = {stored.max_overlap}"
+        yield ""
+
+
+def _value(value: Any) -> str:
+    """Return a value as TOML. Its texts, numbers and lists are written as those of JSON, but for one character."""
+    return "'none'" if value is None else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

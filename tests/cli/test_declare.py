@@ -1,0 +1,216 @@
+"""The commands that declare queues: apply, export, queues, delete."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardq import Client
+from tests.cli.conftest import Command
+
+FILE = """
+[queues.predictions]
+streams = 8
+streams_per_shard = 2
+visibility_timeout = 45
+max_in_flight = 2
+
+[queues.predictions.weights]
+"acct-7" = 3
+"acct-8" = 2
+
+[queues.predictions.assignment]
+keys = ["acct-7", "acct-8"]
+max_overlap = 1
+
+[queues."orders/eu"]
+streams = 4
+ttl = 3600
+
+[[bindings]]
+pattern = "orders.*.created"
+queue = "orders/eu"
+
+[[bindings]]
+pattern = "audit.#"
+queue = "predictions"
+router = "audit"
+"""
+
+
+@pytest.fixture
+def client(cli: Command) -> Iterator[Client]:
+    with Client.from_url(cli.url) as client:
+        yield client
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "queues.toml"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_file_is_applied_once(cli: Command, client: Client, file: Path) -> None:
+    dry = cli("apply", str(file), "--dry-run")
+    assert (dry.code, client.queues()) == (4, [])
+    assert "queue 'orders/eu': create it with streams=4, ttl=3600" in dry.out
+    assert "nothing was changed" in dry.err
+    first = cli("apply", str(file), "--yes")
+    assert (first.code, first.out) == (0, dry.out)
+    assert "7 changes made" in first.err
+    assert client.queues() == ["orders/eu", "predictions"]
+    jobs = client.queue("predictions")
+    now = jobs.settings()
+    assert (now.streams, now.visibility_timeout, now.max_in_flight, now.window) == (8, 45, 2, 1)
+    assert jobs.weights() == {"acct-7": 3, "acct-8": 2}
+    assert len(jobs.assignment()) == 2
+    assert client.queue("orders/eu").settings().ttl == 3600
+    assert client.router().match("orders.de.created") == {"orders/eu"}
+    assert client.router("audit").match("audit.x") == {"predictions"}
+    again = cli("apply", str(file), "--yes")
+    assert (again.code, again.out) == (0, "")
+    assert "there was nothing to change" in again.err
+    assert cli("apply", str(file), "--dry-run").code == 0
+
+
+def test_what_differs_is_changed_and_what_is_not_named_stays(cli: Command, client: Client, file: Path) -> None:
+    cli("apply", str(file), "--yes")
+    jobs, other = client.queue("predictions"), client.queue("other", streams=2)
+    other.declare()
+    jobs.configure(max_deliveries=3)
+    client.bind("more", "predictions", router="audit")
+    client.bind("more", "other", router="audit")
+    client.bind("more", "predictions")
+    file.write_text(
+        FILE.replace("streams = 8", "streams = 10")
+        .replace("max_in_flight = 2", "max_in_flight = 5")
+        .replace('"acct-8" = 2', "")
+    )
+    told = cli("apply", str(file), "--yes", "--json")
+    assert [each["change"] for each in told.objects] == [
+        "max_in_flight: 2 -> 5",
+        "streams: 8 -> 10",
+        "weight of 'acct-8': 2 -> 1",
+        "unbind 'more' from 'predictions'",
+        "unbind 'more' from 'predictions'",
+    ]
+    assert (jobs.settings().max_deliveries, jobs.settings().streams, jobs.weights()) == (3, 10, {"acct-7": 3})
+    assert sorted(client.router("audit").bindings()) == [("audit.#", "predictions"), ("more", "other")]
+
+
+def test_what_is_exported_is_what_was_applied(cli: Command, client: Client, file: Path) -> None:
+    cli("apply", str(file), "--yes")
+    raw = client.queue("raw", streams=3, max_len=10)
+    raw.declare()
+    raw.set_weights({b"\xff": 2, 'quo"te\n\x7f': 4})
+    told = cli("export", "--router", "default", "--router", "audit")
+    assert told.code == 0
+    assert "left out, since TOML has no bytes: the weight of b'\\xff' in queue 'raw'" in told.err
+    found = tomllib.loads(told.out)
+    assert found["queues"]["raw"] == {"streams": 3, "max_len": 10, "weights": {'quo"te\n\x7f': 4}}
+    assert found["bindings"] == tomllib.loads(FILE)["bindings"]
+    raw.set_weights({b"\xff": 1})
+    file.write_text(told.out)
+    assert cli("apply", str(file), "--dry-run").code == 0
+    for name in client.queues():
+        client.queue(name).delete()
+    assert cli("apply", str(file), "--yes").code == 0
+    assert cli("export", "--router", "default", "--router", "audit").out == told.out
+    assert "predictions" not in cli("export", "raw").out
+
+
+def test_one_change_needs_a_yes_or_an_answer(cli: Command, client: Client, file: Path) -> None:
+    told = cli("apply", str(file))
+    assert (told.code, client.queues()) == (2, [])
+    declined = cli.terminal("apply", str(file), typed="n\n")
+    assert (declined.code, client.queues()) == (1, [])
+    assert "create it with streams=4" in declined.out
+    assert cli.terminal("apply", str(file), typed="y\n").code == 0
+    assert len(client.queues()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("queues = 3", "queues must be a table"),
+        ("[queues.jobs", "this is not TOML"),
+        ("[queue.jobs]", "the file has 'queue', which is none of bindings, queues"),
+        ("[queues.jobs]\nstreems = 3", "queue 'jobs': unknown queue setting 'streems'"),
+        ("[queues.jobs]\nstreams = 0", "queue 'jobs': streams must be"),
+        ("[queues.'a b']\nstreams = 1", "a queue name may not hold ' '"),
+        ("[queues.jobs.weights]\na = 101", "queue 'jobs': the weight of 'a' must be"),
+        ("[queues.jobs.assignment]\nkeys = 'a'", "queue 'jobs': assignment: keys must be a list"),
+        ("[queues.jobs.assignment]\nnames = ['a']", "assignment has 'names', which is none of keys, max_overlap"),
+        ("[[bindings]]\npattern = 'a'", "binding 1:"),
+        ("[[bindings]]\npattern = 'a..b'\nqueue = 'jobs'", "binding 1:"),
+        ("bindings = 1", "bindings must be tables"),
+    ],
+)
+def test_a_file_with_a_mistake_changes_nothing(cli: Command, client: Client, text: str, told: str) -> None:
+    good = "[queues.good]\nstreams = 1\n"
+    found = cli("apply", "-", "--yes", stdin=(text if "queue" in text[:7] else f"{text}\n{good}").encode())
+    assert found.code == 2
+    assert told in found.err
+    assert len(found.err.splitlines()) == 1
+    assert client.queues() == []
+
+
+def test_a_change_that_is_refused_is_named(cli: Command, client: Client, file: Path) -> None:
+    cli("apply", str(file), "--yes")
+    file.write_text(FILE.replace("streams = 8", "streams = 3"))
+    told = cli("apply", str(file), "--yes")
+    assert told.code == 1
+    assert "queue 'predictions': streams: 8 -> 3: queue 'predictions' cannot shrink" in told.err
+
+
+def test_queues_are_listed_with_their_numbers(cli: Command, client: Client) -> None:
+    assert "backlog" in cli("queues").out
+    client.queue("b", streams=2).write(1, shard_key="t")
+    client.queue("a", streams=3).declare()
+    lines = cli("queues").out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["a", "0"], ["b", "1"]]
+    listed = cli("queues", "--json").objects
+    assert [(each["queue"], each["exists"], each["backlog"], each["streams"]) for each in listed] == [
+        ("a", True, 0, 3), ("b", True, 1, 2),
+    ]  # fmt: skip
+
+
+def test_a_queue_that_redis_lost_is_shown_as_missing(cli: Command, client: Client) -> None:
+    client.queue("lost", streams=1).declare()
+    client.queue("there", streams=1).declare()
+    client.run(_forget("lost"))
+    assert [line.split()[:2] for line in cli("queues").out.splitlines()[1:]] == [["lost", "missing"], ["there", "0"]]
+    assert "lost" not in cli("export").out
+
+
+def _forget(name: str):  # type: ignore[no-untyped-def] # an operation
+    from shardq.ops.steps import Ask
+
+    yield Ask(("UNLINK", f"shardq:{{{name}}}:meta"), f"shardq:{{{name}}}:meta")
+
+
+def test_a_queue_is_deleted_with_what_it_holds_only_if_that_is_said(cli: Command, client: Client) -> None:
+    client.queue("jobs", streams=2).write_many([(number, "t") for number in range(3)])
+    refused = cli("delete", "jobs", "--yes")
+    assert (refused.code, client.queue("jobs").len()) == (1, 3)
+    assert "holds 3 messages, dead letters included, and not 0: nothing was deleted" in refused.err
+    assert cli("delete", "jobs", "--expected", "2", "--yes").code == 1
+    asked = cli.terminal("delete", "jobs", "--expected", "3", typed="y\n")
+    assert asked.code == 0
+    assert "Delete queue 'jobs' with 3 messages for good?" in asked.out
+    assert client.queues() == []
+    assert cli("delete", "jobs", "--yes").code == 3
+    client.queue("more", streams=2).write(1, shard_key="t")
+    assert cli("delete", "more", "--any", "--yes", "--json").objects == [{"queue": "more", "deleted": 1}]
+
+
+def test_a_write_creates_a_queue_only_if_that_is_said(cli: Command, client: Client) -> None:
+    told = cli("write", "jobs", "x", "-k", "t")
+    assert told.code == 2
+    assert "there is no queue 'jobs'" in told.err
+    assert cli("write", "jobs", "x", "-k", "t", "--create").code == 0
+    assert client.queue("jobs").len() == 1
