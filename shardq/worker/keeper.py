@@ -80,7 +80,7 @@ class Keeper:
         self._lock = threading.Lock()  # guards the batches
         self._owed: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
         self._closed = False
-        self._cancels: object = ()  # no count of Redis's, so the first look finds another one
+        self._cancels: object = None  # what Redis answers before the first cancel
         self._looked_at = float("-inf")
         self._rests = False
         self._shown = float("-inf")

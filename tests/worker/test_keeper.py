@@ -32,7 +32,7 @@ class Extender:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.calls: list[int] = []
-        self.cancels = b"0"
+        self.cancels: bytes | None = None
         self.answer: Extend = lambda held: [Settled.OK] * len(held)
 
     def state_of(self, name: str, settings: object) -> QueueState:
@@ -62,7 +62,6 @@ class Bench:
         self.extender = Extender(queue)
         self.keeper = Keeper(queue.client, queue.state, Plan(visibility_timeout=LEASE), self)
         self.keeper._client = cast("Client", self.extender)
-        self.keeper._cancels = b"0"
         self.timer = queue.client.timer
 
     def lost(self, job: Job) -> None:
