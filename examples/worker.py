@@ -36,9 +36,9 @@ def work_on(delivery: Delivery) -> None:
         if problem is None:
             delivery.ack()
         else:
-            delay = backoff(delivery.count, random.Random())
-            print(f"attempt {delivery.count} failed, again in {delay:.1f} s: {problem!r}", file=sys.stderr)
-            delivery.nack(delay=delay, error=type(problem).__name__)
+            delay, name = backoff(delivery.count, random.Random()), type(problem).__name__
+            then = f"again in {delay:.1f} s" if delivery.nack(delay=delay, error=name) else "now a dead letter"
+            print(f"attempt {delivery.count} failed, {then}: {problem!r}", file=sys.stderr)
     except LeaseLost as lost:  # it took too long and somebody else has it now, or it was cancelled
         print(lost, file=sys.stderr)
 

@@ -61,6 +61,9 @@ class Bridge:
     def __len__(self) -> int:
         return len(self._twin)
 
+    def __bool__(self) -> bool:
+        return bool(self._twin)  # Else Python would ask for the length, which most of them have not.
+
     def _bridged(self, value: Any) -> Any:
         if isinstance(value, _TWINS):
             return Bridge(value, self._loop)

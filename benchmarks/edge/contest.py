@@ -80,10 +80,11 @@ def line_of(process: subprocess.Popen[str]) -> str:
 def process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
     """A process of this Python, which ends with the block. What it logs is left out, unless it fails."""
     command = [sys.executable, "-m", module, *words]
-    with tempfile.TemporaryFile("w+") as log:
-        started = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-        )
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=log, text=True) as started,
+    ):
         try:
             yield started
         except SystemExit:
@@ -92,4 +93,3 @@ def process(module: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             raise
         finally:
             started.kill()
-            started.wait()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Final
 
 import redis
 
@@ -23,13 +24,13 @@ from benchmarks.settings import Place
 from benchmarks.traffic import traffic
 from shardq import Client, Queue
 
-COUNT = 10_000
-PRODUCERS = 4
+PRODUCERS: Final = 4
 
 
 def beside_redis(where: Place) -> Table:
     """Small messages: written directly, one after the other, by a writer, in batches; and through a gateway."""
-    messages = [(key, payload) for payload, key in traffic(COUNT, 200, 1000, where.settings.seed)]
+    count = 2 * where.settings.messages
+    messages = [(key, payload) for payload, key in traffic(count, 200, 1000, where.settings.seed)]
     rounds = [_round(where.url, messages) for _ in range(5 if where.settings.rounds > 5 else 1)]
     names = list(rounds[0])
     rates = {name: median(each[name][0] for each in rounds) for name in names}
@@ -44,7 +45,7 @@ def beside_redis(where: Place) -> Table:
     return Table(
         "edge_gateway",
         "Messages of 200 B through a gateway, and directly",
-        f"{context}{len(rounds)} rounds, {COUNT:,} messages, 1,000 tenants",
+        f"{context}{len(rounds)} rounds, {count:,} messages, 1,000 tenants",
         ("", "messages/s", "of writer()", "gateway's CPU per message"),
         rows,
         data={name: [list(each[name]) for each in rounds] for name in names},
@@ -107,6 +108,6 @@ def _through_gateway(url: str, messages: list[tuple[str, bytes]], producers: int
             write_file(file, messages[at::producers])
             command = [sys.executable, "-m", "benchmarks.edge.producer", "trained", address, str(file)]
             running.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
-        told = [json.loads(each.communicate()[0]) for each in running]
+        told = [json.loads(each.communicate()[0]) for each in running]  # which closes their pipes
         seconds = max(each["seconds"] for each in told)
         return len(messages) / seconds, 1e6 * (cpu_of(gateway.pid) - before) / len(messages)

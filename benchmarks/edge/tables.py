@@ -7,6 +7,7 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from benchmarks.edge.contest import Result, contest
 from benchmarks.edge.gateway import beside_redis
@@ -16,8 +17,8 @@ from benchmarks.edge.producer import CONNECTIONS, write_file
 from benchmarks.report import Table, Target, times
 from benchmarks.settings import Place
 
-MB = 1e6
-LONG, SHORT, LINKS = 700e6, 40e6, 70e6
+MB: Final = 1e6
+SIZE: Final = 140_000  # bytes for each message of the settings: 700 MB if nothing else is said
 NAMES = {
     "sync": f"{CONNECTIONS} connections, one message at a time",
     "plain": "1 connection, a window",
@@ -34,12 +35,12 @@ QUALITIES = {
 
 
 def run(where: Place) -> Iterator[Table]:
-    """All tables; with `--quick` the first one only, of few messages."""
-    is_short = where.settings.seconds < 10
+    """All tables; with `--quick` not that of other links."""
+    size = SIZE * where.settings.messages
     with tempfile.TemporaryDirectory() as folder:
-        yield _main(where, Path(folder), SHORT if is_short else LONG)
-        if not is_short:
-            yield _links(where, Path(folder), LINKS)
+        yield _main(where, Path(folder), size)
+        if where.settings.seconds >= 10:
+            yield _links(where, Path(folder), size / 10)
     yield beside_redis(where)
 
 

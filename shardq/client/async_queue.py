@@ -248,11 +248,10 @@ class AsyncQueue(AsyncQueueAdmin):
             raise
         return note_results(deliveries, results)
 
-    async def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+    async def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state
         coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            noted(state, item, await self._client.share(coalescer, item, until))
-            return
+            return noted(state, item, await self._client.share(coalescer, item, until))
         with self._telemetry.settling(verb, [item.delivery]):
-            noted(state, item, await self._client.share(coalescer, item, until))
+            return noted(state, item, await self._client.share(coalescer, item, until))

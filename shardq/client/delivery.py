@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
 from shardq.errors import LeaseLost
+from shardq.ops.settle import Settled
 from shardq.ops.settling import Settle
 
 if TYPE_CHECKING:
@@ -35,13 +36,14 @@ class Delivery(LeasedDelivery):
         """Say that the work is done: the message is forgotten."""
         self._settle("ack", Settle(self.received), timeout)
 
-    def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> None:
+    def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> bool:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.
 
-        After the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter.
+        Return whether it is: after the last delivery that the queue's `max_deliveries` allows, it becomes a dead letter
+        instead.
         """
         seconds("delay", delay, 0, MAX_BLOCK)
-        self._settle("nack", Settle(self.received, delay, error), timeout)
+        return self._settle("nack", Settle(self.received, delay, error), timeout) is not Settled.DEAD
 
     def reject(self, reason: str, *, timeout: float | None = None) -> None:
         """Move the message to the dead letters, with *reason*."""
@@ -58,13 +60,14 @@ class Delivery(LeasedDelivery):
             raise
         self._extended(sent, duration)
 
-    def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+    def _settle(self, verb: str, item: Settle, timeout: float | None) -> Settled:
         try:
-            self._queue._settle(verb, item, timeout)
+            settled = self._queue._settle(verb, item, timeout)
         except LeaseLost:
             self._note(lost=True)
             raise
         self._note(lost=False)
+        return settled
 
     @contextlib.contextmanager
     def processing(self) -> Iterator[None]:

@@ -237,11 +237,10 @@ class Queue(QueueAdmin):
             raise
         return note_results(deliveries, results)
 
-    def _settle(self, verb: str, item: Settle, timeout: float | None) -> None:
+    def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state
         coalescer, until = settles_of(state, verb), state.until(timeout)
         if not enabled():
-            noted(state, item, self._client.share(coalescer, item, until))
-            return
+            return noted(state, item, self._client.share(coalescer, item, until))
         with self._telemetry.settling(verb, [item.delivery]):
-            noted(state, item, self._client.share(coalescer, item, until))
+            return noted(state, item, self._client.share(coalescer, item, until))

@@ -65,6 +65,10 @@ class BaseWriter:
         """How many messages are accepted, of which the outcome is not known yet."""
         return len(self._window)
 
+    def __bool__(self) -> bool:
+        """A writer is true, also when nothing is under way: `writer or client.writer()` keeps the one it has."""
+        return True
+
     def _order(
         self,
         queue: Any,

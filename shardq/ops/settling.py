@@ -131,11 +131,12 @@ class Settles(Verb[Settle, Settled]):
             return {item.delivery.token: error}
 
 
-def noted(state: QueueState, item: Settle, result: Settled) -> None:
-    """Note that the caller of *item* was told *result*, and raise LeaseLost or MessageCancelled if that says so."""
+def noted(state: QueueState, item: Settle, result: Settled) -> Settled:
+    """Return the *result* that the caller of *item* is told. LeaseLost or MessageCancelled if it says so."""
     if state.unsure:
         state.unsure.discard(item.delivery.token)
     result.check()
+    return result
 
 
 def settles_of(state: QueueState, verb: str) -> Coalescer[Settle, Settled]:

@@ -24,6 +24,7 @@ from shardq.client.base import BaseClient
 from shardq.client.leases import ENDED, LeasedDelivery
 from shardq.errors import BackendError, ClosedError
 from shardq.ops import settle
+from shardq.ops.retry import ask
 from shardq.ops.state import QueueState
 from shardq.timing import Entry, ThreadTimer
 from shardq.worker.liveness import PULSE, show_alive
@@ -33,6 +34,8 @@ from shardq.worker.state import LEASED, Job
 log = logging.getLogger("shardq")
 EXTEND_TIMEOUT = 2.0
 """Seconds that one extension may take, at most."""
+LOOK = 0.5
+"""Seconds between two looks for cancels, while the worker holds messages."""
 EARLY = 0.001
 """Seconds by which the wheel and the arithmetic of floats may be early."""
 
@@ -77,6 +80,9 @@ class Keeper:
         self._lock = threading.Lock()  # guards the batches
         self._owed: queue.SimpleQueue[Sequence[Job] | None] = queue.SimpleQueue()
         self._closed = False
+        self._cancels: object = None  # what Redis answers before the first cancel
+        self._looked_at = float("-inf")
+        self._rests = False
         self._shown = float("-inf")
         self._thread = threading.Thread(target=self._keep, name="shardq-lease-keeper", daemon=True)
 
@@ -102,6 +108,8 @@ class Keeper:
         for job in kept:
             job.delivery._lease.holder = (self, job)  # type: ignore[attr-defined]  # no call for each job
         self._add(kept)
+        if kept and self._rests:
+            self._owed.put(())
 
     def on_lease_lost(self, job: Job) -> None:
         """The lease of *job* calls this, when it is lost. What the handler decided before is still tried."""
@@ -177,17 +185,53 @@ class Keeper:
                 self._client.close()
 
     def _round(self) -> None:
-        """Wait until something is owed or it is time for a sign of life, and do both."""
+        """Wait until something is owed, or it is time for a sign of life or a look for cancels, and do what it is."""
         jobs: Sequence[Job] | None = ()
         with suppress(queue.Empty):
-            jobs = self._owed.get(timeout=PULSE if self._plan.alive else None)
+            self._rests = not self._batches
+            jobs = self._owed.get(timeout=self._pause())
+        self._rests = False
         try:
             self._extend_due(jobs or ())
+            self._look_for_cancels()
         except Exception:
             self._retry(jobs or ())
             raise
         finally:
             self._show_alive()
+
+    def _pause(self) -> float | None:
+        if self._batches:
+            return LOOK
+        return PULSE if self._plan.alive else None
+
+    def _look_for_cancels(self) -> None:
+        """Extend all leases if a message of the queue was cancelled since the last look: that tells whose it was.
+
+        The queue counts its cancels, so a look costs one HGET, however many messages the worker holds.
+        """
+        now = self._clock.monotonic()
+        if not self._batches or now - self._looked_at < LOOK * 0.9:
+            return
+        self._looked_at = now
+        with self._lock:
+            held = [job for batch in self._batches.values() for job in batch.jobs if job.message == LEASED]
+        if not held:
+            return
+        try:
+            client = self._own_client()
+            state = client.state_of(self._queue.keys.name, {})
+            cancels = client.run(ask(state, "HGET", state.keys.meta, "cancelled"))
+        except (BackendError, ClosedError):
+            return  # it is looked for again
+        if cancels != self._cancels and self._extend_now(held):
+            self._cancels = cancels
+
+    def _extend_now(self, held: Sequence[Job]) -> bool:
+        with self._lock:
+            for job in held:
+                job.batch.discard(job)
+        return self._extend(held, self._visibility)
 
     def _show_alive(self) -> None:
         now = self._clock.monotonic()
@@ -212,7 +256,8 @@ class Keeper:
         if due:
             self._extend(due, visibility)
 
-    def _extend(self, jobs: Sequence[Job], visibility: float) -> None:
+    def _extend(self, jobs: Sequence[Job], visibility: float) -> bool:
+        """Extend the leases of *jobs*. Return whether Redis has answered; else it is tried again later."""
         client, timeout = self._own_client(), self._timeout(visibility)
         state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
@@ -222,7 +267,7 @@ class Keeper:
         except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
-            return
+            return False
         for job, before, result in zip(jobs, held, results, strict=True):
             if result in settle.LOST:
                 _delivery(job)._lease.lose()
@@ -230,6 +275,7 @@ class Keeper:
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED])
+        return True
 
     def _own_client(self) -> Client:
         """The keeper's client, which connects when it is first used. It is made when the queue's settings are known."""

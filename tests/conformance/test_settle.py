@@ -59,6 +59,13 @@ def test_the_last_error_stays_until_there_is_a_newer_one(queue: Queue, delivery:
     assert queue.read().last_error == "second"
 
 
+def test_a_nack_says_whether_the_message_will_be_delivered_again(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=2, max_deliveries=2)
+    queue.write("poison", shard_key="t")
+    assert [queue.read().nack(), queue.read().nack()] == [True, False]
+    assert queue.stats().dead == 1
+
+
 def test_a_message_nacked_with_a_delay_waits_for_it(queue: Queue, delivery: Delivery, world: World) -> None:
     delivery.nack(delay=60, error="later")
     assert queue.read_many(9) == []

@@ -140,6 +140,7 @@ def test_bad_input_is_refused_at_once_and_nothing_is_accepted(queue: Queue, worl
         with pytest.raises(ConfigError, match="deadline must be later"):
             writer.write(queue, 1, shard_key="t", delay=10, deadline=5)
         assert len(writer) == 0
+        assert writer, "though it has nothing under way"
     assert queue.len() == 0
 
 

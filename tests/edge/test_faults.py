@@ -62,6 +62,7 @@ def test_producers_and_gateways_that_are_killed_lose_and_double_nothing(
                 told.add(f"life-{life}.{producer.stdout.readline().strip()}")
             if rng.random() < 0.7:
                 gateway.signal(signal.SIGKILL)
+                gateway.end()
             producer.kill()
             lines = producer.stdout.read().split("\n")
             told.update(f"life-{life}.{line}" for line in lines[:-1])

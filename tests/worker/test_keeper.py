@@ -12,6 +12,7 @@ from shardq import Client, Delivery, Queue
 from shardq.errors import BackendTimeout
 from shardq.model import Received
 from shardq.ops.settle import Settled
+from shardq.ops.state import QueueState
 from shardq.testing import ManualClock
 from shardq.timing import ThreadTimer
 from shardq.worker import keeper as module
@@ -28,15 +29,21 @@ Extend = Callable[[list[Received]], list[Settled]]
 class Extender:
     """The keeper's own client: it counts the calls, and answers them as *answer* says."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
         self.calls: list[int] = []
+        self.cancels: bytes | None = None
         self.answer: Extend = lambda held: [Settled.OK] * len(held)
 
-    def state_of(self, name: str, settings: object) -> None:
-        """The state of a queue; nobody looks at it."""
+    def state_of(self, name: str, settings: object) -> QueueState:
+        """The state of the queue."""
+        return self.queue.state
 
-    def run(self, op: Any) -> list[Settled]:
-        """Answer an extension."""
+    def run(self, op: Any) -> Any:
+        """Answer an extension, or how many messages were cancelled."""
+        if op.gi_code.co_name == "ask":
+            op.close()
+            return self.cancels
         held = op.gi_frame.f_locals["deliveries"]
         op.close()
         self.calls.append(len(held))
@@ -52,7 +59,7 @@ class Bench:
     def __init__(self, queue: Queue, clock: ManualClock) -> None:
         self.queue, self.clock, self.lost_jobs = queue, clock, list[Job]()
         self.state = WorkerState(1_000_000)
-        self.extender = Extender()
+        self.extender = Extender(queue)
         self.keeper = Keeper(queue.client, queue.state, Plan(visibility_timeout=LEASE), self)
         self.keeper._client = cast("Client", self.extender)
         self.timer = queue.client.timer
@@ -109,6 +116,40 @@ def test_leases_are_extended_by_one_call_after_a_third_of_their_time(bench: Benc
     bench.passes(2 * WINDOW + 0.1)
     assert (sum(bench.extender.calls), len(bench.extender.calls)) == (900, 2)
     assert min(job.delivery.remaining for job in bench.state.held) > LEASE - 3
+    assert not bench.lost_jobs
+
+
+def test_after_a_cancel_all_leases_are_looked_at_once_and_at_once(bench: Bench) -> None:
+    """The queue's count of cancels tells that there was one, and an extension whose it was."""
+    (unwanted,) = bench.arrive()
+    bench.passes(1.0)
+    bench.keeper._owed.put(())
+    bench.passes(0.1)
+    assert bench.extender.calls == [], "nothing was cancelled"
+    bench.extender.cancels = b"1"
+    bench.extender.answer = lambda held: [Settled.CANCELLED] * len(held)
+    bench.keeper._looked_at -= 1.0
+    bench.keeper._owed.put(())
+    bench.passes(0.1)
+    assert (bench.extender.calls, set(bench.lost_jobs)) == ([1], {unwanted})
+    bench.keeper._looked_at -= 1.0
+    bench.keeper._owed.put(())
+    bench.passes(0.1)
+    assert bench.extender.calls == [1], "the count is the same as before"
+
+
+def test_a_look_that_got_no_answer_is_made_again(bench: Bench) -> None:
+    def fail(held: list[Received]) -> list[Settled]:
+        raise BackendTimeout("Redis is away")
+
+    bench.extender.answer = fail
+    bench.extender.cancels = b"1"
+    bench.arrive(2)
+    for _ in range(2):
+        bench.keeper._looked_at -= 1.0
+        bench.keeper._owed.put(())
+        bench.passes(0.1)
+    assert bench.extender.calls == [2, 2]
     assert not bench.lost_jobs
 
 
