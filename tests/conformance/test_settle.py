@@ -11,7 +11,7 @@ from shardq import Client, ConfigError, Delivery, Empty, LeaseLost, Queue
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
-Settle = Callable[[Delivery], None]
+Settle = Callable[[Delivery], object]
 VERBS: dict[str, Settle] = {
     "ack": lambda delivery: delivery.ack(),
     "nack": lambda delivery: delivery.nack(),

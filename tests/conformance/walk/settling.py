@@ -73,7 +73,7 @@ class Settling(Base):
         self.say(f"{verb}{f' {units}' if units else ''} {model_text(known, self.model)}")
         if verb != "extend":
             self.held.remove(delivery)
-        call: dict[str, Callable[[], None]] = {
+        call: dict[str, Callable[[], object]] = {
             "ack": delivery.ack, "nack": lambda: delivery.nack(delay=units * SECONDS, error=error),
             "reject": lambda: delivery.reject(error), "extend": lambda: delivery.extend(units * SECONDS),
         }  # fmt: skip
