@@ -129,7 +129,7 @@ class Field:
 
     def write(self, rows: int, window: int = 1, by: str = "") -> Run:
         """All rows into a new queue; each task's are sorted *by* a column, if one is named."""
-        name, frame = self.queue(window, create=True), self.frame(rows)
+        name, frame = self.queue(window), self.frame(rows)
         self.filled = name
         if by:
             frame = frame.sortWithinPartitions(by)

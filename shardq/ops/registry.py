@@ -13,8 +13,7 @@ from shardq.clock import Clock
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op, Refused, Unanswered
-from shardq.protocol.keys import QUEUES
-from shardq.protocol.scripts import load
+from shardq.protocol.keys import SHARED
 
 PAGE: Final = 1000
 PATIENCE: Final = 1.0
@@ -23,7 +22,7 @@ PATIENCE: Final = 1.0
 
 def register(state: QueueState) -> Op[None]:
     """Add the queue's name to the list, if that is possible at once."""
-    call = Call(load("register"), (QUEUES,), ("+", state.keys.name))
+    call = Call.on(SHARED, "register", ("+", state.keys.name))
     call.until = state.clock.monotonic() + PATIENCE
     try:
         yield call
@@ -33,7 +32,7 @@ def register(state: QueueState) -> Op[None]:
 
 def unregister(state: QueueState, until: float) -> Op[None]:
     """Take the queue's name out of the list."""
-    call = Call(load("register"), (QUEUES,), ("-", state.keys.name))
+    call = Call.on(SHARED, "register", ("-", state.keys.name))
     yield from retry_until(lambda _: call, until, state.clock)
 
 
@@ -41,7 +40,7 @@ def queue_names(until: float, clock: Clock) -> Op[list[str]]:
     """Return the names of all queues in the list, sorted. Each call of a page has until the local time *until*."""
     names: list[str] = []
     while True:
-        call = Call(load("queues"), (QUEUES,), (names[-1] if names else "", PAGE))
+        call = Call.on(SHARED, "queues", (names[-1] if names else "", PAGE))
         page = yield from retry_until(lambda _, call=call: call, until, clock)  # type: ignore[misc]
         names += [name.decode() for name in page]
         if len(page) < PAGE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
-from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
 from shardq.protocol.packing import pack_script
 from shardq.protocol.scripts import Script, load
 
@@ -41,7 +41,7 @@ class Call:
     @classmethod
     def on(
         cls,
-        keys: QueueKeys | RouterKeys,
+        keys: QueueKeys | RouterKeys | SharedKeys,
         script: str,
         args: tuple[Argument, ...] = (),
         *,

@@ -49,8 +49,10 @@ _SUFFIXES: Final[Mapping[str, str]] = {
 }
 
 
-QUEUES: Final = "shardq:queues"
-"""The key of the list of queues, which all of them share. It has no braces, so it is no queue's."""
+def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:
+    for name in names:
+        if name not in suffixes:
+            raise LookupError(f"the header of lua/{script}.lua names the key {name!r}, which a {kind} lacks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,7 @@ class _Keys:
         return self._look_up(script, names) if keys is None else keys
 
     def _look_up(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if name not in self.suffixes:
-                raise LookupError(f"the header of lua/{script}.lua names the key {name!r}, which a {self.kind} lacks")
+        _check(script, names, self.suffixes, self.kind)
         return self._declared.setdefault(script, tuple([getattr(self, name) for name in names]))
 
 
@@ -170,3 +170,17 @@ def slot(key: str | bytes) -> int:
     _, opening, rest = raw.partition(b"{")
     tag, closing, _ = rest.partition(b"}")
     return binascii.crc_hqx(tag if opening and closing and tag else raw, 0) % SLOTS
+
+
+class SharedKeys:
+    """The keys that all queues share. They have no braces, so none is a queue's."""
+
+    suffixes: ClassVar[Mapping[str, str]] = MappingProxyType({"queues": "queues"})
+
+    def of(self, script: str, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the keys that script *script* declares. LookupError for a name that is not one of these keys."""
+        _check(script, names, self.suffixes, "list of queues")
+        return tuple([f"shardq:{self.suffixes[name]}" for name in names])
+
+
+SHARED: Final = SharedKeys()

@@ -318,9 +318,8 @@ class Worker:
                 state.redis_answers()
         self._traced = enabled()  # once per batch, because the check costs as much as running a handler
         state.max_deliveries = self._jobs.state.config.max_deliveries
-        if found and self._stopped.is_set() and self._unread(found):
-            found = []
-        return lambda: self._read_over(action, found)
+        gone = bool(found) and self._stopped.is_set() and self._unread(found)
+        return lambda: self._read_over(action, [] if gone else found)
 
     def _read_fails(self, action: Read, error: Exception) -> Report:
         with self._lock:

@@ -11,11 +11,12 @@ import pytest
 
 from shardq.planner.costs import WRITE_KEYS
 from shardq.protocol import scripts
-from shardq.protocol.keys import QueueKeys, RouterKeys
+from shardq.protocol.keys import SHARED, QueueKeys, RouterKeys, SharedKeys
 from tests.house import lua_lint
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_A_ROUTER = {"bind", "bindings", "follow"}
+OF_ALL_QUEUES = {"register", "queues"}
 SOURCES = {source.name: source for source in lua_lint.load()}
 
 
@@ -60,7 +61,13 @@ def test_a_header_numbers_its_keys_from_one_and_only_the_last_stands_for_many(na
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_a_call_sends_the_keys_that_the_header_names(name: str) -> None:
     script, lines = scripts.load(name), documented(name)
-    keys, prefix = (RouterKeys("q"), "shardq:{q}:router-") if name in OF_A_ROUTER else (QueueKeys("q"), "shardq:{q}:")
+    keys: QueueKeys | RouterKeys | SharedKeys
+    if name in OF_ALL_QUEUES:
+        keys, prefix = SHARED, "shardq:"
+    elif name in OF_A_ROUTER:
+        keys, prefix = RouterKeys("q"), "shardq:{q}:router-"
+    else:
+        keys, prefix = QueueKeys("q"), "shardq:{q}:"
 
     assert [*script.keys] == [key for _, many, key in lines if not many]
     assert [script.rest] == ([key for _, many, key in lines if many] or [""])
