@@ -50,7 +50,13 @@ local shard_key, counts = fields[2], fair == '1' and fields[1] == 'K'
 local is_new = place ~= 'd' and place ~= 'l' and not is_behind_cursor(q, place, id)
 
 -- It waits in a stream or in a redelivery queue, or it is delayed, or held back in an overflow; else it is in flight.
-if counts then prepare_admission(q) end
+if counts then
+  prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+  end
+end
 redis.call('XDEL', key, id)
 redis.call('HINCRBY', q.meta, 'cancelled', 1)
 local in_flight = false

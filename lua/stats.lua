@@ -16,7 +16,7 @@
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
---         {field, value, ...} of meta, held back} | {now} when there is no such queue
+--         {field, value, ...} of meta, held back, held back for limits} | {now} when there is no such queue
 --- @use time, schedule, ages, streams, accounts
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], redelivery = KEYS[6], dead = KEYS[7],
@@ -43,4 +43,4 @@ local lengths = tonumber(streams) > most and {} or read_lengths(q, 0, tonumber(s
 local legacy = has_legacy and redis.call('XLEN', KEYS[#KEYS]) or 0
 load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 return {q.now, math.max(0, left - live), live, delayed, redis.call('XLEN', q.dead), q.oldest, lengths, legacy,
-  redis.call('HGETALL', q.meta), q.held}
+  redis.call('HGETALL', q.meta), q.held, q.withheld}

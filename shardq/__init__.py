@@ -36,7 +36,7 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Event, JournalPage, Message, QueueConfig, QueueStats
+from shardq.model import DeadLetter, Event, JournalPage, Limits, Message, QueueConfig, QueueStats
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
 
@@ -61,6 +61,7 @@ __all__ = [
     "Event",
     "JournalPage",
     "LeaseLost",
+    "Limits",
     "Message",
     "MessageCancelled",
     "MessageNotFound",

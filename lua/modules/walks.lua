@@ -60,6 +60,7 @@ local function search_overflow(q)
     q.status = 'MORE'
     return false
   end
+  if q.has_limits and q.withheld >= q.held then return false end -- all of it waits for limits
   correct_accounts(q)
   return admit_held(q)
 end

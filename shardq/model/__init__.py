@@ -5,6 +5,7 @@ from __future__ import annotations
 from shardq.model.dead_letter import DeadLetter
 from shardq.model.delivery import DeliveryView, Received
 from shardq.model.event import Event, JournalPage
+from shardq.model.limits import Limits
 from shardq.model.message import Message, MessageId
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
@@ -14,6 +15,7 @@ __all__ = [
     "DeliveryView",
     "Event",
     "JournalPage",
+    "Limits",
     "Message",
     "MessageId",
     "QueueConfig",

@@ -13,6 +13,10 @@ class QueueStats:
     given back, or its lease ended. If messages wait under very many shard keys, or for redelivery in very many streams,
     only some of these are looked at. `streams` has the number of undelivered messages of each stream; with more than
     1,000 streams these are from a moment later.
+
+    `held_back` counts the messages of the backlog that wait in the overflows of their shard keys; `withheld` those of
+    them that wait for a limit or the end of a pause, and not for their turn. `runnable` is what free workers would be
+    delivered now: the backlog without those, and no more than the limits of the whole queue allow. Scale by it.
     """
 
     queue: str
@@ -33,3 +37,5 @@ class QueueStats:
     vanished: int = 0
     legacy: int = 0
     held_back: int = 0
+    withheld: int = 0
+    runnable: int = 0

@@ -172,7 +172,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
             "let readers drain the queue"
         )
     yield from reopen(state, until)
-    if bool(before.max_in_flight) != bool(state.config.max_in_flight) or before.parents != state.config.parents:
+    if _counts_flights(before) != _counts_flights(state.config) or before.parents != state.config.parents:
         yield from _forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
@@ -190,6 +190,10 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     for name in (*changes, "fair") if "fair" in kept else changes:
         args += (name, kept.get(name, ""))
     return args
+
+
+def _counts_flights(config: QueueConfig) -> bool:
+    return bool(config.max_in_flight or config.rate)
 
 
 def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
