@@ -16,8 +16,8 @@
 -- ARGV[3] most: so many may have limits of their own
 -- ARGV[4..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
 --            the queue says
--- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts | 'CHILD' where the queue has parents, and a key is a child |
---        'FULL' when they would be too many. Then nothing is changed
+-- Reply: 'OK' | 'FORGET' if what was counted in flight before counts no more | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts |
+--        'CHILD' where the queue has parents, and a key is a child | 'FULL' when they would be too many: then nothing is changed
 --- @use time, keys, epochs, accounts, limits, named_limits, window, notifications
 local q = {
   meta = KEYS[1], accounts = KEYS[2], limits = KEYS[3], notifications = KEYS[4], lens = KEYS[5], ready = KEYS[6], redelivery = KEYS[7],
@@ -41,7 +41,7 @@ for at = 4, #ARGV, 5 do
 end
 local texts, limited = join_limits(q, names, changes)
 if limited > most and limited > redis.call('HLEN', q.limits) - 1 then return 'FULL' end
-save_named(q, names, texts, limited)
+local is_switched = save_named(q, names, texts, limited)
 redis.call('HSET', q.meta, 'epoch', following)
 
 prepare_admission(q)
@@ -56,4 +56,4 @@ elseif redis.call('ZCARD', q.overflow) > 1 then
   request_walk(q)
 end
 notify_reader(q, '')
-return 'OK'
+return is_switched and 'FORGET' or 'OK'

@@ -25,10 +25,11 @@ local function join_limits(q, names, changes)
 end
 
 -- Writes down the limits of these shard keys. While there are no limits nobody counts what is in flight, so what was counted before
--- must count no more once there are any.
+-- must count no more then (see `forget`). Returns whether that changed.
 local function save_named(q, names, texts, limited)
   local cap, rate, before = unpack(redis.call('HMGET', q.meta, 'max_in_flight', 'rate', 'limited')) -- at most 3: the fields
-  if (before or '0') == '0' and (cap or '0') == '0' and (rate or '0') == '0' then redis.call('HINCRBY', q.meta, 'cap_no', 1) end
+  local is_switched = (cap or '0') == '0' and (rate or '0') == '0' and (limited > 0) ~= ((before or '0') ~= '0')
+  if is_switched then redis.call('HINCRBY', q.meta, 'cap_no', 1) end
   for at, name in ipairs(names) do
     if texts[at] then
       redis.call('HSET', q.accounts, 'l:' .. name, texts[at])
@@ -40,6 +41,7 @@ local function save_named(q, names, texts, limited)
   end
   redis.call('HSET', q.meta, 'limited', limited)
   save_mark(q)
+  return is_switched
 end
 
 -- Counts anew what an account has in flight. Nobody may have counted before it had limits. Where there are very many leases some

@@ -14,6 +14,7 @@ from typing import Final
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
 from shardq.model import Limits
+from shardq.ops.admin import forget_flights
 from shardq.ops.opening import change_queue, check_replicas, require_queue
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
@@ -102,7 +103,7 @@ def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: fl
 
 
 def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
-    until, missing = state.until(timeout), None
+    until, missing, is_switched = state.until(timeout), None, False
     for args in _pages(rows):
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
@@ -110,7 +111,9 @@ def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> 
 
         reply, underreplicated = yield from change_queue(state, make, until)
         _check(state, reply)
-        missing = missing or underreplicated
+        missing, is_switched = missing or underreplicated, is_switched or reply == b"FORGET"
+    if is_switched:
+        yield from forget_flights(state, timeout)
     check_replicas(state, missing, None)
 
 

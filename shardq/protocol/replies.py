@@ -321,7 +321,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
 
 
 def _room(meta: Mapping[str, str], now_ms: int, in_flight: int) -> int:
-    """Return how many messages could be delivered under the limits of the whole queue (lua/modules/queue_limits.lua)."""
+    """Return how many more may be delivered under the limits of the whole queue (lua/modules/queue_limits.lua)."""
     if float(meta.get("paused", 0)) > now_ms:
         return 0
     cap, rate, burst = (
