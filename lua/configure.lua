@@ -13,6 +13,7 @@
 local q = {
   meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5], now = read_clock(),
 }
+local READERS = 64
 local epoch, following, changes = ARGV[1], ARGV[2], {}
 for at = 3, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
 check_types({q.meta, q.accounts, q.shard_keys}, {}, {q.journal, q.notifications})
@@ -43,10 +44,14 @@ for name, value in pairs(changes) do
 end
 redis.call('HSET', q.meta, 'epoch', following)
 save_mark(q)
+if counted and not counts then redis.call('HSET', q.accounts, 'sum', q.active .. ' ' .. q.held) end
 if q.held > 0 then
-  --- @use window, notifications
-  q.waiting_until = tonumber(waiting)
+  --- @use window
   request_walk(q)
-  notify_reader(q, '')
 end
+--- @use notifications
+-- One blocked reader looks for what has room now and wakes others; the limits of the whole queue may have stopped many.
+q.waiting_until = tonumber(waiting)
+local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
+for _ = 1, is_total and READERS or q.held > 0 and 1 or 0 do notify_reader(q, '') end
 return 'OK'

@@ -53,6 +53,8 @@ if q.has_limits then
   close_accounts(q)
 elseif redis.call('ZCARD', q.overflow) > 1 then
   -- No limits are left, and nobody counts in flight any more: the reads that come look at every shard key.
+  load_sum(q, redis.call('HGET', q.accounts, 'sum'))
+  if not q.counts_flight then redis.call('HSET', q.accounts, 'sum', q.active .. ' ' .. q.held) end
   request_walk(q)
 end
 notify_reader(q, '')

@@ -268,7 +268,7 @@ if string.find(weighted or '', '+', 1, true) then
   --- @use queue_limits
   local wait = begin_total(q, jump, blocks)
   if wait then return {'OK', q.now, epoch, wait, '', {}, {}} end
-  count_total = q.has_total_rate and save_total
+  count_total = q.total and save_total
 end
 if q.journal_size > 0 then
   --- @use journal

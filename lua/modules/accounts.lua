@@ -2,8 +2,8 @@
 -- account is that of the parent, the part of the shard key before the first '/'. The field 't:' and the name is "shared held[
 -- tag due][ +delayed]": undelivered messages in the shared streams; messages held in its overflow; the tag of the last child
 -- that was let in, and turns that it is still due; delayed messages. 'f:' and the name has its deliveries in flight, 'w:' its
--- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all. Where there are limits
--- (lua/modules/limits.lua), it also says how many of the held ones wait for these, and " !n" in an account how many of its own.
+-- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all. Where there is a cap or a
+-- limit (lua/modules/limits.lua), it also says how many of the held ones wait for that, and " !n" in an account how many of its own.
 --
 -- A call loads an account once at most, and saves it once. Where the queue has no rule but the window, an account that has
 -- nothing delayed is *plain*: all of it is two numbers, `q.plain[name]`, its messages in the streams, and `q.behind[name]`, those
@@ -37,10 +37,11 @@ local function add_turns(q, account, text, weight)
   account.children = q.has_parents and {}
 end
 
--- Adds to an account what is in flight, where there is a cap. What was counted under an earlier cap counts no more, since
--- nobody may have counted it down since.
-local function add_flight(q, account, text)
-  local cap_number, count = string.match(text or '', '^(%d+) (%d+)$')
+-- Adds to an account what is in flight, where there is a cap, and how many of its held messages wait for that. What was counted
+-- under an earlier cap counts no more, since nobody may have counted it down since.
+local function add_flight(q, account, text, flight)
+  account.withheld = tonumber(string.match(text or '', ' !(%d+)')) or 0
+  local cap_number, count = string.match(flight or '', '^(%d+) (%d+)$')
   local is_present = cap_number == q.cap_number
   account.flight = is_present and tonumber(count) or 0
   account.stored_flight = (not cap_number or is_present) and account.flight
@@ -61,8 +62,7 @@ local function open_account(q, name, field, text, flight, weight)
   }
   if q.has_more then
     if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
-    if q.counts_flight then add_flight(q, account, flight) end
-    if q.has_limits then account.withheld = tonumber(string.match(text or '', ' !(%d+)')) or 0 end
+    if q.counts_flight then add_flight(q, account, text, flight) end
   end
   local loaded = q.loaded
   loaded[#loaded + 1], q.account_by[name] = account, account
@@ -229,10 +229,21 @@ local function note_plains(q, changes)
   end
 end
 
+-- Counts how many of the held messages wait for a cap or a limit, and not for their turn.
+local function count_withheld(q)
+  for _, account in ipairs(q.loaded) do
+    local held, allowance = account.held, q.has_limits and q.find_allowance(q, account) or q.cap * account.weight - account.flight
+    local withheld = held - math.min(held, math.max(0, allowance - account.shared))
+    q.withheld = math.max(0, q.withheld + withheld - account.withheld)
+    account.withheld = withheld
+  end
+end
+
 -- Writes down what the accounts say now.
 local function save_accounts(q)
   local changes = {set = {}, unset = {}}
   note_plains(q, changes)
+  if q.counts_flight then count_withheld(q) end
   if q.has_limits then q.save_limits(q, changes) end
   for _, account in ipairs(q.loaded) do
     local text = spell_account(q, account)
@@ -243,7 +254,7 @@ local function save_accounts(q)
     if account.children then note_children(account, changes) end
   end
   local set, unset, sum = changes.set, changes.unset, q.sum and q.active .. ' ' .. q.held
-  if sum and q.has_limits and q.withheld > 0 then sum = sum .. ' ' .. q.withheld end
+  if sum and q.counts_flight and q.withheld > 0 then sum = sum .. ' ' .. q.withheld end
   if sum and sum ~= q.sum then set[#set + 1], set[#set + 2] = 'sum', sum end
   act_in_parts(set, function(from, upto) redis.call('HSET', q.accounts, unpack(set, from, upto)) end)
   act_in_parts(unset, function(from, upto) redis.call('HDEL', q.accounts, unpack(unset, from, upto)) end)

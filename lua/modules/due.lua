@@ -21,7 +21,10 @@ local function look_at_limited(q, members)
   if q.has_limits then
     load_accounts(q, names)
     q.has_looked = true
+    return
   end
+  for at, name in ipairs(names) do names[at] = 'b:' .. name end
+  redis.call('HDEL', q.accounts, unpack(names)) -- at most 65: one for each bucket
 end
 
 -- Lists the buckets that may have something due, those of leases apart from those of delayed messages, bucket 0 first. If there

@@ -90,13 +90,10 @@ local function note_looks(q)
   if is_soon then notify_reader(q, '') end
 end
 
--- Writes down the buckets of the accounts of this call, and how many of the held messages wait for limits.
+-- Writes down the buckets of the accounts of this call.
 local function save_limits(q, changes)
   for _, account in ipairs(q.loaded) do
-    local allowance = account.held > 0 and math.max(0, find_allowance(q, account) - account.shared) or 0
-    local withheld, limits = math.max(0, account.held - allowance), account.limits
-    q.withheld = math.max(0, q.withheld + withheld - account.withheld)
-    account.withheld = withheld
+    local limits = account.limits
     if limits then
       local text = is_stored(q, limits) and string.format('%.3f', limits.full_at)
       note_field(changes, 'b:' .. account.name, limits.stored, text)

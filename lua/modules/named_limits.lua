@@ -36,6 +36,7 @@ local function save_named(q, names, texts, limited)
       redis.call('HSET', q.limits, name, texts[at])
     else
       redis.call('HDEL', q.accounts, 'l:' .. name)
+      if (rate or '0') == '0' then redis.call('HDEL', q.accounts, 'b:' .. name) end
       redis.call('HDEL', q.limits, name)
     end
   end

@@ -1,6 +1,7 @@
 -- Limits of the whole queue, in meta: it is paused until `paused` (ms), it has at most `total_in_flight` messages in flight, and
 -- delivers at most `total_rate` in a second (`total_burst` at once). `total_full_at` is when its bucket is full again
--- (lua/modules/limits.lua says how that works).
+-- (lua/modules/limits.lua says how that works). While it is paused, `parked` says until when readers may be blocked, and not
+-- `waiting`: so writes wake nobody.
 --- @use keys, limits, notifications, schedule, time
 
 -- Returns how many messages may be delivered under the cap of what is in flight, and in how many ms a lease may end.
@@ -13,25 +14,34 @@ local function find_total_room(q, cap, jump)
   return room, ends < NEVER and ends - q.now or -1
 end
 
+-- Returns how many tokens the bucket of the queue has, and in how many ms it will have one.
+local function find_tokens(q, rate, burst, full_at)
+  local total = {interval = 1000 / rate, burst = burst > 0 and burst or math.max(1, math.ceil(rate)), full_at = tonumber(full_at or q.now)}
+  q.total = total
+  return count_tokens(q, total), math.ceil(total.full_at - (total.burst - 1) * total.interval - q.now)
+end
+
+-- Notes that the caller may be blocked while the queue is paused.
+local function park_reader(q, parked, blocks)
+  local until_when = q.now + 2 * blocks
+  clear_notifications(q, 0)
+  if blocks > 0 and tonumber(parked or '0') < until_when then redis.call('HSET', q.meta, 'parked', until_when) end
+end
+
 -- Begins a read. Returns nil, and the read delivers no more than it may; or, if it may deliver nothing, in how many ms it should
 -- look again, -1 if time alone changes nothing.
 local function begin_total(q, jump, blocks)
-  local paused, cap, rate, burst, full_at = unpack( -- at most 5: the fields
-    redis.call('HMGET', q.meta, 'paused', 'total_in_flight', 'total_rate', 'total_burst', 'total_full_at'))
-  paused, rate = tonumber(paused or '0'), tonumber(rate or '0')
+  local paused, parked, cap, rate, burst, full_at = unpack( -- at most 6: the fields
+    redis.call('HMGET', q.meta, 'paused', 'parked', 'total_in_flight', 'total_rate', 'total_burst', 'total_full_at'))
+  paused = tonumber(paused or '0')
   if paused > q.now then
-    clear_notifications(q, 0) -- nobody need be woken by a write
+    park_reader(q, parked, blocks)
     return paused < NEVER and math.ceil(paused - q.now) or -1
   end
   local room, wait = find_total_room(q, tonumber(cap or '0'), jump or '')
-  if rate > 0 then
-    q.has_total_rate, burst = true, tonumber(burst or '0')
-    q.total = {interval = 1000 / rate, burst = burst > 0 and burst or math.max(1, math.ceil(rate)), full_at = tonumber(full_at or q.now)}
-    local tokens = count_tokens(q, q.total)
-    if tokens < 1 then
-      local next_token = math.ceil(q.total.full_at - (q.total.burst - 1) * q.total.interval - q.now)
-      wait = room > 0 and next_token or wait
-    end
+  if (rate or '0') ~= '0' then
+    local tokens, next_token = find_tokens(q, tonumber(rate), tonumber(burst or '0'), full_at)
+    if room > 0 and tokens < 1 then wait = next_token end
     room = math.min(room, tokens)
   end
   if room < 1 then
