@@ -15,18 +15,18 @@ check_types({q.meta}, {}, {q.notifications})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
-local waiting, parked = unpack(redis.call('HMGET', q.meta, 'waiting', 'parked')) -- at most 2: the fields
-waiting, parked = tonumber(waiting), tonumber(parked or '0')
+local waiting, asleep = unpack(redis.call('HMGET', q.meta, 'waiting', 'asleep')) -- at most 2: the fields
+waiting, asleep = tonumber(waiting), tonumber(asleep or '0')
 redis.call('HSET', q.meta, 'epoch', following)
 if paused_until ~= '0' then
   if string.byte(paused_until) == 43 then paused_until = string.format('%.0f', q.now + paused_until) end -- 43 is '+'
-  redis.call('HSET', q.meta, 'paused', paused_until, 'waiting', 0, 'parked', math.max(waiting, parked))
+  redis.call('HSET', q.meta, 'paused', paused_until, 'waiting', 0, 'asleep', math.max(waiting, asleep))
   save_mark(q)
   redis.call('XTRIM', q.notifications, 'MAXLEN', 0)
   return 'OK'
 end
-q.waiting_until = math.max(waiting, parked)
-redis.call('HDEL', q.meta, 'paused', 'parked')
+q.waiting_until = math.max(waiting, asleep)
+redis.call('HDEL', q.meta, 'paused', 'asleep')
 redis.call('HSET', q.meta, 'waiting', q.waiting_until)
 save_mark(q)
 for _ = 1, readers do notify_reader(q, '') end

@@ -50,6 +50,13 @@ local function note_returned_age(q)
   end
 end
 
+-- Says whether all that is held of a shard key waits for a cap or a limit: it could not be delivered.
+local function is_withheld(q, shard_key)
+  local name = q.parents == '1' and string.match(shard_key, '^[^/]+') or shard_key
+  local held, withheld = string.match(redis.call('HGET', q.accounts, 't:' .. name) or '', '^%d+ (%d+).* !(%d+)')
+  return held and held == withheld
+end
+
 -- Notes the age of what is held in overflows. The first in each run is the oldest of its shard key.
 local function note_overflow_age(q)
   local from = '('
@@ -59,8 +66,11 @@ local function note_overflow_age(q)
     local size, rest = string.match(member, '^(%d+):(.*)$')
     local number, place, more, ms = string.match(rest, '^.(%d+)[%d,]*:[%d,]*:(%w+)(!?):(%d+)$', size + 2)
     local known = more == '!' and redis.call('HGET', q.attempts, place .. ':' .. ms .. '-' .. number)
-    note_age(q, tonumber(known and string.match(known, '^%d+@(%d+)|') or ms))
-    from = '(' .. size .. ':' .. string.sub(rest, 1, size) .. ';'
+    local shard_key = string.sub(rest, 1, size)
+    if q.withheld == 0 or not is_withheld(q, shard_key) then
+      note_age(q, tonumber(known and string.match(known, '^%d+@(%d+)|') or ms))
+    end
+    from = '(' .. size .. ':' .. shard_key .. ';'
   end
 end
 

@@ -1,6 +1,6 @@
 -- Limits of the whole queue, in meta: it is paused until `paused` (ms), it has at most `total_in_flight` messages in flight, and
 -- delivers at most `total_rate` in a second (`total_burst` at once). `total_full_at` is when its bucket is full again
--- (lua/modules/limits.lua says how that works). While it is paused, `parked` says until when readers may be blocked, and not
+-- (lua/modules/limits.lua says how that works). While it is paused, `asleep` says until when readers may be blocked, and not
 -- `waiting`: so writes wake nobody.
 --- @use keys, limits, notifications, schedule, time
 
@@ -22,20 +22,20 @@ local function find_tokens(q, rate, burst, full_at)
 end
 
 -- Notes that the caller may be blocked while the queue is paused.
-local function park_reader(q, parked, blocks)
+local function let_sleep(q, asleep, blocks)
   local until_when = q.now + 2 * blocks
   clear_notifications(q, 0)
-  if blocks > 0 and tonumber(parked or '0') < until_when then redis.call('HSET', q.meta, 'parked', until_when) end
+  if blocks > 0 and tonumber(asleep or '0') < until_when then redis.call('HSET', q.meta, 'asleep', until_when) end
 end
 
 -- Begins a read. Returns nil, and the read delivers no more than it may; or, if it may deliver nothing, in how many ms it should
 -- look again, -1 if time alone changes nothing.
 local function begin_total(q, jump, blocks)
-  local paused, parked, cap, rate, burst, full_at = unpack( -- at most 6: the fields
-    redis.call('HMGET', q.meta, 'paused', 'parked', 'total_in_flight', 'total_rate', 'total_burst', 'total_full_at'))
+  local paused, asleep, cap, rate, burst, full_at = unpack( -- at most 6: the fields
+    redis.call('HMGET', q.meta, 'paused', 'asleep', 'total_in_flight', 'total_rate', 'total_burst', 'total_full_at'))
   paused = tonumber(paused or '0')
   if paused > q.now then
-    park_reader(q, parked, blocks)
+    let_sleep(q, asleep, blocks)
     return paused < NEVER and math.ceil(paused - q.now) or -1
   end
   local room, wait = find_total_room(q, tonumber(cap or '0'), jump or '')

@@ -15,7 +15,7 @@ from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
 from shardq.model import Limits
 from shardq.ops.admin import forget_flights
-from shardq.ops.opening import change_queue, check_replicas, require_queue
+from shardq.ops.opening import change_queue, check_replicas, missing
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -51,10 +51,12 @@ def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
     until, cursor = state.until(timeout), b"0"
     limits: dict[Key, Limits] = {}
     ends: dict[Key | None, float] = {}
-    yield from require_queue(state, until)
     while True:
         call = Call.on(state.keys, "limits", (cursor, PAGE))
-        now, whole_queue, cursor, rows = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if len(reply) == 1:
+            raise missing(state.keys.name)
+        now, whole_queue, cursor, rows = reply
         ends[None] = float(whole_queue or 0)
         for raw, text in zip(rows[::2], rows[1::2], strict=True):
             if raw:  # but the sentinel

@@ -118,6 +118,8 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "journal",
         "len",
         "lengths",
+        "limits",
+        "queues",
         "recount",
         "skip",
         "stats",

@@ -22,6 +22,8 @@ from shardq.cli.commands import (
     gateway_token,
     journal,
     len,  # noqa: A004 (the queue's own verb)
+    limits,
+    pause,
     pipeline,
     plan,
     purge,
@@ -29,6 +31,7 @@ from shardq.cli.commands import (
     read,
     redrive,
     resize,
+    resume,
     route,
     stats,
     unassign,
@@ -40,6 +43,7 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
+    limits, pause, resume,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip

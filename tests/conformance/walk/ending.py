@@ -28,7 +28,7 @@ CLOCKS = {
     "created",
     "epoch",
     "waiting",
-    "parked",
+    "asleep",
     "hold",
     "jump",
     "void",
