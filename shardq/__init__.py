@@ -36,7 +36,7 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Event, JournalPage, Limits, Message, QueueConfig, QueueStats
+from shardq.model import DeadLetter, Event, JournalPage, Limits, Message, Neighbour, QueueConfig, QueueStats, Tenant
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
 
@@ -66,6 +66,7 @@ __all__ = [
     "MessageCancelled",
     "MessageNotFound",
     "Nack",
+    "Neighbour",
     "OutOfMemory",
     "OutcomeUnknown",
     "PartlyPublished",
@@ -81,6 +82,7 @@ __all__ = [
     "Reject",
     "ServerUnfit",
     "ShardqError",
+    "Tenant",
     "Unrouted",
     "Worker",
     "Writer",

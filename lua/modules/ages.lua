@@ -57,20 +57,26 @@ local function is_withheld(q, shard_key)
   return held and held == withheld
 end
 
+-- Returns the next shard key that has something in its overflow, from a place on, since when the first message there has been
+-- deliverable (ms), and the place behind; nil if there is none.
+local function read_run_head(q, from)
+  local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
+  if not member then return nil end
+  local size, rest = string.match(member, '^(%d+):(.*)$')
+  local number, place, more, ms = string.match(rest, '^.(%d+)[%d,]*:[%d,]*:(%w+)(!?):(%d+)$', size + 2)
+  local known = more == '!' and redis.call('HGET', q.attempts, place .. ':' .. ms .. '-' .. number)
+  local shard_key = string.sub(rest, 1, size)
+  return shard_key, known and string.match(known, '^%d+@(%d+)|') or ms, '(' .. size .. ':' .. shard_key .. ';'
+end
+
 -- Notes the age of what is held in overflows. The first in each run is the oldest of its shard key.
 local function note_overflow_age(q)
   local from = '('
   for _ = 1, PLACES_SEEN do
-    local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
-    if not member then break end
-    local size, rest = string.match(member, '^(%d+):(.*)$')
-    local number, place, more, ms = string.match(rest, '^.(%d+)[%d,]*:[%d,]*:(%w+)(!?):(%d+)$', size + 2)
-    local known = more == '!' and redis.call('HGET', q.attempts, place .. ':' .. ms .. '-' .. number)
-    local shard_key = string.sub(rest, 1, size)
-    if q.withheld == 0 or not is_withheld(q, shard_key) then
-      note_age(q, tonumber(known and string.match(known, '^%d+@(%d+)|') or ms))
-    end
-    from = '(' .. size .. ':' .. shard_key .. ';'
+    local shard_key, since, after = read_run_head(q, from)
+    if not shard_key then break end
+    if q.withheld == 0 or not is_withheld(q, shard_key) then note_age(q, tonumber(since)) end
+    from = after
   end
 end
 

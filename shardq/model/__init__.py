@@ -9,6 +9,7 @@ from shardq.model.limits import Limits
 from shardq.model.message import Message, MessageId
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
+from shardq.model.tenant import Neighbour, Tenant
 
 __all__ = [
     "DeadLetter",
@@ -18,8 +19,10 @@ __all__ = [
     "Limits",
     "Message",
     "MessageId",
+    "Neighbour",
     "QueueConfig",
     "QueueSettings",
     "QueueStats",
     "Received",
+    "Tenant",
 ]

@@ -61,10 +61,10 @@ def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
         for raw, text in zip(rows[::2], rows[1::2], strict=True):
             if raw:  # but the sentinel
                 key = text_or_bytes(raw)
-                limits[key], ends[key] = _parsed(text.decode())
+                limits[key], ends[key] = parsed_limits(text.decode())
         if cursor == b"0":
             own = {key: each for key, each in limits.items() if each != Limits()}
-            return Controls(own, {key: _seconds(end) for key, end in ends.items() if end > now})
+            return Controls(own, {key: end_of_pause(end) for key, end in ends.items() if end > now})
 
 
 def set_limits(state: QueueState, changes: Mapping[Key, Limits], timeout: float | None = None) -> Op[None]:
@@ -146,7 +146,8 @@ def _argument(number: float | None) -> Argument:
     return int(number) if number == int(number) else repr(float(number))
 
 
-def _parsed(text: str) -> tuple[Limits, float]:
+def parsed_limits(text: str) -> tuple[Limits, float]:
+    """Return the limits that `lua/limit.lua` has stored, and until when the shard key is paused, in ms."""
     cap, rate, burst, end = text.split(" ")
     made = Limits(
         max_in_flight=None if cap == _DEFAULT else int(cap),
@@ -156,5 +157,6 @@ def _parsed(text: str) -> tuple[Limits, float]:
     return made, float(end)
 
 
-def _seconds(ms: float) -> float:
+def end_of_pause(ms: float) -> float:
+    """Return the end of a pause in seconds."""
     return math.inf if ms >= NEVER else ms / 1000

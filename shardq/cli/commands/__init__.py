@@ -34,6 +34,9 @@ from shardq.cli.commands import (
     resume,
     route,
     stats,
+    tenant,
+    tenants,
+    top,
     unassign,
     unbind,
     weights,
@@ -43,7 +46,7 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
-    limits, pause, resume,
+    limits, pause, resume, tenants, tenant, top,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
