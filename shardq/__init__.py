@@ -36,7 +36,7 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Event, JournalPage, Message, QueueConfig, QueueStats
+from shardq.model import DeadLetter, Event, JournalPage, Message, MessageStatus, QueueConfig, QueueStats
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
 
@@ -64,6 +64,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "MessageStatus",
     "Nack",
     "OutOfMemory",
     "OutcomeUnknown",

@@ -11,7 +11,7 @@ from shardq.client.async_admin import AsyncQueueAdmin
 from shardq.client.async_delivery import AsyncDelivery
 from shardq.client.leases import note_results
 from shardq.errors import Empty
-from shardq.model import Message, Received
+from shardq.model import Message, MessageStatus, Received
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
@@ -22,6 +22,7 @@ from shardq.ops.read_call import give_back_all
 from shardq.ops.settle import Cancelled, checked_each
 from shardq.ops.settling import Settle, noted, settles_of
 from shardq.ops.state import QueueState
+from shardq.ops.status import status
 from shardq.ops.steps import Op
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
@@ -229,6 +230,15 @@ class AsyncQueue(AsyncQueueAdmin):
         if the message neither waits, nor is delayed, nor is in flight.
         """
         return await self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    async def status(self, message_id: str, *, timeout: float | None = None) -> MessageStatus:
+        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, or unknown.
+
+        *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
+        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown. QueueMissing if
+        there is no such queue, ConfigError if the id is none.
+        """
+        return await self._client.run(status(self.state, message_id, timeout))
 
     async def _settle_many(
         self,

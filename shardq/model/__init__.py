@@ -8,6 +8,7 @@ from shardq.model.event import Event, JournalPage
 from shardq.model.message import Message, MessageId
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
+from shardq.model.status import MessageState, MessageStatus
 
 __all__ = [
     "DeadLetter",
@@ -16,6 +17,8 @@ __all__ = [
     "JournalPage",
     "Message",
     "MessageId",
+    "MessageState",
+    "MessageStatus",
     "QueueConfig",
     "QueueSettings",
     "QueueStats",

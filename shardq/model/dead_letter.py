@@ -13,7 +13,7 @@ from shardq.errors import ConfigError
 _BUILT_IN = Codecs()
 
 
-class _Decoded:
+class Decoded:
     """Holds codecs outside the fields of a dataclass, so that comparing, printing and pickling ignore them."""
 
     __slots__ = ("_codecs",)
@@ -27,7 +27,7 @@ class _Decoded:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter(_Decoded):
+class DeadLetter(Decoded):
     """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
 
     `fields` are the fields of a legacy entry, None for other messages.
