@@ -70,12 +70,12 @@ local function estimate_in_stream(q, found, number)
 end
 
 -- Estimates how many messages of its shard key are before one that is held back: those in its overflow, given how many that has in
--- all, by the members before its own. Returns nil if it is not held back.
+-- all, as if each of the other members had as many. Returns nil if it is not held back.
 local function estimate_in_overflow(q, shard_key, found, held)
-  local member, _, _, at = find_held(q, shard_key, found.place, string.match(found.id, '%d+$'))
+  local member, numbers, _, at = find_held(q, shard_key, found.place, string.match(found.id, '%d+$'))
   if not member then return nil end
   local run = run_prefix(shard_key)
-  local all = redis.call('ZLEXCOUNT', q.overflow, '[' .. run, '(' .. string.sub(run, 1, -2) .. ';')
+  local others = redis.call('ZLEXCOUNT', q.overflow, '[' .. run, '(' .. string.sub(run, 1, -2) .. ';') - 1
   local before = redis.call('ZLEXCOUNT', q.overflow, '[' .. run, '(' .. member)
-  return math.min(math.max(0, held - 1), math.floor(before * held / math.max(1, all)) + at - 1)
+  return math.floor(math.max(0, held - #numbers) * before / math.max(1, others)) + at - 1
 end

@@ -58,7 +58,8 @@ def test_each_state_has_its_facts(open_queue: OpenQueue, world: World, settings:
         "state": "waiting", "ahead": 0, "deliveries": 2, "last_error": "now",
     }  # fmt: skip
     queue.read().ack()
-    assert queue.status(message_id) == MessageStatus(message_id, "unknown", queue.status(message_id).time)
+    status = queue.status(message_id)
+    assert status == MessageStatus(message_id, "unknown", status.time)
 
 
 def test_a_lease_that_has_ended_waits(queue: Queue, world: World) -> None:
@@ -83,9 +84,8 @@ def test_what_is_held_back_says_why(open_queue: OpenQueue, settings: dict[str, i
     assert [each.state for each in held] == ["waiting"] + ["held_back"] * 299
     assert {each.reason for each in held[1:]} == {reason}
     aheads = [each.ahead or 0 for each in held[1:]]
-    assert aheads == sorted(aheads)
     assert (aheads[0], aheads[-1]) == (1, 299)
-    assert max(abs(ahead - at) for at, ahead in enumerate(aheads, 1)) <= 64
+    assert max(abs(ahead - at) for at, ahead in enumerate(aheads, 1)) < 32
     assert {each.stream for each in held[1:]} == {None}
 
 
@@ -105,7 +105,7 @@ def test_one_past_its_own_deadline_says_so(queue: Queue, world: World) -> None:
     assert found.reason == "deadline"
 
 
-def test_a_cancelled_message_in_flight_says_so(plain_queue: Queue, open_queue: OpenQueue) -> None:
+def test_a_cancelled_message_in_flight_says_so(plain_queue: Queue) -> None:
     """Without a window its lease is found, too."""
     message_id = plain_queue.write(1, shard_key="t")
     delivery = plain_queue.read()
@@ -113,7 +113,7 @@ def test_a_cancelled_message_in_flight_says_so(plain_queue: Queue, open_queue: O
     status = plain_queue.status(message_id)
     assert known(status, "cancelled", "deliveries") == {"state": "in_flight", "cancelled": True, "deliveries": 1}
     assert status.holder == delivery.received.token.split(":")[3][:8]
-    assert plain_queue.ack_many([delivery]) == [delivery]
+    assert len(plain_queue.ack_many([delivery])) == 1  # nobody wants it any more
     assert plain_queue.status(message_id).state == "unknown"
 
 
@@ -154,7 +154,7 @@ def test_what_waits_for_room_among_the_dead_letters_is_delayed(open_queue: OpenQ
 def test_a_lease_among_very_many_is_in_flight_all_the_same(open_queue: OpenQueue, real: None, anywhere: None) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, window=0)
     ids = queue.write_many([(at, "t") for at in range(1200)])
-    found = {}
+    found: dict[str, int] = {}
     for visibility in range(20, 32):
         found |= {each.message_id: visibility for each in queue.read_many(100, visibility_timeout=visibility)}
     assert len(found) == 1200
@@ -180,11 +180,12 @@ def test_a_queue_that_is_not_there_is_missing(open_queue: OpenQueue, world: Worl
     assert world.stored() == set()
 
 
-def test_a_message_of_the_legacy_stream_is_known_once_it_was_read(open_queue: OpenQueue, world: World) -> None:
-    legacy = "{status}:old"
-    queue = open_queue(streams=4, legacy_stream=legacy, legacy_group="g") if not world.url.startswith("redis+") else None
-    if queue is None:
-        pytest.skip("a cluster wants the legacy stream in the queue's slot")
+def test_a_message_of_the_legacy_stream_is_known_once_it_was_read(
+    open_queue: OpenQueue, queue_name: str, world: World
+) -> None:
+    legacy = f"{{{queue_name}}}:old"
+    queue = open_queue(streams=4, legacy_stream=legacy, legacy_group="g")
+    queue.declare()
     entry = world.raw.xadd(legacy, {"old": "x" * 10})
     message_id = f"{entry.decode()}-l"
     assert queue.status(message_id).state == "unknown"
@@ -199,7 +200,8 @@ def test_a_message_of_the_legacy_stream_is_known_once_it_was_read(open_queue: Op
 
 def test_asking_changes_nothing(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, journal=100)
-    ids = queue.write_many([(at, f"t-{at % 3}") for at in range(30)]) + [queue.write(1, shard_key="t", delay=60)]
+    ids = queue.write_many([(at, f"t-{at % 3}") for at in range(30)])
+    ids.append(queue.write(1, shard_key="t", delay=60))
     held = queue.read_many(6, visibility_timeout=20)
     held[0].nack(delay=5)
     held[1].nack()

@@ -71,15 +71,18 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert consumer.read_many(1, block=0.05) == []  # creates the queue, and blocks
     operator.configure(journal=10_000)
     begun = observer.journal().position
+    early = []
     for _ in range(2):
-        producer.write("plain", shard_key="tenant")
+        early.append(producer.write("plain", shard_key="tenant"))
         producer.write("keyed", shard_key="tenant", dedup_key="key")
-        producer.write("later", shard_key="tenant", delay=60)
-        producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
+        early.append(producer.write("later", shard_key="tenant", delay=60))
+        early += producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
         server.run("SCRIPT", "FLUSH")
     assert autoscaler.len() == observer.stats().backlog == 43
     assert observer.stats().delayed == 2
+    assert {observer.status(each).state for each in early} == {"waiting", "held_back", "delayed"}
     first, second, third, fourth, *rest = consumer.read_many(30, block=20)
+    assert observer.status(first.message_id).state == "in_flight"
     first.nack(delay=0.01, error="again")
     second.nack()
     third.reject("poison")
@@ -97,6 +100,7 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert len(operator.unassign()) == 0
     assert operator.resize(2)[1] == 2
     waiting = producer.write("waits", shard_key="tenant")
+    assert observer.status(waiting).state == "waiting"
     assert operator.cancel(waiting) == "removed"
     operator.purge()
     assert operator.stats().backlog == 0

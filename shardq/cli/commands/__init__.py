@@ -22,6 +22,7 @@ from shardq.cli.commands import (
     gateway_token,
     journal,
     len,  # noqa: A004 (the queue's own verb)
+    message,
     pipeline,
     plan,
     purge,
@@ -39,7 +40,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
+    write, read, len, stats, queues, message, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
