@@ -36,7 +36,17 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Event, JournalPage, Message, MessageStatus, QueueConfig, QueueStats
+from shardq.model import (
+    DeadLetter,
+    Event,
+    JournalPage,
+    Message,
+    MessageStatus,
+    PeekedMessage,
+    PeekedPage,
+    QueueConfig,
+    QueueStats,
+)
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
 
@@ -71,6 +81,8 @@ __all__ = [
     "PartlyPublished",
     "PartlyWritten",
     "PatternError",
+    "PeekedMessage",
+    "PeekedPage",
     "PipelineFailed",
     "Queue",
     "QueueConfig",

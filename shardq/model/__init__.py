@@ -6,6 +6,7 @@ from shardq.model.dead_letter import DeadLetter
 from shardq.model.delivery import DeliveryView, Received
 from shardq.model.event import Event, JournalPage
 from shardq.model.message import Message, MessageId
+from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageState, MessageStatus
@@ -19,6 +20,9 @@ __all__ = [
     "MessageId",
     "MessageState",
     "MessageStatus",
+    "PeekState",
+    "PeekedMessage",
+    "PeekedPage",
     "QueueConfig",
     "QueueSettings",
     "QueueStats",

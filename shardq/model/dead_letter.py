@@ -25,6 +25,9 @@ class Decoded:
         object.__setattr__(self, "_codecs", codecs)
         return self
 
+    def _decoded(self, tag: str, body: bytes, fields: Mapping[str, bytes] | None) -> Any:
+        return dict(fields) if fields is not None else getattr(self, "_codecs", _BUILT_IN).decode(tag, body)
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Decoded):
@@ -52,9 +55,7 @@ class DeadLetter(Decoded):
 
         A letter that was copied or pickled uses the built-in codecs only.
         """
-        if self.fields is not None:
-            return dict(self.fields)
-        return getattr(self, "_codecs", _BUILT_IN).decode(self.tag, self.body)
+        return self._decoded(self.tag, self.body, self.fields)
 
 
 def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:

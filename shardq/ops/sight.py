@@ -1,4 +1,4 @@
-"""See a queue as it is now, without the right to change anything, and without changing what this client remembers."""
+"""See a queue as it is now, without the right to change anything."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from shardq.protocol.replies import pairs, stored_assignment
 
 
 class Sight(NamedTuple):
-    """A queue at one moment: its settings, and the number of the stream at which the next read begins."""
+    """A queue at one moment: its settings, and the number of the stream at which the next read begins.
 
+    `time` is the server's, in seconds.
+    """
+
+    time: float
     view: QueueView
     offset: int
     is_fair: bool
@@ -24,8 +28,10 @@ class Sight(NamedTuple):
 def sight(state: QueueState, until: float) -> Op[Sight]:
     """Look at the queue. QueueMissing if it does not exist.
 
-    Other operations look it up by `lua/open.lua`, which needs the right to create it.
+    Other operations look it up by `lua/open.lua`, which needs the right to create it. Of what is seen this client
+    remembers only the name of the legacy stream.
     """
+    seconds, micros = yield from ask(state, "TIME", key=state.keys.meta)
     meta = pairs((yield from ask(state, "HGETALL", state.keys.meta)))
     if "n" not in meta:
         raise missing(state.keys.name)
@@ -33,5 +39,7 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     if meta.get("assigned", "") != assigned.since:
         call = Call.on(state.keys, "assignment")
         assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
-    view = QueueView(meta["epoch"], streams, wanted, QueueConfig.from_settings(meta, wanted), assigned)
-    return Sight(view, int(meta.get("offset", 0)), meta.get("fair") == "1")
+    config = QueueConfig.from_settings(meta, wanted)
+    state.legacy = config.legacy_stream or state.legacy
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned)
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)), meta.get("fair") == "1")

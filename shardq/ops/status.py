@@ -17,13 +17,13 @@ from shardq.sharding import MAX_STREAMS
 def status(state: QueueState, message_id: str, timeout: float | None = None) -> Op[MessageStatus]:
     """Return where a message is, and what it waits for. QueueMissing if there is no such queue."""
     entry, place = MessageId.parse(message_id)
-    until, legacy = state.until(timeout), state.legacy
+    until = state.until(timeout)
     if place == "l":
-        legacy = (yield from sight(state, until)).view.config.legacy_stream or legacy
-    # There is no stream of a higher number, and no message in it. The first one is as good to look in.
-    number = place if place.isdigit() and int(place) < MAX_STREAMS else "0"
-    body = legacy if place == "l" else state.declared([number])[0]
-    call = Call.on(state.keys, "status", (message_id, place, entry), rest=(body,))
+        yield from sight(state, until)  # to know the legacy stream
+    # There is no stream of a higher number, so nothing is in it; and for a message in the store no stream matters.
+    is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
+    stream = state.declared([place if is_known else "0"])
+    call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
     reply: Any = yield from retry_until(lambda _: call, until, state.clock)
     if len(reply) == 1:
         raise missing(state.keys.name)

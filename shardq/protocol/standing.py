@@ -1,4 +1,4 @@
-"""Read what is said of messages that are only looked at: the reply of `status`, and the parts of what `peek` shows."""
+"""Read what is said of messages that are only looked at, by `status` and `peek`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shardq.model import MessageId, MessageStatus
-from shardq.protocol.replies import Body, body_of, number_of
+from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
+from shardq.protocol.replies import Body, body_of, number_of, text_or_bytes
 
 LEGACY = 4096
 """Stands for the legacy stream."""
@@ -97,3 +97,107 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         headers=body.headers if body else {},
         size=size,
     )
+
+
+class Spot(NamedTuple):
+    """Where a message was found, and what that says of it. Times are ms of the server's clock."""
+
+    place: str
+    entry: str
+    state: PeekState
+    stream: int | None = None
+    until_ms: int | None = None
+    lease: Lease | None = None
+
+    @property
+    def handle(self) -> str:
+        """The message's handle."""
+        return f"{self.place}:{self.entry}"
+
+
+def run_of(shard_key: bytes) -> bytes:
+    """Return what the members of a shard key's run in the overflow begin with, before a colon."""
+    return b"%d:%b" % (len(shard_key), shard_key)
+
+
+def held_in(member: bytes) -> list[tuple[int, Spot]]:
+    """Return the messages in a member of the overflow, with their numbers (lua/modules/overflow.lua has its format)."""
+    parts = member.rsplit(b":", 4)
+    if len(parts) < 5:
+        return []
+    place, ms = parts[3].rstrip(b"!").decode(), parts[4].decode()
+    numbers = map(int, parts[1][1:].split(b","))
+    return [(number, Spot(place, f"{ms}-{number}", "held_back")) for number in numbers]
+
+
+def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_payload: bool) -> PeekedMessage:
+    """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
+    if has_payload:
+        body = body_of(flat, foreign=spot.place == "l")
+        size = len(body.payload) if body.fields is None else sum(map(len, flat))
+    else:
+        body, size = bare_body(flat)
+    message_id = body.attributes.get("i") or f"{spot.entry}-{spot.place}"
+    deliveries = spot.lease.deliveries if spot.lease else known.deliveries
+    return PeekedMessage(
+        message_id=message_id,
+        state=spot.state,
+        shard_key=body.shard_key,
+        written_at=written_at(message_id),
+        stream=spot.stream,
+        since=known.since_ms / 1000 or None,
+        until=None if spot.until_ms is None else spot.until_ms / 1000,
+        holder=spot.lease.holder if spot.lease else None,
+        deadline=deadline_of(body),
+        deliveries=deliveries + number_of(body.attributes, "c"),
+        last_error=known.last_error,
+        reason="max_dead" if known.is_parked else "",
+        headers=body.headers,
+        size=size,
+        body=body.payload if has_payload else None,
+        tag=body.tag,
+        fields=body.fields if has_payload else None,
+    )
+
+
+def cancelled_message(spot: Spot) -> PeekedMessage:
+    """Make a message that was cancelled while it was in flight: only its lease is left."""
+    message_id, lease = f"{spot.entry}-{spot.place}", spot.lease
+    shard_key = lease.shard_key if lease else None
+    return PeekedMessage(
+        message_id=message_id,
+        state=spot.state,
+        shard_key=text_or_bytes(shard_key or b""),
+        written_at=written_at(message_id),
+        until=None if spot.until_ms is None else spot.until_ms / 1000,
+        holder=lease.holder if lease else None,
+        cancelled=True,
+        deliveries=lease.deliveries if lease else 0,
+    )
+
+
+def peeked_letter(letter: DeadLetter, *, has_payload: bool) -> PeekedMessage:
+    """Make a message of a dead letter."""
+    fields = letter.fields
+    size = len(letter.body) if fields is None else sum(len(name.encode()) + len(fields[name]) for name in fields)
+    return PeekedMessage(
+        message_id=letter.message_id,
+        state="dead",
+        shard_key=letter.shard_key,
+        written_at=letter.written_at,
+        since=letter.died_at,
+        deliveries=letter.count,
+        last_error=letter.last_error,
+        reason=letter.reason,
+        headers=letter.headers,
+        size=size,
+        body=letter.body if has_payload else None,
+        tag=letter.tag,
+        fields=fields if has_payload else None,
+    )
+
+
+def written_at(message_id: str) -> float:
+    """Return when a message was written, in seconds: its id says so. 0 if another program gave it a bad id."""
+    ms = message_id.partition("-")[0]
+    return int(ms) / 1000 if len(ms) <= 16 and ms.isdecimal() else 0.0
