@@ -35,9 +35,9 @@ def peek(
     timeout: float | None,
 ) -> Op[PeekedPage]:
     """Return a page of up to *count* messages. QueueMissing if there is no such queue."""
-    wanted = _checked(count, shard_key, stream, wanted_state, payloads)
+    wanted = _checked(state.until(timeout), count, shard_key, stream, wanted_state, payloads)
     point = _point(after, wanted_state)
-    seen = yield from sight(state, state.until(timeout))
+    seen = yield from sight(state, wanted.until)
     messages, cursor = yield from _page(state, seen, wanted, point)
     return PeekedPage(tuple(messages), None if cursor is None else _spelled(cursor), seen.time)
 
@@ -63,7 +63,7 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
 
 
 def _checked(
-    count: int, shard_key: str | bytes | None, stream: int | None, wanted_state: PeekState, payloads: bool
+    until: float, count: int, shard_key: str | bytes | None, stream: int | None, wanted_state: PeekState, payloads: bool
 ) -> Wanted:
     """Return what is wanted. ConfigError if it cannot be."""
     whole("count", count, 1, MAX_COUNT)
@@ -71,7 +71,9 @@ def _checked(
         raise ConfigError(f"state must be one of {', '.join(get_args(PeekState))}, not {shown(wanted_state)}")
     if stream is not None:
         whole("stream", stream, 0, MAX_STREAMS - 1)
-    return Wanted(count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, bool(payloads))
+    return Wanted(
+        until, count, wanted_state, b"" if shard_key is None else key_bytes(shard_key), stream, bool(payloads)
+    )
 
 
 def _point(after: str | None, wanted_state: PeekState) -> Point:

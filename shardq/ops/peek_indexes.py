@@ -69,11 +69,11 @@ def _messages(state: QueueState, wanted: Wanted, spots: Sequence[Spot]) -> Op[li
     flats: list[Any] = []
     while len(flats) < len(spots):
         rest = [(spots[at].place, spots[at].entry) for at in order[len(flats) :]]
-        flats += yield from scan.fetch(state, rest, bare=not wanted.payloads)
+        flats += yield from scan.fetch(state, rest, bare=not wanted.payloads, until=wanted.until)
     handles = [each.handle for each in spots]
-    texts = (yield from ask(state, "HMGET", state.keys.attempts, *handles)) if handles else []
+    texts = (yield from ask(state, "HMGET", state.keys.attempts, *handles, until=wanted.until)) if handles else []
     gone = [handles[at] for at, flat in zip(order, flats, strict=True) if flat is None and spots[at].lease]
-    marks = (yield from ask(state, "SMISMEMBER", state.keys.cancelled, *gone)) if gone else []
+    marks = (yield from ask(state, "SMISMEMBER", state.keys.cancelled, *gone, until=wanted.until)) if gone else []
     cancelled = {handle for handle, mark in zip(gone, marks, strict=True) if mark}
     found: list[PeekedMessage | None] = [None] * len(spots)
     for at, flat in zip(order, flats, strict=True):
@@ -91,7 +91,7 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
     if point.member:
         start = b"[" + point.member  # it may be there still, with what is left of it
     limits = ("LIMIT", 0, MEMBERS)
-    members = yield from ask(state, "ZRANGEBYLEX", state.keys.overflow, start, end, *limits)
+    members = yield from ask(state, "ZRANGEBYLEX", state.keys.overflow, start, end, *limits, until=wanted.until)
     found: list[Found] = []
     for member in members:
         is_same_run = bool(point.member) and run_of_member(member) == run_of_member(point.member)
@@ -116,12 +116,13 @@ def _timed(
     """List what an index by time has, in the order of its times: delayed messages, or leases."""
     after = (point.number, point.bucket, point.member) if point.is_begun else ("", "", "")
     step = BUCKETS_LOOKED if seen.is_fair and not wanted.shard_key else BUCKETS
-    rows, has_more, now = [], False, 0
+    rows: list[tuple[bytes, bytes, bytes, bytes]] = []
+    has_more, now = False, 0
     for first in range(0, BUCKETS if seen.is_fair else 1, step):
         last = min(first + step, BUCKETS) - 1 if seen.is_fair else 0
         key = wanted.shard_key if seen.is_fair else b""
         call = Call.on(state.keys, "soonest", (kind, first, last, key, *after, most))
-        now, flat, times = yield from retry_until(lambda _, call=call: call, state.until(), state.clock)  # type: ignore[misc]
+        now, flat, times = yield from retry_until(lambda _, call=call: call, wanted.until, state.clock)  # type: ignore[misc]
         rows += zip(flat[1::3], flat[2::3], flat[::3], times, strict=True)
         has_more = has_more or len(times) == most
     rows.sort(key=lambda row: (int(row[0]), int(row[1])))

@@ -15,7 +15,8 @@ def dead(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[Peeke
     """Return dead letters, oldest first, and the point behind them; None if that is all."""
     found: list[PeekedMessage] = []
     for _ in range(CALLS):
-        letters = yield from dead_letters(state, LOOKED, point.member.decode() or "-")
+        after = point.member.decode(errors="replace") or "-"
+        letters = yield from dead_letters(state, LOOKED, after, max(0.0, wanted.until - state.clock.monotonic()))
         for letter in letters:
             point = Point("dead", member=letter.entry_id.encode())
             message = peeked_letter(letter, has_payload=wanted.payloads)

@@ -48,7 +48,10 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
     """Return the streams to look at, beginning with the one that is read next."""
     if wanted.stream is not None:
         return [Track(str(wanted.stream))] if wanted.stream < seen.view.streams else []
-    ready = [int(number) for number in (yield from ask(state, "ZRANGEBYSCORE", state.keys.ready, 0, "+inf"))]
+    ready = [
+        int(number)
+        for number in (yield from ask(state, "ZRANGEBYSCORE", state.keys.ready, 0, "+inf", until=wanted.until))
+    ]
     if wanted.shard_key:
         shard = {*seen.view.shard(wanted.shard_key)}
         ready = [number for number in ready if number in shard]
@@ -58,7 +61,7 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
 
 def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tuple[list[PeekedMessage], Point | None]]:
     """Return messages of these streams, and the point behind them; None if that is all."""
-    sources, found = [_Source(turn, track, track) for turn, track in enumerate(tracks)], []
+    sources, found = [_Source(turn, track, track) for turn, track in enumerate(tracks)], list[tuple[str, Any]]()
     for _ in range(CALLS):
         _take(sources, found, wanted.count)
         asked, share = _asked(sources, wanted, wanted.count - len(found))
@@ -109,7 +112,7 @@ def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int)
         args += (source.seen.number, source.seen.point)
     names = ["l" if each.seen.number == LEGACY_NUMBER else each.seen.number for each in sources]
     call = Call.on(state.keys, "peek", tuple(args), rest=state.declared(names))
-    return (yield from retry_until(lambda _: call, state.until(), state.clock))
+    return (yield from retry_until(lambda _: call, wanted.until, state.clock))
 
 
 def _message(wanted: Wanted, number: str, row: Any) -> PeekedMessage:

@@ -23,8 +23,12 @@ _PLACE: Final = re.compile(r"\d{1,13}:\d{1,9}:(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which messages are wanted: of one shard key (b"" for any), and of one stream (None for any)."""
+    """Which messages are wanted: of one shard key (b"" for any), and of one stream (None for any).
 
+    The look for them ends at local time `until`.
+    """
+
+    until: float
     count: int
     state: PeekState
     shard_key: bytes = b""

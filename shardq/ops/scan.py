@@ -173,18 +173,19 @@ def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
 
 
 def fetch(
-    state: QueueState, handles: Sequence[tuple[str, str]], *, bare: bool = False
+    state: QueueState, handles: Sequence[tuple[str, str]], *, bare: bool = False, until: float | None = None
 ) -> Op[list[Sequence[bytes] | None]]:
     """Return the fields of the messages at these places and entry ids, which are sorted by place; None if one is gone.
 
     Their number is that of *handles*, or smaller if they are large; then ask for the rest. *bare* ones have the size of
-    the payload in its place.
+    the payload in its place. *until* is as in `ask`.
     """
     asked = handles[:SCANNED]
     counts = Counter(place for place, _ in asked)
     args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, int(bare))
     call = Call.on(state.keys, "fetch", (*args, *(entry for _, entry in asked)), rest=_streams(state, [*counts]))
-    return (yield from retry_until(lambda _: call, state.until(), state.clock))  # type: ignore[no-any-return]
+    until = state.until() if until is None else until
+    return (yield from retry_until(lambda _: call, until, state.clock))  # type: ignore[no-any-return]
 
 
 def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:

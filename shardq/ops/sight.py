@@ -31,8 +31,8 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     Other operations look it up by `lua/open.lua`, which needs the right to create it. Of what is seen this client
     remembers only the name of the legacy stream.
     """
-    seconds, micros = yield from ask(state, "TIME", key=state.keys.meta)
-    meta = pairs((yield from ask(state, "HGETALL", state.keys.meta)))
+    seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
+    meta = pairs((yield from ask(state, "HGETALL", state.keys.meta, until=until)))
     if "n" not in meta:
         raise missing(state.keys.name)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
