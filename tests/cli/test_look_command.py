@@ -46,3 +46,43 @@ def test_a_message_that_is_held_back_says_by_what(cli: Command, queue: Queue) ->
 def test_a_bad_id_or_queue_is_told(cli: Command, queue: Queue) -> None:
     assert cli("message", "jobs", "nonsense").code == 2
     assert cli("message", "nowhere", "1-1-1").code == 3
+
+
+def test_messages_are_looked_at_without_a_delivery(cli: Command, queue: Queue) -> None:
+    queue.write_many([({"n": at}, "acct-with-a-very-long-name-7" if at % 2 else "acct-8") for at in range(30)])
+    for each in queue.read_many(2):
+        each.nack(error="no luck \x1b[31m " + "x" * 100)
+    before = queue.stats()
+    told = cli("peek", "jobs")
+    lines = told.out.splitlines()
+    assert (told.code, len(lines), max(map(len, lines)) <= 80) == (0, 21, True)
+    assert lines[0].split("  ")[0] == "message id"
+    assert "there may be more" in told.err
+    assert "\x1b" not in told.out
+    found = cli("peek", "jobs", "--count", "1000", "--json").objects
+    assert len(found) == 30
+    assert {each["state"] for each in found} == {"waiting", "held_back"}
+    assert not any("payload" in each for each in found)
+    ours = cli("peek", "jobs", "--tenant", "acct-8", "--payloads", "--json").objects
+    assert sorted(each["payload"]["n"] for each in ours) == list(range(0, 30, 2))
+    assert '{"n":' in cli("peek", "jobs", "--payloads", "-c", "1").out
+    stream = found[0]["stream"]
+    assert {each["stream"] for each in cli("peek", "jobs", "--stream", str(stream), "--json").objects} == {stream}
+    after = queue.stats()
+    assert (after.backlog, after.in_flight, after.dead) == (before.backlog, before.in_flight, before.dead)
+
+
+def test_other_states_are_looked_at(cli: Command, queue: Queue) -> None:
+    queue.write(b"later", shard_key="t", delay=600)
+    for state in ("in_flight", "dead", "waiting", "held_back"):
+        told = cli("peek", "jobs", "--state", state)
+        assert (told.code, told.out) == (3, "")
+    assert re.search(r" due in (10\.0|9\.\d) min ", cli("peek", "jobs", "--state", "delayed").out)
+    queue.write(b"now", shard_key="t")
+    queue.read()
+    assert re.search(r" leased \d+ s ", cli("peek", "jobs", "--state", "in_flight").out)
+    queue.write(b"bad", shard_key="t")
+    queue.read().reject("no use")
+    assert "no use" in cli("peek", "jobs", "--state", "dead").out
+    assert cli("peek", "jobs", "--state", "gone").code == 2
+    assert cli("peek", "nowhere").code == 3

@@ -179,7 +179,9 @@ def test_one_stream_is_seen_in_the_order_in_which_it_is_then_delivered(
     queue = ops.queue
     queue.set_weights(dict.fromkeys(queue.weights(), 1))
     before = world.dump()
-    streams = [peeked(queue, stream=number, pages=own.choice((1, 4, 1000))) for number in range(len(queue.stats().streams))]
+    streams = [
+        peeked(queue, stream=number, pages=own.choice((1, 4, 1000))) for number in range(len(queue.stats().streams))
+    ]
     every = [each for each in peeked(queue, pages=own.choice((1, 5, 1000))) if each.state == "waiting"]
     assert world.dump() == before, ops.log[-8:]
     assert sorted(ids(every)) == sorted(message_id for stream in streams for message_id in ids(stream))
@@ -191,9 +193,7 @@ def test_one_stream_is_seen_in_the_order_in_which_it_is_then_delivered(
 
 @pytest.mark.parametrize("walk", range(2))
 @pytest.mark.heavy
-def test_every_message_is_seen_in_its_state(
-    open_queue: OpenQueue, world: World, rng: random.Random, walk: int
-) -> None:
+def test_every_message_is_seen_in_its_state(open_queue: OpenQueue, world: World, rng: random.Random, walk: int) -> None:
     own = random.Random(rng.random() + walk)
     ops = RandomOps(open_queue, world, own)
     for _ in range(6):

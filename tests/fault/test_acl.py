@@ -81,8 +81,15 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert autoscaler.len() == observer.stats().backlog == 43
     assert observer.stats().delayed == 2
     assert {observer.status(each).state for each in early} == {"waiting", "held_back", "delayed"}
+    assert len(observer.peek(100).messages) == 43
+    assert len(observer.peek(100, shard_key="tenant", payloads=True).messages) == 3
+    assert len(observer.peek(state="delayed").messages) == 2
     first, second, third, fourth, *rest = consumer.read_many(30, block=20)
     assert observer.status(first.message_id).state == "in_flight"
+    cancelled = rest.pop()
+    operator.cancel(cancelled.message_id)
+    assert len(observer.peek(100, state="in_flight").messages) == 30
+    assert len(consumer.ack_many([cancelled])) == 1
     first.nack(delay=0.01, error="again")
     second.nack()
     third.reject("poison")
@@ -92,7 +99,7 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
         if deliveries := consumer.read_many(30, visibility_timeout=0.05, block=0.2):
             assert deliveries.pop().count  # that one's lease ends
             consumer.ack_many(deliveries)
-    assert len(observer.dead()) >= 1
+    assert len(observer.dead()) == len(observer.peek(100, state="dead").messages) >= 1
     assert operator.redrive(operator.dead()) >= 1
     operator.configure(max_len=1000, ttl=3600)
     assert len(operator.assign(["tenant", "another"])) == 2

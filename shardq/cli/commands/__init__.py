@@ -23,6 +23,7 @@ from shardq.cli.commands import (
     journal,
     len,  # noqa: A004 (the queue's own verb)
     message,
+    peek,
     pipeline,
     plan,
     purge,
@@ -40,8 +41,8 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, message, journal, dead, redrive, cancel, purge, delete, resize, configure, weights,
-    apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
+    write, read, len, stats, queues, peek, message, journal, dead, redrive, cancel, purge, delete, resize, configure,
+    weights, apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""
