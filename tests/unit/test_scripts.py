@@ -118,9 +118,12 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "journal",
         "len",
         "lengths",
+        "peek",
         "recount",
         "skip",
+        "soonest",
         "stats",
+        "status",
         "weights",
     }
 

@@ -15,7 +15,8 @@ from shardq.ops.peeking import MAX_COUNT
 
 ABOUT = """Messages come in the order in which they would be delivered: those that wait in the streams, in turn, then
 those that are held back; delayed ones by due time, those in flight by the end of their leases, dead letters oldest
-first. "held 2 min" means held back, for as long; "leased 8 s" in flight, for as long yet. Nothing is delivered, counted or changed. Payloads are shown with --payloads only."""
+first. "held 2 min" means held back, for as long; "leased 8 s" in flight, for as long yet. Nothing is delivered, counted
+or changed. Payloads are shown with --payloads only."""
 
 EXAMPLES = """  shardq peek jobs
   shardq peek jobs --tenant acct-7 --count 50 --payloads
