@@ -20,7 +20,7 @@
 -- ARGV[3] id: the rest of it
 -- ARGV[4] client: what the journal calls the caller
 -- Reply: 'removed' | 'in flight' | 'unknown'
---- @use time, keys, messages, streams, redelivery, accounts, overflow, window
+--- @use time, keys, streams, redelivery, accounts, overflow, whereabouts, window
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
   cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], accounts = KEYS[11], shard_keys = KEYS[12], overflow = KEYS[13],
@@ -34,20 +34,12 @@ local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the 
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
 q.journal_size = tonumber(journal_size or '0')
 
--- A message that was redriven keeps its id, but lies elsewhere now.
-local lies_at = redis.call('HGET', q.moved, message_id)
-if lies_at then place, id = split_handle(lies_at) end
-local key, handle = place == 'd' and q.bodies or stream, place .. ':' .. id
-local score, is_delayed = redis.call('ZSCORE', q.redelivery, handle), redis.call('ZSCORE', q.delayed, handle)
-
--- An entry of the legacy stream is a message only once it was delivered; then something is known of it.
-if place == 'l' and redis.call('HEXISTS', q.attempts, handle) == 0 then return 'unknown' end
-if redis.call('SISMEMBER', q.cancelled, handle) == 1 then return 'in flight' end
-local body = redis.call('XRANGE', key, id, id)[1]
-if not body then return 'unknown' end
-local fields = body[2]
+local found = find_message(q, message_id, place, id, stream)
+if not found then return 'unknown' end
+if found.is_cancelled then return 'in flight' end
+if not found.fields then return 'unknown' end
+local handle, fields, score = found.handle, found.fields, found.score
 local shard_key, counts = fields[2], fair == '1' and fields[1] == 'K'
-local is_new = place ~= 'd' and place ~= 'l' and not is_behind_cursor(q, place, id)
 
 -- It waits in a stream or in a redelivery queue, or it is delayed, or held back in an overflow; else it is in flight.
 if counts then
@@ -57,32 +49,32 @@ if counts then
     begin_limits(q)
   end
 end
-redis.call('XDEL', key, id)
+redis.call('XDEL', found.key, found.id)
 redis.call('HINCRBY', q.meta, 'cancelled', 1)
 local in_flight = false
-if score or is_new then
-  remove_undelivered(q, score and dequeue_message(q, handle, score) or place)
+if score or found.is_new then
+  remove_undelivered(q, score and dequeue_message(q, handle, score) or found.place)
   if counts then count_messages(q, find_account(q, shard_key), -1, 0) end
-elseif is_delayed then
+elseif found.due then
   redis.call('ZREM', q.delayed, handle)
   if counts then forget_delayed(q, handle) end
 else
-  in_flight = not counts or not remove_held(q, shard_key, place, string.match(id, '%d+$'))
+  in_flight = not counts or not remove_held(q, shard_key, found.place, string.match(found.id, '%d+$'))
 end
 if q.journal_size > 0 then
   --- @use journal, messages
   begin_events(q)
-  note_message(q, in_flight and 'k' or 'c', place, id, fields, 0)
+  note_message(q, in_flight and 'k' or 'c', found.place, found.id, fields, 0)
   save_events(q, client)
 end
 
 -- Whoever ends the lease of a message in flight forgets what is left of it: of a redriven one, its original id.
 if in_flight then
   redis.call('SADD', q.cancelled, handle)
-  if lies_at then redis.call('HSET', q.attempts, handle, '0|| i' .. message_id) end
+  if found.lies_at then redis.call('HSET', q.attempts, handle, '0|| i' .. message_id) end
   return 'in flight'
 end
-if lies_at then redis.call('HDEL', q.moved, message_id) end
+if found.lies_at then redis.call('HDEL', q.moved, message_id) end
 redis.call('HINCRBY', q.meta, 'gone', 1)
 redis.call('HDEL', q.attempts, handle)
 if counts then close_accounts(q) end

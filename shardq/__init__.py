@@ -36,7 +36,20 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
-from shardq.model import DeadLetter, Event, JournalPage, Limits, Message, Neighbour, QueueConfig, QueueStats, Tenant
+from shardq.model import (
+    DeadLetter,
+    Event,
+    JournalPage,
+    Limits,
+    Message,
+    MessageStatus,
+    Neighbour,
+    PeekedMessage,
+    PeekedPage,
+    QueueConfig,
+    QueueStats,
+    Tenant,
+)
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
 
@@ -65,6 +78,7 @@ __all__ = [
     "Message",
     "MessageCancelled",
     "MessageNotFound",
+    "MessageStatus",
     "Nack",
     "Neighbour",
     "OutOfMemory",
@@ -72,6 +86,8 @@ __all__ = [
     "PartlyPublished",
     "PartlyWritten",
     "PatternError",
+    "PeekedMessage",
+    "PeekedPage",
     "PipelineFailed",
     "Queue",
     "QueueConfig",

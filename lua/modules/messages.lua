@@ -29,6 +29,21 @@ local function attributes_of(fields)
   return (fields[1] == 'k' or fields[1] == 'K') and fields[5] == 'm' and fields[6] or ''
 end
 
+-- Returns the fields of a message with the size of its payload, in bytes, in the payload's place. What others wrote has no shard
+-- key and no attributes, or only those of a redrive: all of its own fields are its payload.
+local function strip_payload(fields)
+  local is_ours = (fields[1] == 'k' or fields[1] == 'K') and #fields >= 4
+  local bare, size, from = {'k', '', 'l'}, 0, 1
+  if is_ours then
+    from = fields[3] == 'l' and (fields[5] == 'm' and 7 or 5) or #fields + 1
+    for at = 1, from - 1 do bare[at] = fields[at] end
+    size = #fields[4]
+  end
+  for at = from, #fields do size = size + #fields[at] end
+  bare[4] = string.format('%d', size)
+  return bare
+end
+
 -- Notes an event of a message whose fields are known: they have its shard key, and if it was redriven its original id and the
 -- deliveries before. Who else writes attributes may write any number of these.
 local function note_message(q, kind, place, id, fields, deliveries, due)

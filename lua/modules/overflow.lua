@@ -242,17 +242,26 @@ local function next_run(q, from)
   return shard_key, '(' .. size .. ':' .. shard_key .. ';'
 end
 
+-- Finds the member that holds one message of a shard key. Returns it, its numbers, what else it says, and which of the numbers is
+-- the message's; or nil if the message is not held.
+local function find_held(q, shard_key, place, number)
+  local member, numbers, rest = find_member(q, run_prefix(shard_key), number)
+  if not member or string.match(rest, ':(%w+)!?:%d+$') ~= place then return nil end
+  for at, each in ipairs(numbers) do
+    if each == number then return member, numbers, rest, at end
+  end
+  return nil
+end
+
 -- Removes one message, wherever it stands in the overflow of its shard key. Returns whether it was there.
 local function remove_held(q, shard_key, place, number)
-  local run, left = run_prefix(shard_key), {}
-  local member, numbers, rest = find_member(q, run, number)
-  if not member or string.match(rest, ':(%w+)!?:%d+$') ~= place then return false end
-  for _, each in ipairs(numbers) do
-    if each ~= number then left[#left + 1] = each end
-  end
-  if #left == #numbers then return false end
+  local member, left, rest, at = find_held(q, shard_key, place, number)
+  if not member then return false end
+  table.remove(left, at)
   redis.call('ZREM', q.overflow, member)
-  if #left > 0 then redis.call('ZADD', q.overflow, 0, run .. mark_numbers(table.concat(left, ',')) .. ':' .. rest) end
+  if #left > 0 then
+    redis.call('ZADD', q.overflow, 0, run_prefix(shard_key) .. mark_numbers(table.concat(left, ',')) .. ':' .. rest)
+  end
   local account = find_account(q, shard_key)
   count_messages(q, account, 0, account.held > 0 and -1 or 0)
   if q.has_parents then count_child(q, account, shard_key, -1, 0) end

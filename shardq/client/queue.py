@@ -10,16 +10,18 @@ from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
 from shardq.client.leases import note_results
 from shardq.errors import Empty
-from shardq.model import Message, Received
+from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
 from shardq.model.delivery import received_of
 from shardq.model.message import messages_of
 from shardq.ops import settle
 from shardq.ops.first_look import first_look
 from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
+from shardq.ops.peek import peek
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
 from shardq.ops.settle import Cancelled, checked_each
 from shardq.ops.settling import Settle, noted, settles_of
 from shardq.ops.state import QueueState
+from shardq.ops.status import status
 from shardq.ops.steps import Op
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
@@ -218,6 +220,51 @@ class Queue(QueueAdmin):
         if the message neither waits, nor is delayed, nor is in flight.
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
+
+    def status(self, message_id: str, *, timeout: float | None = None) -> MessageStatus:
+        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, or unknown.
+
+        *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
+        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown. QueueMissing if
+        there is no such queue, ConfigError if the id is none.
+        """
+        return self._client.run(status(self.state, message_id, timeout))
+
+    def peek(
+        self,
+        count: int = 10,
+        *,
+        shard_key: str | bytes | None = None,
+        stream: int | None = None,
+        state: PeekState = "waiting",
+        payloads: bool = False,
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> PeekedPage:
+        """Look at up to *count* messages (1 to 1,000) in the order in which they would be delivered. It only reads.
+
+        The messages are those of one *state*, of the tenant *shard_key*, or of one *stream*; all by default. They come
+        without payloads unless *payloads* is true. Go on with *after*, the `cursor` of a page, until that is None.
+
+        - "waiting": what waits in the streams, and then what is held back. Of one stream this is the order of reads of
+          one message, if nothing else happens. Of several, each gives one message in turn, from the shared read offset
+          on; what a batch takes from a stream comes together. Of a tenant these are the streams of its shard: what it
+          wrote before it had that shard is found by stream. With *stream* nothing that is held back is listed.
+        - "held_back": of one shard key after the other, each in the order of writing.
+        - "delayed": by due time. "in_flight": by the end of the lease. "dead": the oldest dead letter first.
+
+        In these other states *stream* means where the message was stored. What came due, or whose lease ended, is
+        listed there until a read takes it back, with the state "waiting". Entries of a legacy stream that were never
+        read are not listed. Each call to Redis looks at about 100 messages, so a page is not of one instant, and a
+        message that moves meanwhile may be missed or come twice. QueueMissing if there is no such queue; ConfigError
+        for a bad argument.
+        """
+        found = self._client.run(
+            peek(self.state, count, shard_key, stream, state, payloads=payloads, after=after, timeout=timeout)
+        )
+        for each in found.messages:
+            each.read_with(self._codecs)
+        return found
 
     def _settle_many(
         self,

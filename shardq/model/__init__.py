@@ -7,8 +7,10 @@ from shardq.model.delivery import DeliveryView, Received
 from shardq.model.event import Event, JournalPage
 from shardq.model.limits import Limits
 from shardq.model.message import Message, MessageId
+from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
+from shardq.model.status import MessageState, MessageStatus
 from shardq.model.tenant import Neighbour, Tenant
 
 __all__ = [
@@ -19,7 +21,12 @@ __all__ = [
     "Limits",
     "Message",
     "MessageId",
+    "MessageState",
+    "MessageStatus",
     "Neighbour",
+    "PeekState",
+    "PeekedMessage",
+    "PeekedPage",
     "QueueConfig",
     "QueueSettings",
     "QueueStats",

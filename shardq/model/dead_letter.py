@@ -13,7 +13,7 @@ from shardq.errors import ConfigError
 _BUILT_IN = Codecs()
 
 
-class _Decoded:
+class Decoded:
     """Holds codecs outside the fields of a dataclass, so that comparing, printing and pickling ignore them."""
 
     __slots__ = ("_codecs",)
@@ -25,9 +25,12 @@ class _Decoded:
         object.__setattr__(self, "_codecs", codecs)
         return self
 
+    def _decoded(self, tag: str, body: bytes, fields: Mapping[str, bytes] | None) -> Any:
+        return dict(fields) if fields is not None else getattr(self, "_codecs", _BUILT_IN).decode(tag, body)
+
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter(_Decoded):
+class DeadLetter(Decoded):
     """A message that will not be delivered again unless it is redriven. Times are seconds since the epoch.
 
     `fields` are the fields of a legacy entry, None for other messages.
@@ -52,9 +55,7 @@ class DeadLetter(_Decoded):
 
         A letter that was copied or pickled uses the built-in codecs only.
         """
-        if self.fields is not None:
-            return dict(self.fields)
-        return getattr(self, "_codecs", _BUILT_IN).decode(self.tag, self.body)
+        return self._decoded(self.tag, self.body, self.fields)
 
 
 def letters_of(items: Iterable[DeadLetter]) -> list[DeadLetter]:

@@ -99,13 +99,13 @@ def retry_until(
         yield Sleep(pause)
 
 
-def ask(state: QueueState, *words: Argument, key: str = "") -> Op[Any]:
+def ask(state: QueueState, *words: Argument, key: str = "", until: float | None = None) -> Op[Any]:
     """Run a plain command about *key*, by default its first argument, until it is answered. Return the reply.
 
-    It must be harmless to repeat.
+    It must be harmless to repeat. The tries end at local time *until*, or after the client's timeout.
     """
     command = Ask(words, key or str(words[1]))
-    return (yield from retry_until(lambda _: command, state.until(), state.clock))
+    return (yield from retry_until(lambda _: command, state.until() if until is None else until, state.clock))
 
 
 def retry_replicated(

@@ -172,16 +172,20 @@ def field_of(state: QueueState, key: str, name: str) -> Op[bytes | None]:
     return (yield from ask(state, "HGET", key, name))  # type: ignore[no-any-return]
 
 
-def fetch(state: QueueState, handles: Sequence[tuple[str, str]]) -> Op[list[Sequence[bytes] | None]]:
+def fetch(
+    state: QueueState, handles: Sequence[tuple[str, str]], *, bare: bool = False, until: float | None = None
+) -> Op[list[Sequence[bytes] | None]]:
     """Return the fields of the messages at these places and entry ids, which are sorted by place; None if one is gone.
 
-    Their number is that of *handles*, or smaller if they are large; then ask for the rest.
+    Their number is that of *handles*, or smaller if they are large; then ask for the rest. *bare* ones have the size of
+    the payload in its place. *until* is as in `ask`.
     """
     asked = handles[:SCANNED]
     counts = Counter(place for place, _ in asked)
-    args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, *(entry for _, entry in asked))
-    call = Call.on(state.keys, "fetch", args, rest=_streams(state, [*counts]))
-    return (yield from retry_until(lambda _: call, state.until(), state.clock))  # type: ignore[no-any-return]
+    args: tuple[Argument, ...] = (",".join(map(str, counts.values())), FETCHED_BYTES, int(bare))
+    call = Call.on(state.keys, "fetch", (*args, *(entry for _, entry in asked)), rest=_streams(state, [*counts]))
+    until = state.until() if until is None else until
+    return (yield from retry_until(lambda _: call, until, state.clock))  # type: ignore[no-any-return]
 
 
 def _streams(state: QueueState, places: list[str]) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ end
 """A place for compiled scripts, and a replacement for `redis.sha1hex`, which fakeredis lacks: another hash with as many
 digits. Scripts use the hash only to spread shard keys over buckets of an index, so any hash will do.
 """
+_PLAIN = "return redis.call(unpack(ARGV))"
+"""Runs a plain command about a queue: redis-py would read its reply. Other commands are about the server."""
 _INFO = b"redis_version:7.0.0\r\naof_enabled:1\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"
 
 
@@ -90,6 +92,8 @@ class FakeDriver(Driver):
             case Armed():
                 raise TypeError("fakeredis never blocks")
             case Ask():
+                if step.key is not None:
+                    return self._sent("EVAL", _PLAIN, 1, step.key, *step.words)
                 return _INFO if step.words == ("INFO",) else []
             case Sleep():
                 return self._wait(step.seconds)

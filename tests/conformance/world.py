@@ -73,6 +73,10 @@ class World:
         where = {"target_nodes": "primaries"} if self._cluster else {}
         return {key.decode() for key in self.raw.keys("*", **where)}
 
+    def dump(self) -> dict[str, bytes]:
+        """Everything on the server, byte by byte."""
+        return {key: self.raw.dump(key) for key in sorted(self.stored())}
+
 
 class FakeWorld(World):
     """The sync client on fakeredis."""

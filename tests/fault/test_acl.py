@@ -71,15 +71,25 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert consumer.read_many(1, block=0.05) == []  # creates the queue, and blocks
     operator.configure(journal=10_000)
     begun = observer.journal().position
+    early = []
     for _ in range(2):
-        producer.write("plain", shard_key="tenant")
+        early.append(producer.write("plain", shard_key="tenant"))
         producer.write("keyed", shard_key="tenant", dedup_key="key")
-        producer.write("later", shard_key="tenant", delay=60)
-        producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
+        early.append(producer.write("later", shard_key="tenant", delay=60))
+        early += producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
         server.run("SCRIPT", "FLUSH")
     assert autoscaler.len() == autoscaler.stats().runnable == observer.stats().backlog == 43
     assert observer.stats().delayed == 2
+    assert {observer.status(each).state for each in early} == {"waiting", "held_back", "delayed"}
+    assert len(observer.peek(100).messages) == 43
+    assert len(observer.peek(100, shard_key="tenant", payloads=True).messages) == 3
+    assert len(observer.peek(state="delayed").messages) == 2
     first, second, third, fourth, *rest = consumer.read_many(30, block=20)
+    assert observer.status(first.message_id).state == "in_flight"
+    cancelled = rest.pop()
+    operator.cancel(cancelled.message_id)
+    assert len(observer.peek(100, state="in_flight").messages) == 30
+    assert len(consumer.ack_many([cancelled])) == 1
     first.nack(delay=0.01, error="again")
     second.nack()
     third.reject("poison")
@@ -89,7 +99,7 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
         if deliveries := consumer.read_many(30, visibility_timeout=0.05, block=0.2):
             assert deliveries.pop().count  # that one's lease ends
             consumer.ack_many(deliveries)
-    assert len(observer.dead()) >= 1
+    assert len(observer.dead()) == len(observer.peek(100, state="dead").messages) >= 1
     assert operator.redrive(operator.dead()) >= 1
     operator.configure(max_len=1000, ttl=3600)
     assert len(operator.assign(["tenant", "another"])) == 2
@@ -115,6 +125,7 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     operator.set_limits({"limited": Limits()})
     assert operator.resize(2)[1] == 2
     waiting = producer.write("waits", shard_key="tenant")
+    assert observer.status(waiting).state == "waiting"
     assert operator.cancel(waiting) == "removed"
     operator.purge()
     assert operator.stats().backlog == 0

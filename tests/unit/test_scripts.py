@@ -110,6 +110,7 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         assert script.source.startswith("#!lua")
         assert "--- @use" not in script.source
     assert {name for name in scripts.names() if scripts.load(name).readonly} == {
+        "accounts",
         "assignment",
         "bindings",
         "dead",
@@ -118,11 +119,18 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         "journal",
         "len",
         "lengths",
+        "leased",
         "limits",
+        "peek",
         "queues",
         "recount",
+        "runs",
         "skip",
+        "soonest",
         "stats",
+        "status",
+        "tenant",
+        "waiting",
         "weights",
     }
 

@@ -1,0 +1,75 @@
+#!lua flags=no-writes
+-- status: where one message is, and what it waits for.
+-- KEYS[1] meta: counters and rules
+-- KEYS[2] lens: undelivered and cursor per stream
+-- KEYS[3] leases: tokens by deadline in ms
+-- KEYS[4] delayed: handles by due time in ms
+-- KEYS[5] redelivery: the redelivery queue of each stream, one after the other
+-- KEYS[6] bodies: bodies of delayed messages
+-- KEYS[7] attempts: what is known of messages delivered before
+-- KEYS[8] cancelled: handles cancelled while in flight
+-- KEYS[9] moved: where redriven messages lie now
+-- KEYS[10] accounts: what each shard key holds
+-- KEYS[11] overflow: handles that wait for room
+-- KEYS[12..] streams: the stream that the id names, unless it names the store
+-- ARGV[1] message_id: as write returned it
+-- ARGV[2] place: the last part of the id
+-- ARGV[3] id: the rest of it
+-- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'unknown', stream ('': none), when it comes due or its lease
+--         ends in ms ('': not known, or neither), how many messages are before it (-1: not known), reason,
+--         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields (see `strip_payload`)}
+--         | {now} when there is no such queue
+--- @use time, accounts, attempts, children, leases, messages, redelivery, schedule, whereabouts, window
+local q = {
+  meta = KEYS[1], lens = KEYS[2], leases = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
+  cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], now = read_clock(),
+}
+local message_id, place, id, stream = ARGV[1], ARGV[2], ARGV[3], KEYS[12]
+local written, fair, jump = unpack(redis.call('HMGET', q.meta, 'n', 'fair', 'jump')) -- at most 3: the fields
+if not written then return {q.now} end
+q.written, q.is_fair, q.jump = tonumber(written), fair == '1', read_jump(jump, q.now)
+
+-- Of a message that was cancelled in flight nothing but its lease is left, and without its shard key that is hard to find.
+local found = find_message(q, message_id, place, id, stream)
+local fields = found and found.fields
+if found and found.is_cancelled then
+  local token, score = find_lease(q, found.handle, false)
+  local ends = score and string.format('%.0f', lease_end(q, score)) or ''
+  return {q.now, 'in_flight', '', ends, -1, '', token or '', '', '1', {}}
+end
+if not fields then
+  -- HERE: a dead letter. Once there is an index from message ids to the entries of `dead`, it is looked at here.
+  return {q.now, 'unknown', '', '', -1, '', '', '', '', {}}
+end
+
+local known, counted = redis.call('HGET', q.attempts, found.handle) or '', q.is_fair and found.place ~= 'l' and fields[1] == 'K'
+local shard_key, bare = counted and fields[2], strip_payload(fields)
+if found.score or found.is_new then
+  local number = found.is_new and found.place or string.format('%.0f', math.floor(found.score / POSITIONS))
+  return {q.now, 'waiting', number, '', estimate_in_stream(q, found, number), '', '', known, '', bare}
+end
+
+-- What is due waits for the next read to take it back. One that has no room among the dead letters is delayed meanwhile.
+if found.due then
+  local due, _, _, _, is_rejected = found.due % SPAN, parse_attempts(known ~= '' and known)
+  local state, reason = due > q.now and 'delayed' or 'waiting', is_rejected and 'max_dead' or ''
+  return {q.now, state, '', string.format('%.0f', due), -1, reason, '', known, '', bare}
+end
+
+-- Held back: the window or the cap has no room for it.
+if counted then
+  read_rules(q)
+  local account = find_account(q, shard_key)
+  local held = q.has_parents and find_child(q, account, shard_key).held or account.held
+  local ahead = estimate_in_overflow(q, shard_key, found, held)
+  if ahead then
+    local reason = room_under_cap(q, account) <= 0 and 'max_in_flight' or 'window'
+    return {q.now, 'held_back', '', '', account.shared + ahead, reason, '', known, '', bare}
+  end
+end
+
+-- In flight, or its lease has ended: then it waits for the next read to take it back.
+local token, score = find_lease(q, found.handle, shard_key)
+local ends = score and string.format('%.0f', lease_end(q, score)) or ''
+local state = score and not is_live(q, score) and 'waiting' or 'in_flight'
+return {q.now, state, '', ends, -1, state == 'waiting' and 'lease ended' or '', token or '', known, '', bare}

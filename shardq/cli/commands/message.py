@@ -1,0 +1,96 @@
+"""`shardq message`: where one message is."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from shardq.cli.exits import OK, Nothing
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell
+from shardq.cli.table import facts
+from shardq.cli.text import bytes_fields, duration, plural, printable, shown_key
+from shardq.model import MessageStatus
+
+ABOUT = """It says whether the message waits and about how many come before it, is held back and by which setting, is
+delayed, or is being worked on and until when. Nothing is delivered or changed. Exit code 3 when the queue knows nothing
+of the id: the message was settled, removed or expired, or never was."""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    examples = "  shardq message jobs 1732150000000-42-7"
+    parser = command(commands, "message", run, "show where one message is", about=ABOUT, examples=examples)
+    add_queue(parser)
+    parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the status of the message."""
+    queue, _ = shell.existing(args.queue)
+    status = queue.status(args.message_id)
+    if status.state == "unknown":
+        if shell.json:
+            shell.show("", fields_of(status))
+        raise Nothing(f"queue {args.queue!r} has no message {args.message_id}: it was settled, or never was")
+    shell.show(facts([("state", sentence(status)), *_details(status)]), fields_of(status))
+    return OK
+
+
+def sentence(status: MessageStatus) -> str:
+    """Where the message is, in words."""
+    match status.state:
+        case "waiting" if status.reason == "lease ended":
+            return "waiting: its lease has ended, and the next read takes it back"
+        case "waiting" if status.stream is None:
+            return "waiting: it was given back or is due, and comes with the next reads"
+        case "waiting":
+            return f"waiting in stream {status.stream}; {_before(status)} in that stream"
+        case "held_back":
+            return f"held back by {status.reason}; {_before(status)} of its shard key"
+        case "delayed" if status.reason == "max_dead":
+            return f"waiting for room among the dead letters (max_dead); tried again in {_left(status)}"
+        case "delayed":
+            return f"delayed: due in {_left(status)}"
+        case "in_flight":
+            lease = "" if status.until is None else f"; its lease ends in {_left(status)} unless it is extended"
+            return f"in flight{', and cancelled' if status.cancelled else ''}{lease}"
+    return status.state.replace("_", " ")
+
+
+def _before(status: MessageStatus) -> str:
+    return f"about {plural(status.ahead or 0, 'message')} before it"
+
+
+def _left(status: MessageStatus) -> str:
+    return duration(max(0.0, (status.until or status.time) - status.time))
+
+
+def _details(status: MessageStatus) -> list[tuple[str, str]]:
+    """What else is known of the message, by name."""
+    now, found = status.time, [("message id", status.message_id)]
+    if status.shard_key is not None:
+        found.append(("shard key", shown_key(status.shard_key)))
+    if status.written_at is not None:
+        found.append(("written", f"{duration(max(0.0, now - status.written_at))} ago"))
+    if status.deadline is not None:
+        over = now - status.deadline
+        text = f"over for {duration(over)}: the next read drops it" if over >= 0 else f"in {duration(-over)}"
+        found.append(("deadline", text))
+    if status.deliveries is not None:
+        found.append(("deliveries", str(status.deliveries)))
+    if status.holder is not None:
+        found.append(("holder", f"{status.holder}… (a nonce of the read that leased it)"))
+    if status.last_error:
+        found.append(("last error", printable(status.last_error)))
+    if status.size is not None:
+        found.append(("size", plural(status.size, "byte")))
+    return found
+
+
+def fields_of(status: MessageStatus) -> dict[str, Any]:
+    """The status as JSON fields."""
+    fields = asdict(status)
+    key = fields.pop("shard_key")
+    return fields | ({} if key is None else bytes_fields("shard_key", key)) | {"headers": dict(status.headers)}

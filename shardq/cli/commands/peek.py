@@ -1,0 +1,122 @@
+"""`shardq peek`: look at messages without a delivery."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, get_args
+
+from shardq.cli.exits import OK, Nothing
+from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.shell import Shell, remark
+from shardq.cli.table import draw
+from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.model import PeekedMessage, PeekState
+from shardq.ops.peeking import MAX_COUNT
+
+ABOUT = """Messages come in the order in which they would be delivered: those that wait in the streams, in turn, then
+those that are held back; delayed ones by due time, those in flight by the end of their leases, dead letters oldest
+first. "held 2 min" means held back, for as long; "leased 8 s" in flight, for as long yet. Nothing is delivered, counted
+or changed. Payloads are shown with --payloads only."""
+
+EXAMPLES = """  shardq peek jobs
+  shardq peek jobs --tenant acct-7 --count 50 --payloads
+  shardq peek jobs --state in_flight
+  shardq peek jobs --count 1000 --json | jq -r .shard_key | sort | uniq -c"""
+
+WIDTH = 80
+LEAST = 8
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    about = "look at messages, without a delivery"
+    parser = command(commands, "peek", run, about, about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("-c", "--count", type=number(1), default=20, metavar="N", help="show at most N (20)")
+    parser.add_argument("-k", "--tenant", metavar="KEY", help="only those of this shard key")
+    parser.add_argument("--stream", type=number(0), metavar="N", help="only those of this stream")
+    parser.add_argument("--state", choices=get_args(PeekState), default="waiting", help="in which state (waiting)")
+    parser.add_argument("--payloads", action="store_true", help="show the payloads")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print the messages."""
+    messages, now, has_more = _messages(args, shell)
+    if shell.json:
+        for each in messages:
+            print(json_line(_fields(shell, each)))
+    elif messages:
+        _draw(shell, messages, now, payloads=args.payloads)
+    if not messages:
+        raise Nothing(f"queue {args.queue!r} has no such messages in the state {args.state}")
+    if has_more:
+        remark("there may be more; see --count")
+    return OK
+
+
+def _messages(args: argparse.Namespace, shell: Shell) -> tuple[list[PeekedMessage], float, bool]:
+    """The messages, the server's time, and whether there may be more."""
+    queue, _ = shell.existing(args.queue)
+    found: list[PeekedMessage] = []
+    cursor, now = None, 0.0
+    while len(found) < args.count:
+        count = min(args.count - len(found), MAX_COUNT)
+        wanted: dict[str, Any] = {"shard_key": args.tenant, "stream": args.stream, "state": args.state}
+        page = queue.peek(count, payloads=args.payloads, after=cursor, **wanted)
+        found += page.messages
+        cursor, now = page.cursor, page.time
+        if cursor is None:
+            break
+    return found, now, cursor is not None
+
+
+def _draw(shell: Shell, messages: list[PeekedMessage], now: float, *, payloads: bool) -> None:
+    errors = [printable(each.reason or each.last_error) for each in messages]
+    rows = [[each.message_id, when(each, now), str(each.deliveries), f"{each.size:,}"] for each in messages]
+    headers = ["message id", "when", "tries", "bytes"]
+    columns = 1 + any(errors)
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    room = max(columns * LEAST, WIDTH - sum(widths) - 2 * (len(widths) + columns - 1)) // columns
+    keys = [_cut(shown_key(each.shard_key), room) for each in messages]
+    rows = [[row[0], key, *row[1:]] for row, key in zip(rows, keys, strict=True)]
+    headers.insert(1, "shard key")
+    if any(errors):
+        headers.append("last error")
+        rows = [[*row, _cut(error, room)] for row, error in zip(rows, errors, strict=True)]
+    if payloads:
+        headers.append("payload")
+        rows = [[*row, _payload(shell, each)] for row, each in zip(rows, messages, strict=True)]
+    draw(headers, rows, right=frozenset({"tries", "bytes"}), folded=frozenset({"payload"}))
+
+
+def _payload(shell: Shell, message: PeekedMessage) -> str:
+    if message.body is None:
+        return ""
+    return payload_text(shell.client.codecs, message.tag, message.body, message.fields)
+
+
+def when(message: PeekedMessage, now: float) -> str:
+    """When a message comes due or its lease ends; else for how long it has waited, or since when it is dead."""
+    if message.cancelled:
+        return "cancelled"
+    if message.until is not None and message.until > now:
+        return f"{'due in' if message.state == 'delayed' else 'leased'} {duration(message.until - now)}"
+    since = message.until or message.since or message.written_at
+    verb = {"held_back": "held", "dead": "died"}.get(message.state, "waits")
+    return f"{verb} {duration(max(0.0, now - since))}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _fields(shell: Shell, message: PeekedMessage) -> dict[str, Any]:
+    names = (
+        "message_id", "state", "written_at", "stream", "since", "until", "holder", "cancelled", "deadline",
+        "deliveries", "last_error", "reason", "size",
+    )  # fmt: skip
+    fields = {name: getattr(message, name) for name in names}
+    fields |= bytes_fields("shard_key", message.shard_key) | {"headers": dict(message.headers)}
+    if message.body is not None:
+        fields |= payload_fields(shell.client.codecs, message.tag, message.body, message.fields)
+    return fields

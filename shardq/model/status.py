@@ -1,0 +1,57 @@
+"""Where one message is, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead", "unknown"]
+"""What can be said of a message id. "unknown": it was settled, removed or expired, or never was."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStatus:
+    """One message at the instant `time`. All times are seconds since the epoch, by the server's clock.
+
+    What is not known, or has no meaning in a state, is None, or '' for a text.
+
+    - "waiting": it is delivered when its turn comes. `stream` is where it waits; `ahead` is about how many messages of
+      that stream come before it. Reads go round all streams, so others deliver as many meanwhile.
+    - "held_back": it waits in the overflow of its shard key. `reason` names the setting that has no room for it,
+      "window" or "max_in_flight". `ahead` is about how many messages of its shard key come before it.
+    - "delayed": it is due at `until`. `reason` is "max_dead" if it waits for room among the dead letters.
+    - "in_flight": it is leased until `until`, unless the holder extends that. `holder` tells the reads that leased
+      messages apart: it is the beginning of a nonce, since Redis knows no name of a reader. (A journal has the name of
+      the client in the event of the delivery.) `cancelled` says that it is not delivered again. Both are None if the
+      lease is not among the 1,000 that end first: of those in the same bucket of the index, which is chosen by the
+      shard key, or of all that do not count in an admission window. They are also None for most cancelled messages.
+    - "dead": it is a dead letter, by `reason`.
+    - "unknown": it was settled, removed or expired, or never was. Nothing else is known.
+
+    A message also waits if it has come due (`until` is over), or if its lease has ended (`reason` is "lease ended"),
+    and no read has taken it back yet: then `stream` and `ahead` are None. `reason` is "deadline" if the next read drops
+    it, since its own `deadline` is over.
+
+    `written_at` is when it was written, `since` since when it can be delivered, if it was delayed or given back.
+    `deliveries` counts those so far, this one included if it is in flight; `last_error` is the one with which it was
+    given back last. `size` is that of its payload in bytes.
+    """
+
+    message_id: str
+    state: MessageState
+    time: float
+    shard_key: str | bytes | None = None
+    stream: int | None = None
+    ahead: int | None = None
+    reason: str = ""
+    until: float | None = None
+    holder: str | None = None
+    cancelled: bool = False
+    written_at: float | None = None
+    since: float | None = None
+    deadline: float | None = None
+    deliveries: int | None = None
+    last_error: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    size: int | None = None

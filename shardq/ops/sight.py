@@ -1,0 +1,45 @@
+"""See a queue as it is now, without the right to change anything."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shardq.model import QueueConfig
+from shardq.ops.opening import missing
+from shardq.ops.retry import ask, retry_until
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Op
+from shardq.ops.view import QueueView
+from shardq.protocol.replies import pairs, stored_assignment
+
+
+class Sight(NamedTuple):
+    """A queue at one moment: its settings, and the number of the stream at which the next read begins.
+
+    `time` is the server's, in seconds.
+    """
+
+    time: float
+    view: QueueView
+    offset: int
+    is_fair: bool
+
+
+def sight(state: QueueState, until: float) -> Op[Sight]:
+    """Look at the queue. QueueMissing if it does not exist.
+
+    Other operations look it up by `lua/open.lua`, which needs the right to create it. Of what is seen this client
+    remembers only the name of the legacy stream.
+    """
+    seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
+    meta = pairs((yield from ask(state, "HGETALL", state.keys.meta, until=until)))
+    if "n" not in meta:
+        raise missing(state.keys.name)
+    streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
+    if meta.get("assigned", "") != assigned.since:
+        call = Call.on(state.keys, "assignment")
+        assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+    config = QueueConfig.from_settings(meta, wanted)
+    state.legacy = config.legacy_stream or state.legacy
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned)
+    return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)), meta.get("fair") == "1")

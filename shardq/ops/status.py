@@ -1,0 +1,30 @@
+"""Tell where one message is. It only reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardq.model import MessageId, MessageStatus
+from shardq.ops.opening import missing
+from shardq.ops.retry import retry_until
+from shardq.ops.sight import sight
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Op
+from shardq.protocol.standing import message_status
+from shardq.sharding import MAX_STREAMS
+
+
+def status(state: QueueState, message_id: str, timeout: float | None = None) -> Op[MessageStatus]:
+    """Return where a message is, and what it waits for. QueueMissing if there is no such queue."""
+    entry, place = MessageId.parse(message_id)
+    until = state.until(timeout)
+    if place == "l":
+        yield from sight(state, until)  # to know the legacy stream
+    # There is no stream of a higher number, so nothing is in it; and for a message in the store no stream matters.
+    is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
+    stream = state.declared([place if is_known else "0"])
+    call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
+    reply: Any = yield from retry_until(lambda _: call, until, state.clock)
+    if len(reply) == 1:
+        raise missing(state.keys.name)
+    return message_status(message_id, reply)

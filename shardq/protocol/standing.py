@@ -1,0 +1,203 @@
+"""Read what is said of messages that are only looked at, by `status` and `peek`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
+from shardq.protocol.replies import Body, body_of, number_of, text_or_bytes
+
+LEGACY = 4096
+"""Stands for the legacy stream."""
+
+SHOWN_HOLDER = 8
+"""So much of a holder's nonce is shown: it tells holders apart, and is no lease token."""
+
+_TOKEN = re.compile(rb"((\w{1,4}):(\d{1,16}-\d{1,20})):(\d{1,10}):([^:]*)(?::[\d,]*:(.*))?", re.DOTALL)
+_KNOWN = re.compile(rb"(\d{1,10})@?(\d{0,16})\|(-?)[\d,-]*\|(.*)", re.DOTALL)
+
+
+class Lease(NamedTuple):
+    """What a lease token says. `shard_key` is None if the message does not count in the admission window."""
+
+    handle: bytes
+    place: str
+    entry: str
+    deliveries: int
+    holder: str
+    shard_key: bytes | None
+
+
+def lease_of(token: bytes) -> Lease | None:
+    """Read a lease token; None if it is none."""
+    found = _TOKEN.fullmatch(token)
+    if found is None:
+        return None
+    handle, place, entry, count, holder, shard_key = found.groups()
+    return Lease(handle, place.decode(), entry.decode(), int(count), holder[:SHOWN_HOLDER].decode(), shard_key)
+
+
+class Known(NamedTuple):
+    """What the queue remembers of a message that was given back, delayed or redriven. `since_ms` is 0 if not known."""
+
+    deliveries: int = 0
+    since_ms: int = 0
+    is_parked: bool = False
+    last_error: str = ""
+
+
+def known_of(text: bytes | None) -> Known:
+    """Read what is known of a message; that is nothing for one that was never delivered."""
+    found = _KNOWN.fullmatch(text or b"")
+    if found is None:
+        return Known()
+    return Known(int(found[1]), int(found[2] or 0), found[3] == b"-", found[4].decode(errors="replace"))
+
+
+def bare_body(flat: Sequence[bytes]) -> tuple[Body, int]:
+    """Read fields without a payload, as `strip_payload` returns them: the body, and the size of its payload."""
+    body = body_of(flat, foreign=False)
+    size = flat[3] if len(flat) > 3 else b""
+    return body, int(size) if size.isdigit() else 0
+
+
+def deadline_of(body: Body) -> float | None:
+    """Return the message's own deadline, in seconds."""
+    return number_of(body.attributes, "x") / 1000 or None
+
+
+def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
+    """Read the reply of `status`."""
+    now_ms, state, stream, until, ahead, reason, token, text, cancelled, flat = reply
+    now, name, lease, known = int(now_ms) / 1000, state.decode(), lease_of(token), known_of(text)
+    if name == "unknown":
+        return MessageStatus(message_id, "unknown", now)
+    body, size = bare_body(flat) if flat else (None, None)
+    deadline = deadline_of(body) if body else None
+    before = number_of(body.attributes, "c") if body else 0
+    deliveries = lease.deliveries if lease else known.deliveries + (name == "in_flight")
+    return MessageStatus(
+        message_id=message_id,
+        state=name,
+        time=now,
+        shard_key=body.shard_key if body else None,
+        stream=int(stream) if stream and int(stream) < LEGACY else None,
+        ahead=int(ahead) if int(ahead) >= 0 else None,
+        reason="deadline" if name == "waiting" and deadline and deadline <= now else reason.decode(),
+        until=int(until) / 1000 if until else None,
+        holder=lease.holder if lease else None,
+        cancelled=bool(cancelled),
+        written_at=MessageId.parse(message_id).written_ms / 1000,
+        since=known.since_ms / 1000 or None,
+        deadline=deadline,
+        deliveries=None if cancelled and not lease else deliveries + before,
+        last_error=known.last_error,
+        headers=body.headers if body else {},
+        size=size,
+    )
+
+
+class Spot(NamedTuple):
+    """Where a message was found, and what that says of it. Times are ms of the server's clock."""
+
+    place: str
+    entry: str
+    state: PeekState
+    stream: int | None = None
+    until_ms: int | None = None
+    lease: Lease | None = None
+
+    @property
+    def handle(self) -> str:
+        """The message's handle."""
+        return f"{self.place}:{self.entry}"
+
+
+def run_of(shard_key: bytes) -> bytes:
+    """Return what the members of a shard key's run in the overflow begin with, before a colon."""
+    return b"%d:%b" % (len(shard_key), shard_key)
+
+
+def held_in(member: bytes) -> list[tuple[int, Spot]]:
+    """Return the messages in a member of the overflow, with their numbers (lua/modules/overflow.lua has its format)."""
+    parts = member.rsplit(b":", 4)
+    if len(parts) < 5:
+        return []
+    place, ms = parts[3].rstrip(b"!").decode(), parts[4].decode()
+    numbers = map(int, parts[1][1:].split(b","))
+    return [(number, Spot(place, f"{ms}-{number}", "held_back")) for number in numbers]
+
+
+def peeked_message(spot: Spot, flat: Sequence[bytes], known: Known, *, has_payload: bool) -> PeekedMessage:
+    """Make the message that was found at *spot*, of its fields *flat*; without payload these are bare."""
+    if has_payload:
+        body = body_of(flat, foreign=spot.place == "l")
+        size = len(body.payload) if body.fields is None else sum(map(len, flat))
+    else:
+        body, size = bare_body(flat)
+    message_id = body.attributes.get("i") or f"{spot.entry}-{spot.place}"
+    deliveries = spot.lease.deliveries if spot.lease else known.deliveries
+    return PeekedMessage(
+        message_id=message_id,
+        state=spot.state,
+        shard_key=body.shard_key,
+        written_at=written_at(message_id),
+        stream=spot.stream,
+        since=known.since_ms / 1000 or None,
+        until=None if spot.until_ms is None else spot.until_ms / 1000,
+        holder=spot.lease.holder if spot.lease else None,
+        deadline=deadline_of(body),
+        deliveries=deliveries + number_of(body.attributes, "c"),
+        last_error=known.last_error,
+        reason="max_dead" if known.is_parked else "",
+        headers=body.headers,
+        size=size,
+        body=body.payload if has_payload else None,
+        tag=body.tag,
+        fields=body.fields if has_payload else None,
+    )
+
+
+def cancelled_message(spot: Spot) -> PeekedMessage:
+    """Make a message that was cancelled while it was in flight: only its lease is left."""
+    message_id, lease = f"{spot.entry}-{spot.place}", spot.lease
+    shard_key = lease.shard_key if lease else None
+    return PeekedMessage(
+        message_id=message_id,
+        state=spot.state,
+        shard_key=text_or_bytes(shard_key or b""),
+        written_at=written_at(message_id),
+        until=None if spot.until_ms is None else spot.until_ms / 1000,
+        holder=lease.holder if lease else None,
+        cancelled=True,
+        deliveries=lease.deliveries if lease else 0,
+    )
+
+
+def peeked_letter(letter: DeadLetter, *, has_payload: bool) -> PeekedMessage:
+    """Make a message of a dead letter."""
+    fields = letter.fields
+    size = len(letter.body) if fields is None else sum(len(name.encode()) + len(fields[name]) for name in fields)
+    return PeekedMessage(
+        message_id=letter.message_id,
+        state="dead",
+        shard_key=letter.shard_key,
+        written_at=letter.written_at,
+        since=letter.died_at,
+        deliveries=letter.count,
+        last_error=letter.last_error,
+        reason=letter.reason,
+        headers=letter.headers,
+        size=size,
+        body=letter.body if has_payload else None,
+        tag=letter.tag,
+        fields=fields if has_payload else None,
+    )
+
+
+def written_at(message_id: str) -> float:
+    """Return when a message was written, in seconds: its id says so. 0 if another program gave it a bad id."""
+    ms = message_id.partition("-")[0]
+    return int(ms) / 1000 if len(ms) <= 16 and ms.isdecimal() else 0.0
