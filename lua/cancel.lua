@@ -19,7 +19,7 @@
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- ARGV[4] client: what the journal calls the caller
--- Reply: 'removed' | 'in flight' | 'unknown'
+-- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
 --- @use time, keys, streams, redelivery, accounts, overflow, whereabouts, window
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
@@ -36,6 +36,7 @@ q.journal_size = tonumber(journal_size or '0')
 
 local found = find_message(q, message_id, place, id, stream)
 if not found then return 'unknown' end
+if found.is_dead then return 'dead' end
 if found.is_cancelled then return 'in flight' end
 if not found.fields then return 'unknown' end
 local handle, fields, score = found.handle, found.fields, found.score

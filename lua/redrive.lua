@@ -41,7 +41,8 @@ for at = 3, #ARGV, 3 do
   if item then
     n, count, back[#back + 1] = n + 1, count + 1, item
   elseif repeated then
-    count = count + redis.call('HEXISTS', q.moved, message_id)
+    local lies_at = redis.call('HGET', q.moved, message_id)
+    if lies_at and string.byte(lies_at) ~= 120 then count = count + 1 end -- 120 is 'x', a dead letter
   end
 end
 save_attempts(q, back)

@@ -11,26 +11,35 @@
 -- KEYS[9] moved: where redriven messages lie now
 -- KEYS[10] accounts: what each shard key holds
 -- KEYS[11] overflow: handles that wait for room
--- KEYS[12..] streams: the stream that the id names, unless it names the store
+-- KEYS[12] dead: dead letters
+-- KEYS[13..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
--- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'unknown', stream ('': none), when it comes due or its lease
+-- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'unknown', stream ('': none), when it comes due or its lease
 --         ends in ms ('': not known, or neither), how many messages are before it (-1: not known), reason,
 --         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields (see `strip_payload`)}
 --         | {now} when there is no such queue
 --- @use time, accounts, attempts, children, leases, messages, redelivery, schedule, whereabouts
 local q = {
   meta = KEYS[1], lens = KEYS[2], leases = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
-  cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], now = read_clock(),
+  cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], dead = KEYS[12], now = read_clock(),
 }
-local message_id, place, id, stream = ARGV[1], ARGV[2], ARGV[3], KEYS[12]
+local message_id, place, id, stream = ARGV[1], ARGV[2], ARGV[3], KEYS[13]
 local written, fair, jump = unpack(redis.call('HMGET', q.meta, 'n', 'fair', 'jump')) -- at most 3: the fields
 if not written then return {q.now} end
 q.written, q.is_fair, q.jump = tonumber(written), fair == '1', read_jump(jump, q.now)
 
 -- Of a message that was cancelled in flight nothing but its lease is left, and without its shard key that is hard to find.
 local found = find_message(q, message_id, place, id, stream)
+if found and found.is_dead then
+  local letter = redis.call('XRANGE', q.dead, found.id, found.id)[1]
+  if not letter then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}} end
+  local words, rest = letter[2], {}
+  for at = 9, #words do rest[at - 8] = words[at] end
+  local known = spell_attempts(words[6], '', words[8], tonumber(string.match(found.id, '^%d+')))
+  return {q.now, 'dead', '', '', -1, words[4], '', known, '', strip_payload(rest)}
+end
 local fields = found and found.fields
 if found and found.is_cancelled then
   local token, score = find_lease(q, found.handle, false)
@@ -38,7 +47,6 @@ if found and found.is_cancelled then
   return {q.now, 'in_flight', '', ends, -1, '', token or '', '', '1', {}}
 end
 if not fields then
-  -- HERE: a dead letter. Once there is an index from message ids to the entries of `dead`, it is looked at here.
   return {q.now, 'unknown', '', '', -1, '', '', '', '', {}}
 end
 

@@ -6,10 +6,12 @@ local LEASES_READ = 100
 -- Looks a message up, wherever it lies. Returns {lies_at, place, id, key, handle, score, due, is_cancelled, fields, is_new}, or nil
 -- if it was never handed out: an entry of the legacy stream is a message only once it was delivered, and then something is known
 -- of it. `score` and `due` are those in the redelivery queue and in the index of delayed messages, false if it is not there.
--- `fields` is nil if its body is gone. `lies_at` says where a message lies that was redriven: it keeps its id, but not its place.
+-- `fields` is nil if its body is gone. Of a dead letter {is_dead, id}, with the id of its entry.
+-- `lies_at` says where a message lies that was redriven: it keeps its id, but not its place.
 local function find_message(q, message_id, place, id, stream)
   local lies_at = redis.call('HGET', q.moved, message_id)
   if lies_at then place, id = split_handle(lies_at) end
+  if place == 'x' then return {is_dead = true, id = id} end
   local key, handle = place == 'd' and q.bodies or stream, place .. ':' .. id
   if place == 'l' and redis.call('HEXISTS', q.attempts, handle) == 0 then return nil end
   local body = redis.call('XRANGE', key, id, id)[1]

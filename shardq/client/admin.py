@@ -9,6 +9,7 @@ from shardq.codec import Codecs
 from shardq.model import DeadLetter, JournalPage, Limits, QueueConfig, QueueStats, Tenant
 from shardq.model.dead_letter import letters_of
 from shardq.ops import admin, assigning, declaring, limiting, tenants, weighing
+from shardq.ops.letters import Filter, deletion
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
@@ -191,6 +192,28 @@ class QueueAdmin:
         """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*."""
         letters = self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
+
+    def delete_dead(
+        self,
+        letters: Sequence[DeadLetter] | None = None,
+        *,
+        ids: Iterable[str] | None = None,
+        shard_key: str | bytes | None = None,
+        reason: str | None = None,
+        error: str | None = None,
+        older_than: float | None = None,
+        limit: int | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Delete dead letters for good, and return how many.
+
+        Name *letters*, or message *ids*, or say which: those of a *shard_key*, with this text in their *reason* or
+        their last *error*, that died at least *older_than* seconds ago (0: all). All that is said must hold; at most
+        *limit* are deleted, the oldest first. The number is too low by those of a call whose answer was lost.
+        ConfigError if nothing is said, or several ways at once; QueueMissing if there is no such queue.
+        """
+        chosen = Filter(shard_key, reason, error, older_than)
+        return self._client.run(deletion(self.state, letters, ids, chosen, limit, timeout))
 
     def journal(self, count: int = 1000, *, after: int = 0, timeout: float | None = None) -> JournalPage:
         """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).

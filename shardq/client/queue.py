@@ -216,8 +216,9 @@ class Queue(QueueAdmin):
     def cancel(self, message_id: str, *, timeout: float | None = None) -> Cancelled:
         """Remove a message that waits or is delayed: "removed". Of one that is being worked on: "in flight".
 
-        The holder of a message in flight learns of it: its next extend or ack raises MessageCancelled. MessageNotFound
-        if the message neither waits, nor is delayed, nor is in flight.
+        Of a dead letter: "dead", and it stays one until it is redriven or deleted. The holder of a message in flight
+        learns of the cancel: its next extend or ack raises MessageCancelled. MessageNotFound if the message neither
+        waits, nor is delayed, in flight or dead.
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 

@@ -54,7 +54,8 @@ class QueueConfig:
 
     Times are seconds. `max_len`, `max_dead`, `max_dedup` (dedup keys) and `max_bulk_offsets` (partitions of bulk
     writes) bound memory. At a bound a call is refused (or, for dead letters, the message is parked), but no message is
-    dropped.
+    dropped. With `drop_dead` = 1 the oldest dead letter is deleted for a new one instead. Dead letters are also deleted
+    once they are `dead_ttl` seconds old.
 
     Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window`, by default 1, is how
     many undelivered messages it may have in the shared streams while many shard keys are active; its other messages
@@ -73,6 +74,8 @@ class QueueConfig:
     max_deliveries: Annotated[int, _whole_setting(2, 1_000_000, why="a lost reply counts as a delivery")] = 16
     max_len: Annotated[int, _whole_setting(0, 2**40)] = 0
     max_dead: Annotated[int, _whole_setting(1, 2**40)] = 100_000
+    drop_dead: Annotated[int, _whole_setting(0, 1)] = 0
+    dead_ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
     max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
     max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
@@ -134,6 +137,8 @@ class QueueSettings(TypedDict, total=False):
     max_deliveries: int
     max_len: int
     max_dead: int
+    drop_dead: int
+    dead_ttl: float | None
     dedup_window: float
     max_dedup: int
     max_bulk_offsets: int

@@ -35,6 +35,8 @@ class QueueStats:
     cancelled: int = 0
     purged: int = 0
     dead_lettered: int = 0
+    dead_dropped: int = 0
+    dead_deleted: int = 0
     vanished: int = 0
     legacy: int = 0
     held_back: int = 0

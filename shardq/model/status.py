@@ -19,14 +19,15 @@ class MessageStatus:
     - "waiting": it is delivered when its turn comes. `stream` is where it waits; `ahead` is about how many messages of
       that stream come before it. Reads go round all streams, so others deliver as many meanwhile.
     - "held_back": it waits in the overflow of its shard key. `reason` names what has no room for it: "window",
-      "max_in_flight", "rate", or "paused" (the shard key, or the whole queue). `ahead` is about how many messages of its shard key come before it.
+      "max_in_flight", "rate", or "paused" (the shard key, or the whole queue). `ahead` is about how many messages of
+      its shard key come before it.
     - "delayed": it is due at `until`. `reason` is "max_dead" if it waits for room among the dead letters.
     - "in_flight": it is leased until `until`, unless the holder extends that. `holder` tells the reads that leased
       messages apart: it is the beginning of a nonce, since Redis knows no name of a reader. (A journal has the name of
       the client in the event of the delivery.) `cancelled` says that it is not delivered again. Both are None if the
       lease is not among the 1,000 that end first: of those in the same bucket of the index, which is chosen by the
       shard key, or of all that do not count in an admission window. They are also None for most cancelled messages.
-    - "dead": it is a dead letter, by `reason`.
+    - "dead": it is a dead letter since `since`, by `reason`. One that died under an earlier version is "unknown".
     - "unknown": it was settled, removed or expired, or never was. Nothing else is known.
 
     A message also waits if it has come due (`until` is over), or if its lease has ended (`reason` is "lease ended"),

@@ -28,6 +28,8 @@ from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
 
 T = TypeVar("T")
+OLD_LETTERS: Final = 100
+"""So many dead letters are deleted by age in one call."""
 Differences: TypeAlias = dict[str, tuple[Any, Any]]
 log = logging.getLogger("shardq")
 AWAITED: Final = 0.25
@@ -143,7 +145,7 @@ def warn_of(state: QueueState, differences: Differences) -> None:
 def needs_upkeep(state: QueueState) -> bool:
     """Return whether `upkeep` may have anything to do. It seldom has, and asking costs less than making a generator."""
     view = state.view
-    return view.config.ttl is not None or view.wanted < view.streams
+    return view.config.ttl is not None or view.wanted < view.streams or view.config.dead_ttl is not None
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
@@ -164,6 +166,9 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.wanted < state.streams and now >= state.shrink_at:
         state.shrink_at = now + 1.0
         yield from shrink(state, now + state.timeout)
+    if state.config.dead_ttl is not None and now >= state.bury_at:
+        is_more = yield from delete_old_letters(state, now + state.timeout)
+        state.bury_at = now + (0.0 if is_more else min(60.0, state.config.dead_ttl / 10))
 
 
 def touch(state: QueueState, until: float) -> Op[Any]:
@@ -172,6 +177,13 @@ def touch(state: QueueState, until: float) -> Op[Any]:
     others = (key for key in keys.fixed if key != keys.meta)
     call = Call.on(keys, "touch", rest=(*others, *map(keys.stream, range(state.streams))))
     yield from retry_until(lambda _: call, until, state.clock)
+
+
+def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
+    """Delete some dead letters that are older than the queue's `dead_ttl`. Return whether there may be more."""
+    call = Call.on(state.keys, "delete_dead", (state.client, "ttl", OLD_LETTERS, 0))
+    _, more = yield from retry_until(lambda _: call, until, state.clock)
+    return bool(more)
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:

@@ -279,7 +279,7 @@ def _one_line(text: str) -> str:
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
 
-Cancelled: TypeAlias = Literal["removed", "in flight"]
+Cancelled: TypeAlias = Literal["removed", "in flight", "dead"]
 
 
 def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> Op[Cancelled]:
@@ -299,6 +299,8 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     reply: Any = yield from retry_until(make, until, state.clock)
     if reply == b"in flight":
         return "in flight"
+    if reply == b"dead":
+        return "dead"
     if reply == b"removed" or maybe_done:
         return "removed"
     raise MessageNotFound(f"message {message_id} is not waiting, delayed or in flight: it was settled, or never was")

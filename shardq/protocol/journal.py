@@ -29,6 +29,7 @@ KINDS: Final = {
     "b": "dead",
     "p": "parked",
     "v": "redriven",
+    "e": "deleted",
     "x": "expired",
     "k": "cancelling",
     "c": "cancelled",

@@ -301,7 +301,17 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
     _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld = reply
     known = pairs(meta)
-    counters = ("wanted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished")
+    counters = (
+        "wanted",
+        "acked",
+        "expired",
+        "cancelled",
+        "purged",
+        "dead_lettered",
+        "dead_dropped",
+        "dead_deleted",
+        "vanished",
+    )
     return QueueStats(
         queue=queue,
         time=now_ms / 1000,

@@ -76,7 +76,7 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         return MessageStatus(message_id, "unknown", now)
     body, size = bare_body(flat) if flat else (None, None)
     deadline = deadline_of(body) if body else None
-    before = number_of(body.attributes, "c") if body else 0
+    before = number_of(body.attributes, "c") if body and name != "dead" else 0  # a letter counts them already
     deliveries = lease.deliveries if lease else known.deliveries + (name == "in_flight")
     return MessageStatus(
         message_id=message_id,

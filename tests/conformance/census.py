@@ -105,7 +105,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> Census:
     seen.overlooked = _overlooked(found, seen.now)
     seen.attempts = {handle.decode() for handle in found.attempts if handle}
     seen.owners = {handle.decode() for handle in found.owners if handle}
-    seen.moved = {handle.decode() for handle in found.moved if handle}
+    seen.moved = {handle.decode() for handle in found.moved if handle and handle[:2] != b"x:"}  # but dead letters
     seen.cancelled = {handle.decode() for handle in found.cancelled if handle}
     for member in found.overflow:
         held = _held(member) if member[:1].isdigit() else []

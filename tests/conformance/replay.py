@@ -22,6 +22,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "dead": ({IN_FLIGHT, WAITING}, DEAD),
     "parked": ({IN_FLIGHT, WAITING}, WAITING),
     "redriven": ({DEAD}, WAITING),
+    "deleted": ({DEAD}, GONE),
     "expired": ({WAITING}, GONE),
     "cancelling": ({IN_FLIGHT}, CANCELLING),
     "cancelled": ({WAITING, CANCELLING}, GONE),

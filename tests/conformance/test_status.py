@@ -131,7 +131,7 @@ def test_a_redriven_message_is_found_by_its_own_id(open_queue: OpenQueue, window
     queue = open_queue(streams=4, streams_per_shard=4, window=window)
     message_id = queue.write(1, shard_key="t")
     queue.read().reject("no")
-    assert queue.status(message_id).state == "unknown"  # so far
+    assert queue.status(message_id).state == "dead"
     queue.redrive(queue.dead())
     assert known(queue.status(message_id), "deliveries", "last_error", "shard_key") == {
         "state": "waiting", "deliveries": 1, "last_error": "no", "shard_key": "t",
@@ -147,8 +147,8 @@ def test_what_waits_for_room_among_the_dead_letters_is_delayed(open_queue: OpenQ
     ids = queue.write_many([(at, f"t-{at}") for at in range(2)])
     for each in queue.read_many(2):
         each.reject("bad")
-    assert sorted(queue.status(each).state for each in ids) == ["delayed", "unknown"]
-    assert {queue.status(each).reason for each in ids} == {"max_dead", ""}
+    assert sorted(queue.status(each).state for each in ids) == ["dead", "delayed"]
+    assert {queue.status(each).reason for each in ids} == {"max_dead", "bad"}
 
 
 def test_a_lease_among_very_many_is_in_flight_all_the_same(open_queue: OpenQueue, real: None, anywhere: None) -> None:

@@ -14,6 +14,7 @@ from shardq.cli.commands import (
     configure,
     dead,
     delete,
+    delete_dead,
     doctor,
     edge,
     embedded,
@@ -47,8 +48,8 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, peek, message, tenants, tenant, top, journal, dead, redrive, cancel, purge, delete,
-    resize, configure, weights, limits, pause, resume,
+    write, read, len, stats, queues, peek, message, tenants, tenant, top, journal, dead, redrive,
+    delete_dead, cancel, purge, delete, resize, configure, weights, limits, pause, resume,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip

@@ -21,10 +21,17 @@ def register(commands: Commands) -> None:
     parser.add_argument("message_id", metavar="ID", help="the id that `shardq write` printed")
 
 
+MEANING = {
+    "removed": "removed",
+    "in flight": "in flight: its worker learns of it at its next extend or ack",
+    "dead": "it is a dead letter: nothing was changed; `shardq delete-dead --id` deletes it",
+}
+
+
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Cancel the message."""
     queue, _ = shell.existing(args.queue)
     was = queue.cancel(args.message_id)
-    text = "removed" if was == "removed" else "in flight: its worker learns of it at its next extend or ack"
+    text = MEANING[was]
     shell.show(text, {"message_id": args.message_id, "was": str(was)})
     return OK

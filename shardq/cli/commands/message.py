@@ -56,7 +56,11 @@ def sentence(status: MessageStatus) -> str:
         case "in_flight":
             lease = "" if status.until is None else f"; its lease ends in {_left(status)} unless it is extended"
             return f"in flight{', and cancelled' if status.cancelled else ''}{lease}"
-    return status.state.replace("_", " ")
+        case "dead":
+            return (
+                f"a dead letter for {duration(max(0.0, status.time - (status.since or status.time)))}: {status.reason}"
+            )
+    return status.state
 
 
 def _before(status: MessageStatus) -> str:

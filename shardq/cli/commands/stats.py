@@ -25,7 +25,17 @@ EXAMPLES = """  shardq stats jobs
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_BARS = 64
-COUNTERS = ("written", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished")
+COUNTERS = (
+    "written",
+    "acked",
+    "expired",
+    "cancelled",
+    "purged",
+    "dead_lettered",
+    "dead_dropped",
+    "dead_deleted",
+    "vanished",
+)
 
 
 def register(commands: Commands) -> None:

@@ -109,7 +109,7 @@ def _counted(found: Ledger, model: Model) -> Iterator[str]:
     """The queue's own counters."""
     meta = {name: int(value) for name, value in found.meta.items() if value.lstrip("-").isdigit()}
     counters, skipped = model.counters, int(found.meta.get("skipped", "0"))
-    for name in ("acked", "dead_lettered", "cancelled", "purged", "redriven", "expired"):
+    for name in ("acked", "dead_lettered", "dead_deleted", "cancelled", "purged", "redriven", "expired"):
         if meta.get(name, 0) != counters.get(name, 0):
             yield f"counter: {name} is {meta.get(name, 0)}, not {counters.get(name, 0)}"
     if meta.get("vanished", 0):
@@ -197,6 +197,9 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
     wanted = {each.message_id: (each.reason, each.total, each.error) for each in model.having(DEAD)}
     if told != wanted:
         yield f"dead: {dict(told.items() - wanted.items())}, not {dict(wanted.items() - told.items())}"
+    entries = {fields[b"i"].decode(): entry for entry, fields in found.streams["dead"]}
+    if found.letters != entries:
+        yield f"dead: they are said to lie at {found.letters}, not {entries}"
     if len(told) != len(found.streams["dead"]):
         yield "dead: one letter is there twice"
 

@@ -15,12 +15,14 @@ from tests.conformance.walk.settling import Settling
 from tests.conformance.walk.writing import Writing
 
 SETTINGS = {
-    "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "dedup_window", "max_dedup",
+    "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "drop_dead",
+    "dedup_window", "max_dedup",
     "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair", "rate", "burst",
     "total_in_flight", "total_rate", "total_burst",
 }  # fmt: skip
 COUNTERS = {
-    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished", "redriven",
+    "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered",
+    "dead_deleted", "vanished", "redriven",
     "skipped", "events", "cap_no", "weighted", "limited", "owed", "offset",
 }  # fmt: skip
 CLOCKS = {

@@ -57,6 +57,7 @@ class Ledger:
     held: dict[str, bytes] = field(default_factory=dict)  # handle: shard key
     turns: dict[bytes, int] = field(default_factory=dict)  # child: tag of its turn
     ids: dict[str, str] = field(default_factory=dict)  # handle of a redriven message: its id
+    letters: dict[str, str] = field(default_factory=dict)  # id of a dead letter: its entry
     doubled: list[str] = field(default_factory=list)
 
     @property
@@ -131,7 +132,9 @@ def _take_apart(found: Ledger, count: int) -> None:
             if order(entry) > cursor:
                 found.new[f"{number}:{entry}"] = number
     found.bodies |= {f"d:{entry}": fields for entry, fields in found.streams["bodies"]}
-    found.ids = {handle.decode(): origin.decode() for origin, handle in found.hashes["moved"].items() if origin}
+    moved = {origin.decode(): handle.decode() for origin, handle in found.hashes["moved"].items() if origin}
+    found.ids = {handle: origin for origin, handle in moved.items() if not handle.startswith("x:")}
+    found.letters = {origin: handle[2:] for origin, handle in moved.items() if handle.startswith("x:")}
     found.returned = {member.decode(): divmod(int(score), PLACES)
                       for member, score in found.sorted["redelivery"].items() if member}  # fmt: skip
     found.delayed = {member.decode(): time_of(score) for member, score in found.sorted["delayed"].items() if member}

@@ -10,9 +10,9 @@ from typing import Any
 from shardq import ConfigError, Limits
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
-from tests.conformance.walk.base import NAMES, SECONDS, STREAMS, Base, ensure
+from tests.conformance.walk.base import KEYS, NAMES, SECONDS, STREAMS, Base, ensure
 from tests.conformance.walk.ledger import NEVER, Ledger
-from tests.conformance.walk.model import DELAYED, EVER, GONE, LEASED, WAITING, Own
+from tests.conformance.walk.model import DEAD, DELAYED, EVER, GONE, LEASED, WAITING, Own
 
 
 class Operating(Base):
@@ -42,6 +42,23 @@ class Operating(Base):
         self.model.count("redriven", len(letters))
         if rng.random() < 0.3:
             ensure(queue.redrive(letters) == 0, "redrive: letters that were gone")
+
+    def delete_dead(self, rng: random.Random) -> None:
+        """Some dead letters, by their ids, with ids of others among them; or the oldest of a shard key."""
+        dead, queue = [*self.model.having(DEAD)], self.who(rng)
+        if rng.random() < 0.5:
+            others = rng.sample(sorted(self.model.messages), min(3, len(self.model.messages)))
+            ids = {*others, *(each.message_id for each in rng.sample(dead, min(3, len(dead))))}
+            gone, said = [each for each in dead if each.message_id in ids], queue.delete_dead(ids=sorted(ids))
+        else:
+            key, oldest = rng.choice(KEYS), [letter.message_id for letter in queue.dead(1000)]
+            gone = [each for each in map(self.model.messages.__getitem__, oldest) if each.key == key][:2]
+            said = queue.delete_dead(shard_key=key, limit=2)
+        self.say(f"delete {len(gone)} of {len(dead)} dead letters")
+        ensure(said == len(gone), f"delete_dead: {said} of {len(gone)}")
+        for each in gone:
+            each.state = GONE
+        self.model.count("dead_deleted", len(gone))
 
     def resize(self, rng: random.Random) -> None:
         """Any number; refused when a stored shard would lose a stream."""

@@ -51,13 +51,18 @@ class Settling(Base):
             return
         known, queue = rng.choice(pool), self.who(rng)
         self.say(f"cancel {model_text(known, self.model)}")
-        if known.state in (DEAD, GONE):
+        if known.state == DEAD:
+            said = queue.cancel(known.message_id)
+            ensure(said == "dead", f"cancel: {model_text(known, self.model)} was {said}")
+            return
+        if known.state == GONE:
             try:
                 queue.cancel(known.message_id)
             except MessageNotFound:
                 return
             ensure(False, f"cancel: {model_text(known, self.model)} was there")
-        said, wanted = queue.cancel(known.message_id), "in flight" if known.state == LEASED else "removed"
+        said = queue.cancel(known.message_id)
+        wanted = "in flight" if known.state == LEASED else "removed"
         ensure(said == wanted, f"cancel: {model_text(known, self.model)} was {said}")
         if known.cancelled:
             return
