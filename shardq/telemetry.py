@@ -142,6 +142,13 @@ class Telemetry:
         with self._current(verb, SpanKind.CLIENT, None if one else len(deliveries), links, extra):
             yield
 
+    def note_dead(self, count: int) -> None:
+        """Note at the span of the present call that it made *count* dead letters."""
+        if count and enabled():
+            from opentelemetry.trace import get_current_span
+
+            get_current_span().set_attribute("shardq.dead_letters", count)
+
     @contextmanager
     def _current(
         self,

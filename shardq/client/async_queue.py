@@ -290,6 +290,7 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             with self._telemetry.settling(verb, received):
                 results = await self._client.run(op)
+                self._telemetry.note_dead(results.count(settle.Settled.DEAD))
         except BaseException:
             known = [each for each in deliveries if each.received.token in found]
             note_results(known, [found[each.received.token] for each in known])
@@ -302,4 +303,6 @@ class AsyncQueue(AsyncQueueAdmin):
         if not enabled():
             return noted(state, item, await self._client.share(coalescer, item, until))
         with self._telemetry.settling(verb, [item.delivery]):
-            return noted(state, item, await self._client.share(coalescer, item, until))
+            settled = noted(state, item, await self._client.share(coalescer, item, until))
+            self._telemetry.note_dead(int(settled is settle.Settled.DEAD))
+            return settled

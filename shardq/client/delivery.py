@@ -67,6 +67,7 @@ class Delivery(LeasedDelivery):
             self._note(lost=True)
             raise
         self._note(lost=False)
+        self.dead = settled is Settled.DEAD
         return settled
 
     @contextlib.contextmanager

@@ -239,6 +239,7 @@ def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]
     late = []
     for delivery, result in zip(deliveries, results, strict=True):
         delivery._note(lost=result in LOST)
+        delivery.dead = result is Settled.DEAD
         if result in LOST:
             late.append(delivery)
     return late

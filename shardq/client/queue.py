@@ -279,6 +279,7 @@ class Queue(QueueAdmin):
         try:
             with self._telemetry.settling(verb, received):
                 results = self._client.run(op)
+                self._telemetry.note_dead(results.count(settle.Settled.DEAD))
         except BaseException:
             known = [each for each in deliveries if each.received.token in found]
             note_results(known, [found[each.received.token] for each in known])
@@ -291,4 +292,6 @@ class Queue(QueueAdmin):
         if not enabled():
             return noted(state, item, self._client.share(coalescer, item, until))
         with self._telemetry.settling(verb, [item.delivery]):
-            return noted(state, item, self._client.share(coalescer, item, until))
+            settled = noted(state, item, self._client.share(coalescer, item, until))
+            self._telemetry.note_dead(int(settled is settle.Settled.DEAD))
+            return settled

@@ -108,7 +108,7 @@ def delete_selected(
 def _now(state: QueueState, timeout: float | None) -> Op[float]:
     until = state.until(timeout)
     yield from require_queue(state, until)
-    call = Call.on(state.keys, "stats", (0, 0))
+    call = Call.on(state.keys, "limits", (0, 1))
     reply = yield from retry_until(lambda _: call, until, state.clock)
     return int(reply[0]) / 1000
 

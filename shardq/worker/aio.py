@@ -24,10 +24,12 @@ from shardq.worker.trouble import (
     FATAL,
     RETURN_TIMEOUT,
     Trouble,
+    dead_of,
     judged,
     log_late,
     log_left,
     log_lost,
+    logged,
     overran,
 )
 
@@ -269,9 +271,17 @@ class AsyncWorker:
             return await self._jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
         texts = [outcome.text for outcome in outcomes]
         if action.verb == "reject":
-            return await self._jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
-        delays = [outcome.delay for outcome in outcomes]
-        return await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
+            late = await self._jobs.reject_many(deliveries, texts, timeout=CALL_TIMEOUT)
+        else:
+            delays = [outcome.delay for outcome in outcomes]
+            late = await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
+        for delivery, text in dead_of(self._jobs.name, deliveries, texts):
+            if self._plan.on_dead is not None:
+                with logged("on_dead"):
+                    told = self._plan.on_dead(delivery, text)
+                    if inspect.isawaitable(told):
+                        await told
+        return late
 
     # --- events of the keeper ---------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
@@ -15,6 +15,8 @@ from shardq.ops.read import checked_block
 RETRY = Exponential(base=1.0, cap=600.0)
 MAX_CONCURRENCY = 100_000
 Alive: TypeAlias = str | Path | Callable[[], object]
+OnDead: TypeAlias = Callable[[Any, str], object]
+"""Called with a `Delivery` or an `AsyncDelivery`, and why its message is a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,9 @@ class Plan:
     message that failed, by its delivery count. `visibility_timeout`: how long leases last, which are extended while
     handlers run (the queue's setting). `alive`: a file to touch, or a function to call in a thread, about each second
     while the worker does not hang. `signals`: whether `run`, in the main thread, stops on SIGTERM and SIGINT, and ends
-    the process at once on a second one. ConfigError for a bad setting.
+    the process at once on a second one. `on_dead`: a function that is called with the delivery and the reason when a
+    message of this worker has become a dead letter (an AsyncWorker's may be a coroutine function); what it raises is
+    logged. ConfigError for a bad setting.
     """
 
     concurrency: int = 64
@@ -38,6 +42,7 @@ class Plan:
     visibility_timeout: float | None = None
     alive: Alive | None = None
     signals: bool = True
+    on_dead: OnDead | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -51,6 +56,8 @@ class Plan:
             raise ConfigError(f"backoff must be a policy such as shardq.backoff.Exponential(), not {self.backoff!r}")
         if self.alive is not None and not (isinstance(self.alive, (str, Path)) or callable(self.alive)):
             raise ConfigError(f"alive must be the path of a file or a function, not {self.alive!r}")
+        if self.on_dead is not None and not callable(self.on_dead):
+            raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {self.on_dead!r}")
 
 
 class PlanSettings(TypedDict, total=False):
@@ -64,6 +71,7 @@ class PlanSettings(TypedDict, total=False):
     visibility_timeout: float | None
     alive: Alive | None
     signals: bool
+    on_dead: OnDead | None
 
 
 def _whole(name: str, value: int, low: int) -> None:

@@ -350,7 +350,7 @@ class Worker:
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            log_late(settle(self._jobs, action), action.verb)
+            log_late(settle(self._jobs, action, self._plan.on_dead), action.verb)
         except FATAL:
             raise
         except DurabilityUnknown as error:  # the messages are settled

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
+from typing import TypeVar
 
 from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
@@ -23,6 +25,7 @@ RETURN_TIMEOUT = 5.0
 """Seconds that giving messages back may take at the end."""
 CALL_TIMEOUT = 2.0
 """Seconds for which one call to Redis is retried before the worker logs a failure."""
+D = TypeVar("D", bound=DeliveryView)
 RANDOM = Random()  # only spreads retries, so it need not be secure
 
 
@@ -47,6 +50,26 @@ class Trouble:
         if self._failures:
             log.warning("queue %r: %s works again after %d failures", self._queue, self._what, self._failures)
             self._failures = 0
+
+
+def dead_of(queue: str, deliveries: Sequence[D], texts: Sequence[str]) -> list[tuple[D, str]]:
+    """The deliveries whose messages are dead letters now, each logged, with the reason."""
+    found = [(delivery, text) for delivery, text in zip(deliveries, texts, strict=True) if delivery.dead]
+    for delivery, text in found:
+        log.warning(
+            "queue %r: message %s of tenant %r is a dead letter, after delivery %d: %s",
+            queue, delivery.message_id, delivery.shard_key, delivery.count, text,
+        )  # fmt: skip
+    return found
+
+
+@contextmanager
+def logged(what: str) -> Iterator[None]:
+    """Log what a function of the user raises, and go on."""
+    try:
+        yield
+    except Exception:
+        log.exception("the worker's %s raised an error", what)
 
 
 def delay_of(backoff: Backoff, count: int) -> float:

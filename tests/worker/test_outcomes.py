@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import AsyncQueue, Client, Nack, Queue, Reject
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Nack, Queue, Reject
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
 from shardq.worker import aio, threads
@@ -290,3 +291,57 @@ def test_a_backoff_that_fails_does_not_end_the_worker(
     jobs.write("good", shard_key="t")
     eventually(lambda: jobs.stats().acked >= 1)
     assert "the default one is used" in caplog.text
+
+
+def test_whoever_is_told_of_dead_letters_is_told_of_each_once(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one that was rejected, and of one that failed for the last time; what the function raises harms nobody."""
+    jobs.configure(max_deliveries=2)
+    told: list[tuple[str, str, bool, int]] = []
+
+    def on_dead(delivery: DeliveryView, reason: str) -> None:
+        told.append((delivery.message_id, reason, delivery.dead, delivery.count))
+        raise ValueError("told")
+
+    def handle(delivery: DeliveryView) -> None:
+        if delivery.payload == "poison":
+            raise Reject("no such model")
+        if delivery.payload == "broken":
+            raise OSError("disk")
+
+    ids = {payload: jobs.write(payload, shard_key="acct-7") for payload in ("fine", "poison", "broken")}
+    begin(handle, backoff=AT_ONCE, on_dead=on_dead)
+    eventually(lambda: len(told) == 2 and jobs.stats().acked == 1)
+    assert {(each[0], each[2], each[3]) for each in told} == {(ids["poison"], True, 1), (ids["broken"], True, 2)}
+    assert {each[0]: each[1] for each in told}[ids["poison"]] == "no such model"
+    lines = [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
+    assert sorted(lines) == sorted(
+        f"queue {jobs.name!r}: message {message_id} of tenant 'acct-7' is a dead letter, "
+        f"after delivery {count}: {reason}"
+        for message_id, reason, _, count in told
+    )
+    assert sum("on_dead raised an error" in each.getMessage() for each in caplog.records) == 2
+
+
+async def test_a_coroutine_may_be_told_of_dead_letters(default_server: Server, queue_name: str) -> None:
+    async with AsyncClient.from_url(default_server.url) as client:
+        jobs = client.queue(queue_name, streams=4, streams_per_shard=2)
+        told: list[str] = []
+        done = asyncio.Event()
+
+        async def on_dead(delivery: AsyncDelivery, reason: str) -> None:
+            await asyncio.sleep(0)
+            told.append(f"{delivery.message_id} {reason}")
+            done.set()
+
+        async def handle(delivery: AsyncDelivery) -> None:
+            raise Reject("never")
+
+        message_id = await jobs.write("x", shard_key="t")
+        worker = AsyncWorker(jobs, handle, signals=False, on_dead=on_dead)
+        running = asyncio.create_task(worker.run())
+        await asyncio.wait_for(done.wait(), 60)
+        worker.stop()
+        await running
+        assert told == [f"{message_id} never"]
