@@ -2,8 +2,9 @@
 
     python examples/autoscaler.py redis://localhost:6379
 
-It wants one worker per `JOBS_PER_WORKER` jobs, and more when the oldest job has waited longer than `PATIENCE` seconds.
-It wants none only when nothing is waiting or in flight, because a busy worker must not be taken away.
+It wants one worker per `JOBS_PER_WORKER` jobs that are in flight or could run now, and more when the oldest of these
+has waited longer than `PATIENCE` seconds. What a limit or a pause holds back would only make idle workers. It wants
+none only when nothing could run or is in flight, because a busy worker must not be taken away.
 """
 
 import json
@@ -22,8 +23,7 @@ pause = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
 
 def wanted(now: QueueStats) -> int:
     """How many workers there should be."""
-    length = now.backlog + now.in_flight  # what `jobs.len()` returns, of the same instant as the age
-    workers = -(-length // JOBS_PER_WORKER)
+    workers = -(-(now.runnable + now.in_flight) // JOBS_PER_WORKER)
     if now.oldest_age is not None and now.oldest_age > PATIENCE:
         workers = round(workers * now.oldest_age / PATIENCE)
     return min(workers, MOST)
@@ -36,7 +36,8 @@ with Client.from_url(url, timeout=2) as client:
         try:
             now = jobs.stats()
             decision = {
-                "length": now.backlog + now.in_flight,
+                "length": now.backlog + now.in_flight,  # what `jobs.len()` returns, of the same instant
+                "runnable": now.runnable,
                 "oldest_age": now.oldest_age,
                 "delayed": now.delayed,
                 "workers": wanted(now),

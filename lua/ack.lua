@@ -30,9 +30,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- The common case: messages delivered for the first time, of which no more is known (two arguments each), whose leases are live. No
 -- message in flight was cancelled, and the queue has neither a cap nor a journal.
 if ARGV[4] == '0' and #ARGV == 5 + 2 * count then
-  local cap, journal_size, gone, acked = unpack( -- at most 4: the fields
-    redis.call('HMGET', meta, 'max_in_flight', 'journal', 'gone', 'acked'))
+  local cap, journal_size, weighted, gone, acked = unpack( -- at most 5: the fields
+    redis.call('HMGET', meta, 'max_in_flight', 'journal', 'weighted', 'gone', 'acked'))
   local is_common = redis.call('SCARD', cancelled) == 1 and (cap or '0') == '0' and (journal_size or '0') == '0'
+    and (weighted or '0') == '0'
   if is_common and count == 1 then
     local score = redis.call('ZSCORE', leases, ARGV[5])
     if score and score % SPAN > now then
@@ -67,8 +68,8 @@ end
 
 --- @general
 --- @use time, leases
-local jump, waiting, streams, fair, cap, journal_size = unpack( -- at most 6: the fields
-  redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal'))
+local jump, waiting, streams, fair, cap, journal_size, weighted, total_in_flight = unpack( -- at most 8: the fields
+  redis.call('HMGET', meta, 'jump', 'waiting', 'streams', 'fair', 'max_in_flight', 'journal', 'weighted', 'total_in_flight'))
 local q = {
   meta = meta, leases = leases, attempts = KEYS[3], cancelled = cancelled, moved = KEYS[5], bodies = bodies, lens = KEYS[7],
   ready = KEYS[8], notifications = KEYS[9], redelivery = KEYS[10], accounts = KEYS[11], overflow = KEYS[12], journal = KEYS[13],
@@ -97,13 +98,18 @@ for _, place in ipairs(places) do redis.call('XLEN', keys[place]) end
 if known > 0 or not is_plain then redis.call('HLEN', q.attempts) end
 if last_origin > last_known or not is_plain then redis.call('HLEN', q.moved) end
 
-if fair == '1' and (cap or '0') ~= '0' then
+local has_limits = string.find(weighted or '', '+', 1, true)
+if fair == '1' and ((cap or '0') ~= '0' or has_limits) then
   --- @use keys, leases, accounts, window
   -- There is a cap of what is in flight. So what the shard keys of these deliveries hold back may come now.
   check_types({q.lens, q.accounts, q.attempts}, {q.ready, q.redelivery, q.overflow}, {q.notifications})
   q.waiting_until, q.stream_count, q.lengths = tonumber(waiting), tonumber(streams), {}
   q.positions_from = tonumber(redis.call('HGET', q.meta, 'n'))
   prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+  end
   local shard_keys = {}
   for i = 1, count do
     local _, shard_key = split_owner(ARGV[4 + i])
@@ -112,6 +118,13 @@ if fair == '1' and (cap or '0') ~= '0' then
   load_accounts(q, shard_keys)
   for _, shard_key in ipairs(shard_keys) do release_delivery(q, shard_key) end
   close_accounts(q)
+end
+
+if has_limits and (total_in_flight or '0') ~= '0' then
+  --- @use notifications
+  -- There is a cap of the whole queue, and readers may be blocked by it.
+  q.waiting_until = tonumber(waiting)
+  for _ = 1, count do notify_reader(q, '') end
 end
 
 if is_plain then

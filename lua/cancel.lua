@@ -42,7 +42,13 @@ local handle, fields, score = found.handle, found.fields, found.score
 local shard_key, counts = fields[2], fair == '1' and fields[1] == 'K'
 
 -- It waits in a stream or in a redelivery queue, or it is delayed, or held back in an overflow; else it is in flight.
-if counts then prepare_admission(q) end
+if counts then
+  prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+  end
+end
 redis.call('XDEL', found.key, found.id)
 redis.call('HINCRBY', q.meta, 'cancelled', 1)
 local in_flight = false

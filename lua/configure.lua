@@ -9,18 +9,19 @@
 -- ARGV[2] following: the epoch after it
 -- ARGV[3..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
---- @use time, keys, epochs, accounts
+--- @use time, keys, epochs, accounts, rules
 local q = {
   meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5], now = read_clock(),
 }
+local READERS = 64
 local epoch, following, changes = ARGV[1], ARGV[2], {}
 for at = 3, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
 check_types({q.meta, q.accounts, q.shard_keys}, {}, {q.journal, q.notifications})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
-local waiting, parents, max_in_flight, journal =
-  unpack(redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal')) -- at most 4: the fields
+local waiting, parents, max_in_flight, journal, limited, rate = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal', 'limited', 'rate'))
 load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 local split = changes.parents and changes.parents ~= (parents or '0')
 if split and (q.active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 'BUSY' end
@@ -28,9 +29,11 @@ if split and (q.active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 
 -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
 if changes.journal and (journal or '0') == '0' then redis.call('HINCRBY', q.meta, 'events', 1) end
 if changes.journal == '0' then redis.call('XTRIM', q.journal, 'MAXLEN', 0) end
--- While there is no cap nobody counts what is in flight, so what was counted before must count no more (see `forget`).
-local switched = changes.max_in_flight and (changes.max_in_flight ~= '0') ~= ((max_in_flight or '0') ~= '0')
-if split or switched then redis.call('HINCRBY', q.meta, 'cap_no', 1) end
+-- While there is no cap and no limit nobody counts what is in flight, so what was counted before must count no more (see `forget`).
+local cap_after, rate_after = changes.max_in_flight or max_in_flight, changes.rate or rate
+local counted = (limited or '0') ~= '0' or (max_in_flight or '0') ~= '0' or (rate or '0') ~= '0'
+local counts = (limited or '0') ~= '0' or (cap_after or '0') ~= '0' or (rate_after or '0') ~= '0'
+if split or counted ~= counts then redis.call('HINCRBY', q.meta, 'cap_no', 1) end
 
 for name, value in pairs(changes) do
   if value == '' then
@@ -40,10 +43,15 @@ for name, value in pairs(changes) do
   end
 end
 redis.call('HSET', q.meta, 'epoch', following)
+save_mark(q)
+if counted and not counts then redis.call('HSET', q.accounts, 'sum', q.active .. ' ' .. q.held) end
 if q.held > 0 then
-  --- @use window, notifications
-  q.waiting_until = tonumber(waiting)
+  --- @use window
   request_walk(q)
-  notify_reader(q, '')
 end
+--- @use notifications
+-- One blocked reader looks for what has room now and wakes others; the limits of the whole queue may have stopped many.
+q.waiting_until = tonumber(waiting)
+local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
+for _ = 1, is_total and READERS or q.held > 0 and 1 or 0 do notify_reader(q, '') end
 return 'OK'

@@ -15,5 +15,6 @@ if present ~= epoch then return {'EPOCH', 0} end
 local held = math.max(0, written + adopted - gone) + redis.call('XLEN', dead)
 if expected and held ~= expected then return {'HELD', held} end
 
-for at = 1, #KEYS, 1000 do redis.call('UNLINK', unpack(KEYS, at, math.min(at + 999, #KEYS))) end
+local keys = KEYS
+for _, key in ipairs(keys) do redis.call('UNLINK', key) end
 return {'OK', held}

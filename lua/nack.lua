@@ -38,8 +38,8 @@ for at = 5, #ARGV - 1, 3 do
   tokens[i], delays[i], errors[i] = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
 end
 
-local jump, waiting, streams, fair, journal_size, written = unpack( -- at most 6: the fields
-  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'journal', 'n'))
+local jump, waiting, streams, fair, journal_size, written, total_in_flight = unpack( -- at most 7: the fields
+  redis.call('HMGET', q.meta, 'jump', 'waiting', 'streams', 'fair', 'journal', 'n', 'total_in_flight'))
 q.jump, q.waiting_until, q.stream_count = read_jump(jump, q.now), tonumber(waiting), tonumber(streams)
 q.is_fair, q.journal_size, q.positions_from = fair == '1', tonumber(journal_size or '0'), tonumber(written)
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
@@ -57,6 +57,11 @@ end
 if q.is_fair then
   --- @use window
   prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+    begin_looks(q)
+  end
 end
 local details
 if q.journal_size > 0 then
@@ -108,6 +113,9 @@ for i in ipairs(tokens) do
 end
 save_attempts(q, kept)
 if #delayed > 0 then delay_returned(q, delayed) end
+if (total_in_flight or '0') ~= '0' then
+  for _ = 1, #ended do notify_reader(q, '') end -- readers may be blocked by the cap of the whole queue
+end
 
 -- What is to be delivered now needs room in the window of its shard key, else it waits in the overflow. The leases that ended
 -- may have made room for others.

@@ -47,6 +47,10 @@ if q.journal_size > 0 then begin_events(q) end
 if q.is_fair then
   --- @use window
   prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+  end
 end
 
 -- First what waits in the streams and their redelivery queues, then what is delayed, then what is held back.

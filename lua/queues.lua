@@ -4,5 +4,5 @@
 -- ARGV[1] after: the name that the page begins behind; '' = the start
 -- ARGV[2] most: names
 -- Reply: {name, ...}
-local after, most = ARGV[1], ARGV[2]
-return redis.call('ZRANGEBYLEX', KEYS[1], after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, most)
+local queues, after, most = KEYS[1], ARGV[1], ARGV[2]
+return redis.call('ZRANGEBYLEX', queues, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, most)

@@ -58,7 +58,7 @@ local has_redeliveries = redis.call('ZCARD', redelivery) > 1
 -- no rule but the window.
 if not (has_ended or has_due or has_due_buckets or has_redeliveries and not (is_fair and count == 1) or void)
   and owed == '0' and prefer == '' and legacy_group == '' and (journal_size or '0') == '0'
-  and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or (weighted or '0') ~= '0' or walk))
+  and (weighted or '0') == '0' and not (is_fair and ((cap or '0') ~= '0' or parents == '1' or walk))
 then
   -- The ready streams from the offset on, then those before it; after the first as many as the caller wants to be told.
   local most_turns = math.max(count, 1 + width)
@@ -263,6 +263,13 @@ if void then
   if string.find(void, q.holder, 1, true) then return {'VOID', q.now, epoch, -1, '', {}, {}} end
   if tonumber(string.match(void, '^%d+')) < q.now then redis.call('HDEL', q.meta, 'void') end
 end
+local count_total
+if string.find(weighted or '', '+', 1, true) then
+  --- @use queue_limits
+  local wait = begin_total(q, jump, blocks)
+  if wait then return {'OK', q.now, epoch, wait, '', {}, {}} end
+  count_total = q.total and save_total
+end
 if q.journal_size > 0 then
   --- @use journal
   begin_events(q)
@@ -270,6 +277,12 @@ end
 if q.is_fair then
   --- @use fairness
   begin_fair_read(q)
+  if q.has_mark then
+    --- @use limits, withholding
+    begin_limits(q)
+    begin_looks(q)
+    if q.has_limits then begin_withholding(q) end
+  end
   q.may_pass, q.give_back = may_pass, give_back_fairly
 end
 
@@ -336,6 +349,7 @@ if q.found == 0 and q.status == 'OK' then
   wait = ms_to_next_event(q)
 end
 if steps.finish then steps.finish(q) end
+if count_total then count_total(q) end
 save_leases(q)
 save_streams(q)
 if q.gone ~= 0 or q.adopted ~= 0 then

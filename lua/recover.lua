@@ -42,6 +42,11 @@ if q.journal_size > 0 then begin_events(q) end
 if q.is_fair then
   --- @use window
   prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+    begin_looks(q)
+  end
 end
 
 local tokens, next_where = {}, ''

@@ -12,6 +12,7 @@
 -- KEYS[10] accounts: what each shard key holds
 -- KEYS[11] overflow: handles that wait for room
 -- KEYS[12] journal: what happened to the messages
+-- KEYS[13] due: when the buckets of the timed indexes are due
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] client: what the journal calls the caller
 -- ARGV[3..] dead_letters: three each: entry id in `dead`, message id, streams of the shard "3,17"
@@ -21,10 +22,10 @@
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6],
   attempts = KEYS[7], dead = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], journal = KEYS[12],
-  now = read_clock(), lengths = {}, stream_lists = {},
+  due = KEYS[13], now = read_clock(), lengths = {}, stream_lists = {},
 }
 local repeated, client = ARGV[1] == '1', ARGV[2]
-check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow}, {q.notifications, q.bodies, q.dead})
+check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow, q.due}, {q.notifications, q.bodies, q.dead})
 local written, last_ms, waiting, streams, fair, journal_size = unpack( -- at most 6: the fields
   redis.call('HMGET', q.meta, 'n', 'ms', 'waiting', 'streams', 'fair', 'journal'))
 q.positions_from, q.waiting_until, q.stream_count = tonumber(written), tonumber(waiting), tonumber(streams)
@@ -52,6 +53,11 @@ if q.events then save_events(q, client) end
 if q.is_fair then
   --- @use window, accounts, redelivery
   prepare_admission(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+    begin_looks(q)
+  end
   give_back_messages(q, back)
   save_accounts(q)
   save_positions(q)

@@ -4,6 +4,6 @@
 -- ARGV[1] verb: '+' | '-'
 -- ARGV[2] name: of the queue
 -- Reply: 1 if that changed the list, else 0
-local verb, name = ARGV[1], ARGV[2]
-if verb == '+' then return redis.call('ZADD', KEYS[1], 0, name) end
-return redis.call('ZREM', KEYS[1], name)
+local queues, verb, name = KEYS[1], ARGV[1], ARGV[2]
+if verb == '+' then return redis.call('ZADD', queues, 0, name) end
+return redis.call('ZREM', queues, name)

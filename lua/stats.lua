@@ -8,7 +8,7 @@
 -- KEYS[5] delayed: handles by due time in ms
 -- KEYS[6] redelivery: the redelivery queue of each stream, one after the other
 -- KEYS[7] dead: dead letters
--- KEYS[8] accounts: how many are held back
+-- KEYS[8] accounts: how many are held back, and for limits
 -- KEYS[9] overflow: handles that wait for room
 -- KEYS[10] attempts: since when those wait that were delayed or given back
 -- KEYS[11] due: when the buckets of the timed indexes are due
@@ -16,7 +16,7 @@
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
 -- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
---         {field, value, ...} of meta, held back} | {now} when there is no such queue
+--         {field, value, ...} of meta, held back, held back for limits} | {now} when there is no such queue
 --- @use time, schedule, ages, streams, accounts
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], leases = KEYS[4], delayed = KEYS[5], redelivery = KEYS[6], dead = KEYS[7],
@@ -24,14 +24,16 @@ local q = {
 }
 for at = 12, #KEYS do q.streams[at - 12] = KEYS[at] end
 local has_legacy, most = ARGV[1] == '1', tonumber(ARGV[2])
-local written, adopted, gone, streams, jump =
-  unpack(redis.call('HMGET', q.meta, 'n', 'adopted', 'gone', 'streams', 'jump')) -- at most 5: the fields
+local written, adopted, gone, streams, jump, parents =
+  unpack(redis.call('HMGET', q.meta, 'n', 'adopted', 'gone', 'streams', 'jump', 'parents')) -- at most 6: the fields
 if not written then return {q.now} end
+q.parents = parents
 
 jump = read_jump(jump, q.now)
 local delayed, live = count_not_due(q, q.delayed, 'd', nil), count_not_due(q, q.leases, 'l', jump)
 local left = math.max(0, written + adopted - gone - delayed)
 
+load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 local jumped_by = jump and jump.by or 0
 note_stream_age(q, redis.call('ZRANGEBYSCORE', q.ready, 0, '+inf'))
 note_returned_age(q)
@@ -41,6 +43,5 @@ note_index_age(q, q.leases, 'l', q.now - jumped_by, jumped_by)
 
 local lengths = tonumber(streams) > most and {} or read_lengths(q, 0, tonumber(streams))
 local legacy = has_legacy and redis.call('XLEN', KEYS[#KEYS]) or 0
-load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 return {q.now, math.max(0, left - live), live, delayed, redis.call('XLEN', q.dead), q.oldest, lengths, legacy,
-  redis.call('HGETALL', q.meta), q.held}
+  redis.call('HGETALL', q.meta), q.held, q.withheld}

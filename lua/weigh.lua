@@ -9,7 +9,7 @@
 -- ARGV[3] most: so many may have one
 -- ARGV[4..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'FULL' when they would be too many: nothing is changed
---- @use time, keys, epochs, weights, accounts
+--- @use time, keys, epochs, weights, accounts, rules
 local q = {meta = KEYS[1], accounts = KEYS[2], notifications = KEYS[3], now = read_clock()}
 local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 check_types({q.meta, q.accounts}, {}, {q.notifications})
@@ -27,6 +27,7 @@ if weighted > most then return 'FULL' end
 for i = 4, #ARGV, 2 do save_weight(q, ARGV[i], weights[ARGV[i]]) end
 redis.call('HSET', q.accounts, 'weights', text)
 redis.call('HSET', q.meta, 'weighted', weighted, 'epoch', following)
+save_mark(q)
 
 load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 if q.held > 0 then

@@ -289,10 +289,15 @@ if is_fair then
   local shard_keys = {}
   for i = 1, count do shard_keys[i] = ARGV[first_message + (i - 1) * stride + 1] end
   read_rules(q)
+  if q.has_mark then
+    --- @use limits
+    begin_limits(q)
+    begin_looks(q)
+  end
   load_accounts(q, shard_keys)
   local beyond = list_beyond_backlog(q, shard_keys, repeated)
   if #beyond > 0 then return {'FULL', 'max_backlog', table.concat(beyond, ',')} end
-  counts = q.window > 0 or q.cap > 0 or q.max_backlog > 0
+  counts = q.window > 0 or q.counts_flight or q.max_backlog > 0
   q.mark, q.runs = counts and 'K' or 'k', {}
 end
 

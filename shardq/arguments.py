@@ -47,6 +47,16 @@ def seconds(name: str, value: float, low: float, high: float) -> float:
     return float(value)
 
 
+def rate(name: str, value: float) -> float:
+    """Return *value* if it is 0, or a number per second from 0.001 to 1,000,000; else ConfigError."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not (value == 0 or 0.001 <= value <= 1_000_000):
+        raise ConfigError(
+            f"{name} must be a number per second from 0.001 to 1,000,000, or 0 for no limit, not {shown(value)}"
+        )
+    return float(value)
+
+
 def lease_time(name: str, value: float) -> float:
     """Return *value* if a lease may last so many seconds; else ConfigError."""
     return seconds(name, value, MIN_LEASE, MAX_LEASE)

@@ -2,7 +2,8 @@
 -- account is that of the parent, the part of the shard key before the first '/'. The field 't:' and the name is "shared held[
 -- tag due][ +delayed]": undelivered messages in the shared streams; messages held in its overflow; the tag of the last child
 -- that was let in, and turns that it is still due; delayed messages. 'f:' and the name has its deliveries in flight, 'w:' its
--- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all.
+-- weight. 'sum' is how many accounts have anything undelivered, and how many messages are held in all. Where there is a cap or a
+-- limit (lua/modules/limits.lua), it also says how many of the held ones wait for that, and " !n" in an account how many of its own.
 --
 -- A call loads an account once at most, and saves it once. Where the queue has no rule but the window, an account that has
 -- nothing delayed is *plain*: all of it is two numbers, `q.plain[name]`, its messages in the streams, and `q.behind[name]`, those
@@ -16,7 +17,8 @@ local function read_rules(q)
   local window, cap, parents, weighted, max_backlog, cap_number = unpack( -- at most 6: the fields
     redis.call('HMGET', q.meta, 'window', 'max_in_flight', 'parents', 'weighted', 'max_backlog', 'cap_no'))
   q.window, q.cap, q.max_backlog, q.cap_number = tonumber(window or '0'), tonumber(cap or '0'), tonumber(max_backlog or '0'), cap_number
-  q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0'
+  q.has_parents, q.has_weights = parents == '1', (weighted or '0') ~= '0' and weighted ~= '0+'
+  q.has_mark, q.counts_flight, q.withheld = string.find(weighted or '', '+', 1, true), q.cap > 0, 0
   q.has_more = q.has_parents or q.has_weights or q.cap > 0
   q.loaded, q.account_by, q.texts = {}, {}, {}
   q.plain, q.behind, q.behind_names, q.plain_loads = {}, {}, {}, {}
@@ -35,10 +37,11 @@ local function add_turns(q, account, text, weight)
   account.children = q.has_parents and {}
 end
 
--- Adds to an account what is in flight, where there is a cap. What was counted under an earlier cap counts no more, since
--- nobody may have counted it down since.
-local function add_flight(q, account, text)
-  local cap_number, count = string.match(text or '', '^(%d+) (%d+)$')
+-- Adds to an account what is in flight, where there is a cap, and how many of its held messages wait for that. What was counted
+-- under an earlier cap counts no more, since nobody may have counted it down since.
+local function add_flight(q, account, text, flight)
+  account.withheld = tonumber(string.match(text or '', ' !(%d+)')) or 0
+  local cap_number, count = string.match(flight or '', '^(%d+) (%d+)$')
   local is_present = cap_number == q.cap_number
   account.flight = is_present and tonumber(count) or 0
   account.stored_flight = (not cap_number or is_present) and account.flight
@@ -59,7 +62,7 @@ local function open_account(q, name, field, text, flight, weight)
   }
   if q.has_more then
     if q.has_parents or q.has_weights then add_turns(q, account, text, weight) end
-    if q.cap > 0 then add_flight(q, account, flight) end
+    if q.counts_flight then add_flight(q, account, text, flight) end
   end
   local loaded = q.loaded
   loaded[#loaded + 1], q.account_by[name] = account, account
@@ -101,7 +104,7 @@ end
 -- Lists the accounts of these shard keys that were not loaded yet, and the fields to read of them.
 local function list_fields(q, shard_keys)
   local names, fields, by, has_parents = {}, {}, q.account_by, q.has_parents
-  local has_cap, has_weights = q.cap > 0, q.has_weights
+  local has_cap, has_weights = q.counts_flight, q.has_weights
   if not q.sum then fields[1] = 'sum' end
   for _, key in ipairs(shard_keys) do
     local name = has_parents and account_name(q, key) or key
@@ -118,8 +121,8 @@ end
 -- spoiled by hand counts as nothing, so that it blocks no call.
 local function load_sum(q, text)
   q.sum = text or '0 0'
-  local active, held = string.match(q.sum, '^(%d+) (%d+)$')
-  q.active, q.held = tonumber(active) or 0, tonumber(held) or 0
+  local active, held, withheld = string.match(q.sum, '^(%d+) (%d+) ?(%d*)$')
+  q.active, q.held, q.withheld = tonumber(active) or 0, tonumber(held) or 0, tonumber(withheld) or 0
 end
 
 -- Loads the accounts of these shard keys, all in one look, and the sum with the first of them.
@@ -132,7 +135,7 @@ local function load_accounts(q, shard_keys)
     at = 2
   end
   if q.window > 0 and not q.has_more then return load_plain(q, names, fields, texts, at) end
-  local has_cap, has_weights = q.cap > 0, q.has_weights
+  local has_cap, has_weights = q.counts_flight, q.has_weights
   for _, name in ipairs(names) do
     local field, text, flight, weight = fields[at], texts[at], nil, nil
     if has_cap then at, flight = at + 1, texts[at + 1] end
@@ -140,6 +143,7 @@ local function load_accounts(q, shard_keys)
     open_account(q, name, field, text, flight, weight)
     at = at + 1
   end
+  if q.has_limits then q.load_limits(q, names) end
 end
 
 -- Returns the account that a shard key belongs to.
@@ -184,11 +188,13 @@ end
 local function spell_account(q, account)
   local shared, held = account.shared, account.held
   if shared + held + account.delayed == 0 then return false end
+  local withheld = account.withheld
   local texts = q.texts
   local text = (texts[shared] or spell_number(q, shared)) .. ' ' .. (texts[held] or spell_number(q, held))
   if account.tag and (account.tag > 0 or account.due > 0) then
     text = text .. string.format(' %.0f %d', account.tag, account.due)
   end
+  if withheld and withheld > 0 then text = text .. ' !' .. spell_number(q, withheld) end
   return account.delayed > 0 and text .. ' +' .. spell_number(q, account.delayed) or text
 end
 
@@ -223,10 +229,22 @@ local function note_plains(q, changes)
   end
 end
 
+-- Counts how many of the held messages wait for a cap or a limit, and not for their turn.
+local function count_withheld(q)
+  for _, account in ipairs(q.loaded) do
+    local held, allowance = account.held, q.has_limits and q.find_allowance(q, account) or q.cap * account.weight - account.flight
+    local withheld = held - math.min(held, math.max(0, allowance - account.shared))
+    q.withheld = math.max(0, q.withheld + withheld - account.withheld)
+    account.withheld = withheld
+  end
+end
+
 -- Writes down what the accounts say now.
 local function save_accounts(q)
   local changes = {set = {}, unset = {}}
   note_plains(q, changes)
+  if q.counts_flight then count_withheld(q) end
+  if q.has_limits then q.save_limits(q, changes) end
   for _, account in ipairs(q.loaded) do
     local text = spell_account(q, account)
     if text ~= account.stored then note_field(changes, account.field, account.stored, text) end
@@ -236,6 +254,7 @@ local function save_accounts(q)
     if account.children then note_children(account, changes) end
   end
   local set, unset, sum = changes.set, changes.unset, q.sum and q.active .. ' ' .. q.held
+  if sum and q.counts_flight and q.withheld > 0 then sum = sum .. ' ' .. q.withheld end
   if sum and sum ~= q.sum then set[#set + 1], set[#set + 2] = 'sum', sum end
   act_in_parts(set, function(from, upto) redis.call('HSET', q.accounts, unpack(set, from, upto)) end)
   act_in_parts(unset, function(from, upto) redis.call('HDEL', q.accounts, unpack(unset, from, upto)) end)
@@ -243,7 +262,7 @@ end
 
 -- Counts that a delivery of a shard key is over, where there is a cap of what is in flight.
 local function release_delivery(q, shard_key)
-  if q.cap == 0 then return end
+  if not q.counts_flight then return end
   local account = find_account(q, shard_key)
   account.flight = math.max(0, account.flight - 1)
 end

@@ -50,17 +50,33 @@ local function note_returned_age(q)
   end
 end
 
+-- Says whether all that is held of a shard key waits for a cap or a limit: it could not be delivered.
+local function is_withheld(q, shard_key)
+  local name = q.parents == '1' and string.match(shard_key, '^[^/]+') or shard_key
+  local held, withheld = string.match(redis.call('HGET', q.accounts, 't:' .. name) or '', '^%d+ (%d+).* !(%d+)')
+  return held and held == withheld
+end
+
+-- Returns the next shard key that has something in its overflow, from a place on, since when the first message there has been
+-- deliverable (ms), and the place behind; nil if there is none.
+local function read_run_head(q, from)
+  local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
+  if not member then return nil end
+  local size, rest = string.match(member, '^(%d+):(.*)$')
+  local number, place, more, ms = string.match(rest, '^.(%d+)[%d,]*:[%d,]*:(%w+)(!?):(%d+)$', size + 2)
+  local known = more == '!' and redis.call('HGET', q.attempts, place .. ':' .. ms .. '-' .. number)
+  local shard_key = string.sub(rest, 1, size)
+  return shard_key, known and string.match(known, '^%d+@(%d+)|') or ms, '(' .. size .. ':' .. shard_key .. ';'
+end
+
 -- Notes the age of what is held in overflows. The first in each run is the oldest of its shard key.
 local function note_overflow_age(q)
   local from = '('
   for _ = 1, PLACES_SEEN do
-    local member = redis.call('ZRANGEBYLEX', q.overflow, from, '(t', 'LIMIT', 0, 1)[1]
-    if not member then break end
-    local size, rest = string.match(member, '^(%d+):(.*)$')
-    local number, place, more, ms = string.match(rest, '^.(%d+)[%d,]*:[%d,]*:(%w+)(!?):(%d+)$', size + 2)
-    local known = more == '!' and redis.call('HGET', q.attempts, place .. ':' .. ms .. '-' .. number)
-    note_age(q, tonumber(known and string.match(known, '^%d+@(%d+)|') or ms))
-    from = '(' .. size .. ':' .. string.sub(rest, 1, size) .. ';'
+    local shard_key, since, after = read_run_head(q, from)
+    if not shard_key then break end
+    if q.withheld == 0 or not is_withheld(q, shard_key) then note_age(q, tonumber(since)) end
+    from = after
   end
 end
 

@@ -21,6 +21,7 @@ end
 -- Notes that a message which counts in the window was delivered, or dropped. The stream is nil if it comes straight out of an
 -- overflow. Accounts are changed once, at the end of a round: `count_left`.
 local function note_left(q, shard_key, is_delivered, number)
+  if q.count_at_once then return q.count_at_once(q, shard_key, is_delivered, number) end
   local left = q.left
   local at = #left.shard_keys + 1
   left.shard_keys[at], left.delivered[at], left.streams[at] = shard_key, is_delivered, number or false
@@ -35,6 +36,8 @@ end
 
 -- Delivers the new entries of a stream.
 local function deliver_new(q, number, entries)
+  local last = entries[#entries]
+  if q.withhold_new then entries = q.withhold_new(q, number, entries) end
   local new, leased, is_fair, ends, scores = {}, q.leased, q.is_fair, q.ends, q.lease_scores
   local start, rest, size, at = number .. ':', ':1:' .. q.holder, 0, #leased
   local counted_rest = rest .. '::'
@@ -52,8 +55,8 @@ local function deliver_new(q, number, entries)
       drop_new(q, q.streams[number], number, id, fields)
     end
     if is_fair and shard_key then note_left(q, shard_key, is_delivered, number) end
-    q.cursors[number] = id
   end
+  if last then q.cursors[number] = last[1] end
   if size > 0 then q.first_time[#q.first_time + 1], q.first_time[#q.first_time + 2] = number, new end
   q.found = q.found + size
 end
@@ -175,6 +178,8 @@ local function deliver_taken(q)
   if #handles == 0 then return end
   remove_taken(q)
   q.taken, q.taken_from, q.queues, q.found = {}, {}, {}, q.found - #handles
+  if q.withhold_taken then handles, from = q.withhold_taken(q, handles, from) end
+  if #handles == 0 then return end
   local texts = read_attempts(q, handles)
   if q.count > 1 then load_bodies(q, handles) end
   local groups, is_fair = {}, q.is_fair

@@ -13,6 +13,20 @@ local function new_bucket(member, number)
   return {member = member, number = number, start = number * SPAN, taken = 0, next_at = nil, is_seen = false}
 end
 
+-- Loads the accounts that time may have made room for: the end of the round, or of the call, admits what has room.
+local function look_at_limited(q, members)
+  local names = {}
+  for at, member in ipairs(members) do names[at] = string.sub(member, 2) end
+  redis.call('ZREM', q.due, unpack(members)) -- at most 65: one for each bucket
+  if q.has_limits then
+    load_accounts(q, names)
+    q.has_looked = true
+    return
+  end
+  for at, name in ipairs(names) do names[at] = 'b:' .. name end
+  redis.call('HDEL', q.accounts, unpack(names)) -- at most 65: one for each bucket
+end
+
 -- Lists the buckets that may have something due, those of leases apart from those of delayed messages, bucket 0 first. If there
 -- may be more than this call looks at, it also returns the last time that `due` has of all that are due.
 local function list_due_buckets(q)
@@ -20,10 +34,13 @@ local function list_due_buckets(q)
   if q.has_ended then ended[1] = new_bucket(false, 0) end
   if q.has_due then delayed[1] = new_bucket(false, 0) end
   if q.has_due_buckets then members = redis.call('ZRANGEBYSCORE', q.due, '-inf', q.now, 'LIMIT', 0, most) end
+  local looks = {}
   for _, member in ipairs(members) do
-    local buckets = string.byte(member) == 108 and ended or delayed -- 108 is 'l'
-    buckets[#buckets + 1] = new_bucket(member, tonumber(string.sub(member, 2)))
+    local kind = string.byte(member)
+    local buckets = kind == 108 and ended or kind == 100 and delayed or looks -- 108 is 'l', 100 is 'd'
+    buckets[#buckets + 1] = buckets == looks and member or new_bucket(member, tonumber(string.sub(member, 2)))
   end
+  if #looks > 0 then look_at_limited(q, looks) end
   if #members < most and #ended + #delayed <= q.most_due then return ended, delayed, nil end
   q.has_more_due = true
   return ended, delayed, tonumber(redis.call('ZREVRANGEBYSCORE', q.due, q.now, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2])
@@ -214,5 +231,5 @@ local function deliver_due(q)
   q.most_due = math.min(q.most_due, math.max(q.count - q.found, math.ceil(q.count / 2)))
   local left = deliver_at_once(q, take_back(q))
   put_back(q, left)
-  return #left > 0 and q.found < q.count
+  return (#left > 0 or q.has_looked) and q.found < q.count
 end

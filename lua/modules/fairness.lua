@@ -31,7 +31,8 @@ local function count_departure(q, account, is_delivered, number)
     count_messages(q, account, -1, 0)
     account.stream = number
   end
-  if is_delivered and q.cap > 0 then account.flight = account.flight + 1 end
+  if is_delivered and q.counts_flight then account.flight = account.flight + 1 end
+  if is_delivered and q.has_limits then q.spend_token(q, account) end
   if is_delivered and number and q.has_turns and account.weight > 1 then count_turn(q, account) end
 end
 
@@ -79,7 +80,7 @@ local function deliver_held(q, item, groups)
   group[#group + 1], q.found = entry, q.found + 1
   leased[at + 1] = q.lease_scores[shard_key] or lease_score(q, shard_key)
   leased[at + 2] = 'd:' .. id .. ':1:' .. q.holder .. ':' .. shard .. ':' .. shard_key
-  if q.cap > 0 then note_left(q, shard_key, true, nil) end
+  if q.counts_flight then note_left(q, shard_key, true, nil) end
 end
 
 -- Delivers messages straight out of overflows. One that was given back and lies in a stream goes to that stream's redelivery
@@ -136,7 +137,7 @@ local function take_shares(q)
   end
   for _, account in ipairs(waiting) do
     local most = math.floor((q.count - q.found - #items) * account.weight / weights + rounding)
-    most, weights = math.min(most, room_under_cap(q, account)), weights - account.weight
+    most, weights = math.min(most, room_by_limits(q, account)), weights - account.weight
     if most > 0 then take_held(q, account, most, items) end
   end
   return items
@@ -174,7 +175,7 @@ local function may_pass(q, item, reserved)
   if not item.shard_key then return true end
   local account = find_account(q, item.shard_key)
   local before = reserved[account] or 0
-  if account.held > 0 or room_under_cap(q, account) <= before then return false end
+  if account.held > 0 or room_by_limits(q, account) <= before then return false end
   reserved[account] = before + 1
   return true
 end

@@ -63,7 +63,7 @@ local function end_leases(q, tokens, any_cancelled)
   end
   if q.is_fair then
     load_accounts(q, shard_keys)
-    for _, shard_key in ipairs(q.cap > 0 and shard_keys or {}) do release_delivery(q, shard_key) end
+    for _, shard_key in ipairs(q.counts_flight and shard_keys or {}) do release_delivery(q, shard_key) end
   end
   load_attempts(q, items)
   for at, item in ipairs(any_cancelled and items or {}) do

@@ -26,7 +26,8 @@ local function count_not_due(q, index, kind, jump)
 end
 
 -- Notes that something in a bucket comes due at a time, if nothing noted there comes due earlier. `due` has for each bucket
--- but 0 a time before which nothing in it comes due: 'l7' is bucket 7 of the leases, 'd7' is bucket 7 of what is delayed. What
+-- but 0 a time before which nothing in it comes due: 'l7' is bucket 7 of the leases, 'd7' is bucket 7 of what is delayed ('r' is
+-- for limits: lua/modules/limits.lua). What
 -- leaves a bucket leaves that time as it is; whoever looks into the bucket corrects it.
 local function note_due(q, kind, bucket, at)
   local member = kind .. bucket
@@ -142,6 +143,7 @@ local function first_of_buckets(q)
     local known = redis.call('ZRANGEBYSCORE', q.due, '-inf', '(9000000000000000', 'WITHSCORES', 'LIMIT', 0, 1)
     if not known[1] then return NEVER end
     at = tonumber(known[2])
+    if string.byte(known[1]) == 114 then return at end -- 114 is 'r'
     local first = first_of_bucket(q, known[1])
     if not first then
       redis.call('ZREM', q.due, known[1])

@@ -23,7 +23,7 @@ end
 
 -- Delivers what is due to an account in its turn, as much as this call has room for.
 local function deliver_turn(q, account)
-  local most = math.min(account.due, account.held, q.count - q.found, room_under_cap(q, account))
+  local most = math.min(account.due, account.held, q.count - q.found, room_by_limits(q, account))
   if most > 0 then
     local items = {}
     take_held(q, account, most, items)

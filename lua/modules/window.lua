@@ -9,8 +9,9 @@ local function request_walk(q)
   redis.call('HSET', q.meta, 'walk', redis.call('HEXISTS', q.meta, 'walk') + 1)
 end
 
--- Returns how many more of an account may be delivered or undelivered in the streams under the cap of what is in flight.
-local function room_under_cap(q, account)
+-- Returns how many more of an account may be delivered or undelivered in the streams under the limits of the queue and its own.
+local function room_by_limits(q, account)
+  if q.has_limits then return q.find_allowance(q, account) - account.shared end
   return q.cap > 0 and q.cap * account.weight - account.flight - account.shared or 9e15
 end
 
@@ -24,10 +25,10 @@ end
 -- Returns how many more of an account may be in the shared streams. Where there are weights each has one place: a share is
 -- then the number of messages that leave in its turn.
 local function find_room(q, account)
-  if q.window == 0 then return room_under_cap(q, account) end
+  if q.window == 0 then return room_by_limits(q, account) end
   local others = account.shared + account.held > 0 and q.active - 1 or q.active
   local room = (q.has_weights and 1 or count_places(q, others)) - account.shared
-  return q.cap > 0 and math.min(room, room_under_cap(q, account)) or room
+  return q.counts_flight and math.min(room, room_by_limits(q, account)) or room
 end
 
 -- Counts a new message in the account of its shard key. Returns true if it has to wait in the account's overflow, false if it

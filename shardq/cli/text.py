@@ -7,9 +7,11 @@ through `printable`, and all JSON through `json_line`, which escapes the same ch
 from __future__ import annotations
 
 import base64
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -124,6 +126,13 @@ def duration(seconds: float | None) -> str:
             value = seconds * factor
             return f"{value:.0f} {unit}" if value >= 10 or unit == "ms" else f"{value:.1f} {unit}"
     return f"{seconds / 86_400:.1f} d"
+
+
+def ends_at(time: float | None) -> str:
+    """The end of a pause: a time in UTC, `resumed` if it has none; '' for None."""
+    if time is None:
+        return ""
+    return "resumed" if math.isinf(time) else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def plural(count: int, noun: str) -> str:

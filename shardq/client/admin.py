@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from shardq.codec import Codecs
-from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
+from shardq.model import DeadLetter, JournalPage, Limits, QueueConfig, QueueStats, Tenant
 from shardq.model.dead_letter import letters_of
-from shardq.ops import admin, assigning, declaring, weighing
+from shardq.ops import admin, assigning, declaring, limiting, tenants, weighing
 from shardq.ops.read import checked_count
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.ops.tenants import Order
 from shardq.planner import Assignment
 
 T = TypeVar("T")
@@ -124,6 +125,67 @@ class QueueAdmin:
         clients. QueueMissing if there is no such queue.
         """
         return self._client.run(weighing.set_weights(self.state, changes, timeout))
+
+    def limits(self, *, timeout: float | None = None) -> dict[str | bytes, Limits]:
+        """Return the shard keys (or parents) that have limits of their own, and these.
+
+        QueueMissing if there is no such queue.
+        """
+        return dict(self._client.run(limiting.controls(self.state, timeout)).limits)
+
+    def set_limits(self, changes: Mapping[str | bytes, Limits], *, timeout: float | None = None) -> None:
+        """Give shard keys (or parents) limits of their own: `{"acct-7": Limits(max_in_flight=3, rate=10)}`.
+
+        `Limits()` is what the queue's settings say again. At most 10,000 shard keys may have others. They count from
+        the next call on, for all clients; what waited for a lower limit comes at once. Messages beyond wait in the
+        overflow of their shard key, where they delay nobody. ConfigError if the queue is not fair (`window`), or for a
+        child where it has parents; QueueMissing if there is no such queue.
+        """
+        self._client.run(limiting.set_limits(self.state, changes, timeout))
+
+    def paused(self, *, timeout: float | None = None) -> dict[str | bytes | None, float]:
+        """Return which shard keys are paused, and None if the whole queue is, each with the end.
+
+        An end is the server's time in seconds since 1970, or `math.inf`. QueueMissing if there is no such queue.
+        """
+        return dict(self._client.run(limiting.controls(self.state, timeout)).paused)
+
+    def pause(
+        self, shard_key: str | bytes | None = None, *, seconds: float | None = None, timeout: float | None = None
+    ) -> None:
+        """Deliver nothing of a shard key (of a parent: of all its children), or of the whole queue if None.
+
+        It ends after *seconds* (at most 366 days) by the server's clock, or with `resume`. Writes go on, and so does
+        what is in flight. Readers pass over what is paused and do not ask again and again. ConfigError for a shard
+        key as in `set_limits`; QueueMissing if there is no such queue.
+        """
+        self._client.run(limiting.pause(self.state, shard_key, seconds, timeout))
+
+    def resume(self, shard_key: str | bytes | None = None, *, timeout: float | None = None) -> None:
+        """Go on with a shard key that is paused, or with the whole queue if None. Blocked readers are woken.
+
+        A shard key that was paused by itself stays so when the queue goes on. QueueMissing if there is no such queue.
+        """
+        self._client.run(limiting.resume(self.state, shard_key, timeout))
+
+    def tenants(
+        self, order: Order = "backlog", *, limit: int = 20, start: int = 0, timeout: float | None = None
+    ) -> list[Tenant]:
+        """Return who has most in the queue: shard keys, or parents with their children (`Tenant` says what).
+
+        *order* is "backlog", "oldest" (who waits longest), "in_flight" or "held_back". Those from rank *start* on, at
+        most *limit* (1 to 1,000). It reads the accounts of all tenants in pages, each of which takes the server less
+        than 2 ms, so a million tenants take seconds, and the numbers are not of one instant. ConfigError for a queue
+        without a window, which does not know its shard keys; QueueMissing if there is no such queue.
+        """
+        return self._client.run(tenants.tenants(self.state, order, limit, start, timeout))
+
+    def tenant(self, shard_key: str | bytes, *, timeout: float | None = None) -> Tenant:
+        """Return what one shard key or parent has in the queue, with the `neighbours` that share most streams with it.
+
+        All is zero for one that has nothing. Errors as of `tenants`.
+        """
+        return self._client.run(tenants.tenant(self.state, shard_key, timeout))
 
     def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
         """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*."""

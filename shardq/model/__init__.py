@@ -5,21 +5,25 @@ from __future__ import annotations
 from shardq.model.dead_letter import DeadLetter
 from shardq.model.delivery import DeliveryView, Received
 from shardq.model.event import Event, JournalPage
+from shardq.model.limits import Limits
 from shardq.model.message import Message, MessageId
 from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageState, MessageStatus
+from shardq.model.tenant import Neighbour, Tenant
 
 __all__ = [
     "DeadLetter",
     "DeliveryView",
     "Event",
     "JournalPage",
+    "Limits",
     "Message",
     "MessageId",
     "MessageState",
     "MessageStatus",
+    "Neighbour",
     "PeekState",
     "PeekedMessage",
     "PeekedPage",
@@ -27,4 +31,5 @@ __all__ = [
     "QueueSettings",
     "QueueStats",
     "Received",
+    "Tenant",
 ]

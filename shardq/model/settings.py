@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple, TypedDict, get_type_hints
 
-from shardq.arguments import MAX_LEASE, MIN_LEASE, seconds, shown, whole
+from shardq.arguments import MAX_LEASE, MIN_LEASE, rate, seconds, shown, whole
 from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
@@ -40,6 +40,7 @@ def _seconds_setting(low: float, high: float) -> Setting:
     )
 
 
+_RATE_SETTING: Final = Setting(rate, lambda value: int(value) if value == int(value) else repr(float(value)), float)
 _NAME_SETTING: Final = Setting(_check_name, str, str)
 
 
@@ -58,7 +59,10 @@ class QueueConfig:
     Fairness settings (docs/fairness.md) are limits for each shard key; 0 means no limit. `window`, by default 1, is how
     many undelivered messages it may have in the shared streams while many shard keys are active; its other messages
     wait in its own overflow. `max_in_flight` is how many of its messages may be in flight, and `max_backlog` how many
-    may wait or be delayed. With `parents`, "acct-7/user-9" counts under "acct-7".
+    may wait or be delayed. `rate` is how many may be delivered in a second, `burst` how many of these at once (0: those
+    of one second). With `parents`, "acct-7/user-9" counts under "acct-7".
+
+    `total_in_flight`, `total_rate` and `total_burst` are the same limits for the whole queue (docs/limits.md).
 
     `journal` is how many events the queue's journal keeps, 0 for no journal (docs/journal.md).
     """
@@ -75,6 +79,11 @@ class QueueConfig:
     window: Annotated[int, _whole_setting(0, 1_000_000)] = 1
     max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
     max_backlog: Annotated[int, _whole_setting(0, 2**40)] = 0
+    rate: Annotated[float, _RATE_SETTING] = 0.0
+    burst: Annotated[int, _whole_setting(0, 1_000_000)] = 0
+    total_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
+    total_rate: Annotated[float, _RATE_SETTING] = 0.0
+    total_burst: Annotated[int, _whole_setting(0, 1_000_000)] = 0
     parents: Annotated[int, _whole_setting(0, 1)] = 0
     journal: Annotated[int, _whole_setting(0, 10_000_000)] = 0
     ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
@@ -95,7 +104,8 @@ class QueueConfig:
             value = getattr(self, name)
             if name != "streams" and value is not None:
                 flat += [name, setting.stored(value)]
-        return [*flat, "fair", 1] if self.window or self.max_in_flight or self.max_backlog else flat
+        is_fair = self.window or self.max_in_flight or self.max_backlog or self.rate
+        return [*flat, "fair", 1] if is_fair else flat
 
     @classmethod
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
@@ -130,6 +140,11 @@ class QueueSettings(TypedDict, total=False):
     window: int
     max_in_flight: int
     max_backlog: int
+    rate: float
+    burst: int
+    total_in_flight: int
+    total_rate: float
+    total_burst: int
     parents: int
     journal: int
     ttl: float | None

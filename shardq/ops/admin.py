@@ -172,8 +172,8 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
             "let readers drain the queue"
         )
     yield from reopen(state, until)
-    if bool(before.max_in_flight) != bool(state.config.max_in_flight) or before.parents != state.config.parents:
-        yield from _forget_flights(state, timeout)
+    if _counts_flights(before) != _counts_flights(state.config) or before.parents != state.config.parents:
+        yield from forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
     return check_replicas(state, underreplicated, state.config)
@@ -192,8 +192,12 @@ def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
     return args
 
 
-def _forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
-    """Delete, in parts, the in-flight counts of all shard keys that were kept for an earlier `max_in_flight`."""
+def _counts_flights(config: QueueConfig) -> bool:
+    return bool(config.max_in_flight or config.rate)
+
+
+def forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
+    """Delete, in parts, the in-flight counts of all shard keys that were kept under earlier caps and limits."""
     cursor: Argument = 0
     while True:
         call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))

@@ -46,6 +46,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "producers": "producers",
     "bulk_offsets": "bulk-offsets",
     "due": "due",
+    "limits": "limits",
 }
 
 
@@ -121,6 +122,7 @@ class QueueKeys(_Keys):
     producers: str = field(init=False, compare=False, repr=False)
     bulk_offsets: str = field(init=False, compare=False, repr=False)
     due: str = field(init=False, compare=False, repr=False)
+    limits: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
@@ -298,7 +299,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
-    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back = reply
+    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld = reply
     known = pairs(meta)
     counters = ("wanted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished")
     return QueueStats(
@@ -313,5 +314,24 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         written=int(known["n"]) - int(known.get("redriven", 0)) - int(known.get("skipped", 0)),
         legacy=int(legacy),
         held_back=int(held_back),
+        withheld=int(withheld),
+        runnable=min(int(backlog) - int(withheld), _room(known, now_ms, int(in_flight))),
         **{name: int(known.get(name, 0)) for name in counters},
     )
+
+
+def _room(meta: Mapping[str, str], now_ms: int, in_flight: int) -> int:
+    """Return how many more may be delivered under the limits of the whole queue (lua/modules/queue_limits.lua)."""
+    if float(meta.get("paused", 0)) > now_ms:
+        return 0
+    cap, rate, burst = (
+        int(meta.get("total_in_flight", 0)),
+        float(meta.get("total_rate", 0)),
+        meta.get("total_burst", "0"),
+    )
+    room = max(0, cap - in_flight) if cap else 2**62
+    if rate:
+        most = int(burst) or max(1, math.ceil(rate))
+        owed = max(0.0, float(meta.get("total_full_at", 0)) - now_ms) * rate / 1000
+        room = min(room, math.floor(most - owed + 1e-6))
+    return max(0, room)

@@ -61,7 +61,7 @@ def test_a_directory_keeps_the_messages(tmp_path: Path) -> None:
         process, told = started("--socket", "--directory", str(tmp_path))
         with process:
             cli = Command(told["url"])
-            cli("write", "jobs", "x", "-k", "t")
+            cli("write", "jobs", "x", "-k", "t", "--create")
             assert cli("len", "jobs").out == expected
             process.terminate()
         assert process.returncode == 0

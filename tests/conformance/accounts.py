@@ -24,9 +24,13 @@ def problems(raw: Any, keys: QueueKeys) -> list[str]:
     told_of = {field[2:]: _told(text.split()) for field, text in accounts.items() if field[:2] == b"t:"}
     wrong = [f"{name!r} holds {found.get(name)}, its account says {told_of.get(name)}"
              for name in found.keys() | told_of.keys() if found.get(name) != told_of.get(name)]  # fmt: skip
-    total = tuple(map(int, accounts.get(b"sum", b"0 0").split()))
-    if total != (len(shared | held), held.total()):
-        wrong.append(f"active and held back are said to be {total}, not {(len(shared | held), held.total())}")
+    active, held_back, *rest = map(int, accounts.get(b"sum", b"0 0").split())
+    if (active, held_back) != (len(shared | held), held.total()):
+        wrong.append(f"active, held back are said to be {active, held_back}, not {len(shared | held), held.total()}")
+    withheld = sum(int(word[1:]) for field, text in accounts.items() if field[:2] == b"t:"
+                   for word in text.split() if word[:1] == b"!")  # fmt: skip
+    if rest != ([withheld] if withheld else []):
+        wrong.append(f"{rest} are said to be withheld, the accounts say {withheld}")
     children = {field[2:]: tuple(map(int, text.split())) for field, text in accounts.items() if field[:2] == b"c:"}
     expected = {key: count for key, count in runs.items() if parents}
     if {key: count for key, (count, _) in children.items()} != expected:

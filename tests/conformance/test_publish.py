@@ -152,13 +152,14 @@ def test_bindings_that_were_lost_are_lost_everywhere(world: World, client: Clien
 def test_one_full_queue_does_not_keep_the_others_from_their_copy(client: Client, queue_name: str) -> None:
     full = client.queue(f"{queue_name}-full", max_len=1)
     full.write(1, shard_key="t")
+    free = client.queue(f"{queue_name}-free", create=True)
     client.bind("a", full)
-    client.bind("a", f"{queue_name}-free")
+    client.bind("a", free)
     with pytest.raises(PartlyPublished) as raised:
         client.publish("a", 2, shard_key="t")
     results = raised.value.results
     assert isinstance(results[full.name], QueueFull)
-    assert client.queue(f"{queue_name}-free", create=True).read().message_id == results[f"{queue_name}-free"]
+    assert free.read().message_id == results[free.name]
 
 
 def test_no_more_bindings_than_there_may_be(client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +177,7 @@ def test_a_hundred_queues_get_their_copies_in_few_round_trips(
     client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(100):
-        client.bind("#", f"many{number}")
+        client.bind("#", client.queue(f"many{number}", create=True))
     client.publish("warm.up", 1, shard_key="t")
     seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 100
@@ -186,7 +187,8 @@ def test_a_hundred_queues_get_their_copies_in_few_round_trips(
 def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
     world: World, client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert client.bind_many([("#", f"new{number}") for number in range(150)]) == []
+    queues = [client.queue(f"new{number}", create=True) for number in range(150)]
+    assert client.bind_many([("#", queue.name) for queue in queues]) == []
     seen = steps_of(client, monkeypatch)
     assert len(client.publish("a", 1, shard_key="t")) == 150  # they are made
     batches = [step.calls for step in seen if isinstance(step, Batch)]

@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 pytestmark = ON_ONE_SERVER
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-BEFORE_JOBS = {"length": 0, "oldest_age": None, "delayed": 0, "workers": 0}
+BEFORE_JOBS = {"length": 0, "runnable": 0, "oldest_age": None, "delayed": 0, "workers": 0}
 
 
 class Program:

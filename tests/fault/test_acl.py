@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from shardq import BackendError, Client
+from shardq import BackendError, Client, Limits
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.read_call import recover
 from shardq.ops.release import release
@@ -78,7 +78,7 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
         early.append(producer.write("later", shard_key="tenant", delay=60))
         early += producer.write_many([(str(n), f"tenant-{n}") for n in range(20)])
         server.run("SCRIPT", "FLUSH")
-    assert autoscaler.len() == observer.stats().backlog == 43
+    assert autoscaler.len() == autoscaler.stats().runnable == observer.stats().backlog == 43
     assert observer.stats().delayed == 2
     assert {observer.status(each).state for each in early} == {"waiting", "held_back", "delayed"}
     assert len(observer.peek(100).messages) == 43
@@ -105,6 +105,24 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert len(operator.assign(["tenant", "another"])) == 2
     producer.write("assigned", shard_key="another")
     assert len(operator.unassign()) == 0
+    operator.set_limits({"limited": Limits(max_in_flight=1, rate=50, burst=2)})
+    operator.pause("paused")
+    operator.pause(seconds=60)
+    assert [*observer.limits()] == ["limited"]
+    assert {*observer.paused()} == {None, "paused"}
+    producer.write_many([(n, key) for n in range(3) for key in ("limited", "paused")])
+    assert consumer.read_many(9) == []
+    operator.resume()
+    limited = 0
+    while limited < 3:
+        delivery = consumer.read(block=20)
+        assert delivery.shard_key != "paused"
+        limited += delivery.shard_key == "limited"
+        delivery.ack()
+    operator.resume("paused")
+    while deliveries := consumer.read_many(9):
+        assert consumer.ack_many(deliveries) == []
+    operator.set_limits({"limited": Limits()})
     assert operator.resize(2)[1] == 2
     waiting = producer.write("waits", shard_key="tenant")
     assert observer.status(waiting).state == "waiting"
@@ -177,8 +195,8 @@ def test_upkeep_by_a_consumer_is_allowed(users: Users, caplog: pytest.LogCapture
     ("user", "act"),
     [
         ("producer", "read"), ("producer", "purge"), ("producer", "resize"), ("autoscaler", "write"),
-        ("autoscaler", "read"), ("autoscaler", "stats"), ("observer", "write"), ("observer", "read"),
-        ("observer", "purge"),
+        ("autoscaler", "read"), ("autoscaler", "journal"), ("observer", "write"), ("observer", "read"),
+        ("observer", "purge"), ("observer", "pause"), ("producer", "pause"),
     ],
 )  # fmt: skip
 def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) -> None:
@@ -187,7 +205,7 @@ def test_a_role_is_denied_the_work_of_others(users: Users, user: str, act: str) 
         queue = client.queue("jobs", create=True)
         acts: dict[str, Callable[[], object]] = {
             "read": queue.read, "purge": queue.purge, "stats": queue.stats, "resize": lambda: queue.resize(8),
-            "write": lambda: queue.write("no", shard_key="t"),
+            "write": lambda: queue.write("no", shard_key="t"), "pause": queue.pause, "journal": queue.journal,
         }  # fmt: skip
         with pytest.raises(BackendError, match=r"denies this user|ACL"):
             acts[act]()
@@ -222,8 +240,8 @@ DENIED: dict[str, list[tuple[str, ...]]] = {
         ("XINFO", "STREAM", KEYS.stream(0)), ("RENAME", KEYS.meta, KEYS.lens), ("FUNCTION", "LIST"),
     ],
     "autoscaler": [
-        ("XRANGE", KEYS.stream(0), "-", "+"), ("XLEN", KEYS.stream(0)), ("HSET", KEYS.meta, "n", "0"), ("SCAN", "0"),
-        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('XLEN', KEYS[1])", "1", KEYS.dead),
+        ("XRANGE", KEYS.bodies, "-", "+"), ("XLEN", KEYS.journal), ("HSET", KEYS.meta, "n", "0"), ("SCAN", "0"),
+        ("EVAL", "return 1", "0"), ("EVAL_RO", "return redis.call('XLEN', KEYS[1])", "1", KEYS.journal),
         ("ZADD", KEYS.delayed, "1", "x"), ("SCRIPT", "LOAD", "return 1"),
     ],
     "observer": [

@@ -151,7 +151,8 @@ async def test_a_cancelled_blocked_read_takes_no_message_with_it(warm: AsyncQueu
 async def test_a_first_call_that_is_cancelled_while_it_connects_leaves_the_client_usable(
     server: Server, queue_name: str, max_connections: int
 ) -> None:
-    """It can be cancelled while it connects, and in each of four round trips: two that check the server, open, write.
+    """It can be cancelled while it connects, and in each of five round trips: two checks of the server, open, register,
+    write.
 
     A shared link is made by a task of its own, which goes on, so a caller waits for it once. Otherwise the caller
     itself waits for redis-py's greeting; how often depends on how many of the replies arrive together.
@@ -171,7 +172,7 @@ async def test_a_first_call_that_is_cancelled_while_it_connects_leaves_the_clien
                 break
     connecting = [not {"SharedLinks.open", "_connect"}.isdisjoint(names) for names in points]
     if client._driver._shared is not None:
-        assert connecting == [True, False, False, False, False]
+        assert connecting == [True, False, False, False, False, False]
     else:
         assert (connecting[:2], connecting[-1]) == ([True, True], False)
         assert len(connecting) > 5

@@ -297,7 +297,7 @@ def test_terms_of_nacks_are_each_callers_own(proxy: Proxy, queue: Queue) -> None
         calls = [lambda each=each: each.nack(error=str(each.payload)) for each in deliveries[1:]]
         futures = meet(queue, pool, calls, "nack")
         proxy.heal()
-        assert [future.result(60) for future in futures] == [None] * 7
+        assert [future.result(60) for future in futures] == [True] * 7
     again = queue.read_many(8)
     assert [each.last_error for each in again] == [str(each.payload) for each in again]
 

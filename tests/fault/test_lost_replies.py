@@ -392,7 +392,7 @@ def test_an_expiry_is_set_on_all_keys(server: Server, queue: Queue, lose: Cutter
     queue.configure(ttl=3600)
     assert struck(cut)
     with server.client() as plain:
-        assert min(plain.ttl(key) for key in plain.keys("*")) > 3000
+        assert min(plain.ttl(key) for key in plain.keys("shardq:{*")) > 3000
 
 
 def test_a_purge_removes_all_and_leaves_what_is_in_flight(queue: Queue, other: Queue, lose: Cutter) -> None:

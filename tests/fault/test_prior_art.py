@@ -169,17 +169,17 @@ def test_7_nothing_expires_by_default_and_with_a_ttl_all_keys_expire_together(
     fill(queue)
     queue.read()
     with server.client() as plain:
-        assert {plain.pttl(key) for key in plain.keys("*")} == {-1}
+        assert {plain.pttl(key) for key in plain.keys("shardq:{*")} == {-1}
         queue.configure(ttl=100)
-        lives = [plain.pexpiretime(key) for key in plain.keys("*")]
+        lives = [plain.pexpiretime(key) for key in plain.keys("shardq:{*")]
         assert len(lives) == len(QueueKeys(queue_name).fixed) + 4
         assert max(lives) - min(lives) < 50
         queue.state.touch_at = 0.0
-        [plain.pexpire(key, 50_000) for key in plain.keys("*")]
+        [plain.pexpire(key, 50_000) for key in plain.keys("shardq:{*")]
         queue.read()  # any call moves the expiry of all
-        assert min(plain.pttl(key) for key in plain.keys("*")) > 90_000
+        assert min(plain.pttl(key) for key in plain.keys("shardq:{*")) > 90_000
         queue.configure(ttl=None)
-        assert {plain.pttl(key) for key in plain.keys("*")} == {-1}
+        assert {plain.pttl(key) for key in plain.keys("shardq:{*")} == {-1}
 
 
 @pytest.mark.parametrize("ttl", [0, 0.5, -1, float("nan")])

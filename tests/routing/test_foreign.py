@@ -31,6 +31,7 @@ def bindings(client: Client) -> set[tuple[str, str]]:
 
 def test_foreign_fields_among_the_bindings_are_ignored_and_counted(server: Server) -> None:
     with Client.from_url(server.url) as client, Client.from_url(server.url) as late, server.client() as raw:
+        client.queue("q", create=True).declare()
         client.bind("a.*", "q")
         for field in GARBAGE:
             raw.hset(client.router_state().keys.bindings, field, 1)

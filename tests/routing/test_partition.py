@@ -21,6 +21,7 @@ def test_a_process_that_was_partitioned_catches_up(server: Server, trimmed: bool
         Client.from_url(server.url) as here,
         Client.from_url(proxy.url, timeout=0.3) as there,
     ):
+        here.queue("q", create=True).declare()
         here.bind("before", "q")
         assert answered(lambda: there.publish("before", 1, shard_key="t"))
         proxy.blackhole()
@@ -95,6 +96,7 @@ def test_a_load_that_a_restart_cuts_in_two_misses_nothing(kind: ServerKind | Non
 
 def test_threads_that_find_the_bindings_gone_load_them_once(server: Server) -> None:
     with Client.from_url(server.url) as here, Client.from_url(server.url) as there:
+        here.queue("q", create=True).declare()
         for number in range(300):
             here.bind(f"k{number}.*", "q")
         found: list[set[str]] = []

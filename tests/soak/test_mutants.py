@@ -47,7 +47,7 @@ MUTANTS: dict[str, tuple[str, str, str, set[str]]] = {
         "modules/due", "    arrange_messages(items)\n    enqueue_messages(q, items)\n", "", {"lost"},
     ),
     "read hands out without moving the cursor": (
-        "modules/deliveries", "q.cursors[number] = id", "q.cursors[number] = q.cursors[number]",
+        "modules/deliveries", "q.cursors[number] = last[1]", "q.cursors[number] = q.cursors[number]",
         {"two leases at one time", "acked twice"},
     ),
     "read hands out the newest first": (

@@ -102,4 +102,4 @@ def _check_books(queue: Queue, server: Server) -> None:
             "cancelled": plain.scard(keys.cancelled),
         }  # fmt: skip
         assert set(sizes.values()) == {1}, sizes
-        assert {key.decode() for key in plain.keys("*")} == {*keys.fixed, *map(keys.stream, range(4))}
+        assert {key.decode() for key in plain.keys("shardq:{*")} == {*keys.fixed, *map(keys.stream, range(4))}

@@ -31,7 +31,7 @@ def test_spelling() -> None:
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
         "meta lens ready notifications leases delayed redelivery bodies attempts cancelled dedup dedup-index dead "
-        "moved accounts shard-keys overflow assigned journal producers bulk-offsets due"
+        "moved accounts shard-keys overflow assigned journal producers bulk-offsets due limits"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

@@ -178,10 +178,31 @@ def test_no_queue_has_no_numbers() -> None:
 
 def test_the_numbers_of_a_queue_are_read() -> None:
     meta = [b"n", b"9", b"acked", b"2", b"wanted", b"4", b"something else", b"\xff"]
-    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4])
+    got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
-    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0]).oldest_age == 0
+    assert (got.withheld, got.runnable) == (1, 2)
+    assert stats("q", [NOW, 0, 0, 0, 0, NOW + 5, [], 0, meta, 0, 0]).oldest_age == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "runnable"),
+    [
+        ({}, 8),
+        ({"paused": NOW + 1}, 0),
+        ({"paused": NOW}, 8),
+        ({"total_in_flight": 5}, 3),
+        ({"total_in_flight": 1}, 0),
+        ({"total_rate": 10, "total_burst": 4}, 4),
+        ({"total_rate": "2.5"}, 3),
+        ({"total_rate": 10, "total_burst": 4, "total_full_at": NOW + 200}, 2),
+        ({"total_rate": 10, "total_burst": 4, "total_full_at": NOW + 401}, 0),
+        ({"total_rate": 10, "total_burst": 4, "total_full_at": NOW - 900}, 4),
+    ],
+)
+def test_what_could_run_now_is_bounded_by_the_limits_of_the_queue(limits: dict[str, object], runnable: int) -> None:
+    meta = [b"n", b"20", *(str(each).encode() for pair in limits.items() for each in pair)]
+    assert stats("q", [NOW, 9, 2, 0, 0, -1, [], 0, meta, 4, 1]).runnable == runnable
 
 
 def test_pairs_are_text() -> None:

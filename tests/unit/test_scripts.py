@@ -110,20 +110,27 @@ def test_a_script_knows_its_hash_and_whether_it_only_reads() -> None:
         assert script.source.startswith("#!lua")
         assert "--- @use" not in script.source
     assert {name for name in scripts.names() if scripts.load(name).readonly} == {
+        "accounts",
         "assignment",
         "bindings",
         "dead",
         "fetch",
         "follow",
         "journal",
+        "leased",
         "len",
         "lengths",
+        "limits",
         "peek",
+        "queues",
         "recount",
+        "runs",
         "skip",
         "soonest",
         "stats",
         "status",
+        "tenant",
+        "waiting",
         "weights",
     }
 

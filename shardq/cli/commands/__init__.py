@@ -22,7 +22,9 @@ from shardq.cli.commands import (
     gateway_token,
     journal,
     len,  # noqa: A004 (the queue's own verb)
+    limits,
     message,
+    pause,
     peek,
     pipeline,
     plan,
@@ -31,8 +33,12 @@ from shardq.cli.commands import (
     read,
     redrive,
     resize,
+    resume,
     route,
     stats,
+    tenant,
+    tenants,
+    top,
     unassign,
     unbind,
     weights,
@@ -42,7 +48,8 @@ from shardq.cli.commands import (
 
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, queues, peek, message, journal, dead, redrive, cancel, purge, delete, resize, configure,
-    weights, apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
+    weights, limits, pause, resume, tenants, tenant, top,
+    apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

@@ -14,9 +14,10 @@ from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
 from shardq.model import QueueStats
 
-ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; in flight: leased messages;
-delayed: messages that are not due yet; dead: dead letters; oldest age: how long the oldest undelivered message has
-waited. The counters below them (written, acked, ...) only grow."""
+ABOUT = """All numbers are of the same instant. backlog: messages that wait to be delivered; runnable: those of them
+that no limit and no pause holds back; in flight: leased messages; delayed: messages that are not due yet; dead: dead
+letters; oldest age: how long the oldest message that could be delivered has waited. The counters below them (written,
+acked, ...) only grow."""
 
 EXAMPLES = """  shardq stats jobs
   shardq stats jobs --watch           # every second, with rates, until Ctrl-C
@@ -66,6 +67,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
     found = [
         ("queue", now.queue),
         ("backlog", f"{now.backlog:,}"),
+        ("runnable", f"{now.runnable:,}"),
         ("in flight", f"{now.in_flight:,}"),
         ("delayed", f"{now.delayed:,}"),
         ("dead", f"{now.dead:,}"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue
 from shardq.client import Client, Queue
-from shardq.model import QueueConfig
+from shardq.model import Limits, QueueConfig
 from shardq.routing import Binding
 
 
@@ -25,8 +25,8 @@ class Change:
 def changes(client: Client, declared: Declaration) -> list[Change]:
     """Return what must change until Redis has what is *declared*, in the order in which it can be changed.
 
-    What is not named stays as it is: settings, the weights of a queue without a table of weights, bindings of other
-    routers, and those of queues that the file does not name.
+    What is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings of
+    other routers, and those of queues that the file does not name.
     """
     found: list[Change] = []
     for each in declared.queues:
@@ -44,12 +44,14 @@ def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
         given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
         made = client.queue(declared.name, create=True, **declared.settings)
         yield Change(what, f"create it with {given}", made.declare)
-        actual, weights, assigned, overlap = made.state.requested, dict[str | bytes, int](), set[str](), None
+        actual, weights, limits = made.state.requested, dict[str | bytes, int](), dict[str | bytes, Limits]()
+        assigned, overlap = set[str](), None
     else:
-        actual, weights, stored = queue.settings(), queue.weights(), queue.assignment()
+        actual, weights, limits, stored = queue.settings(), queue.weights(), queue.limits(), queue.assignment()
         assigned, overlap = {key.decode(errors="replace") for key, _ in stored.items()}, stored.max_overlap
     yield from _settings(queue, what, declared.settings, actual)
     yield from _weights(queue, what, declared.weights, weights)
+    yield from _limits(queue, what, declared.limits, limits)
     if missing := [key for key in declared.assigned if key not in assigned]:
         text = f"assign shards to {len(missing):,} shard keys, such as {missing[0]!r}"
         yield Change(what, text, partial(queue.assign, declared.assigned, max_overlap=declared.max_overlap))
@@ -79,6 +81,25 @@ def _weights(
     for key, weight in differ.items():
         text = f"weight of {key!r}: {actual.get(key, 1)} -> {weight}"
         yield Change(what, text, partial(queue.set_weights, {key: weight}))
+
+
+def _limits(
+    queue: Queue, what: str, wanted: Mapping[str, Limits] | None, actual: Mapping[str | bytes, Limits]
+) -> Iterator[Change]:
+    if wanted is None:
+        return
+    goal = dict.fromkeys(actual, Limits())
+    goal.update(wanted.items())
+    for key, limits in goal.items():
+        if (before := actual.get(key, Limits())) != limits:
+            text = f"limits of {key!r}: {named(before)} -> {named(limits)}"
+            yield Change(what, text, partial(queue.set_limits, {key: limits}))
+
+
+def named(limits: Limits) -> str:
+    """Return limits in words."""
+    named = [f"{name}={number:g}" for name, number in asdict(limits).items() if number is not None]
+    return " ".join(named) or "none"
 
 
 def _of_router(client: Client, router: str, wanted: frozenset[Binding], named: set[str]) -> Iterator[Change]:

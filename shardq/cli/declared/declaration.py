@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from shardq.arguments import check_name, shown, whole
 from shardq.errors import ConfigError
-from shardq.model import QueueConfig
+from shardq.model import Limits, QueueConfig
 from shardq.model.settings import queue_config
 from shardq.ops.weighing import MAX_WEIGHT
 from shardq.protocol.keys import RouterKeys
@@ -22,11 +22,12 @@ UNSET: Final = "none"
 
 @dataclass(frozen=True)
 class DeclaredQueue:
-    """One queue: the settings that are named, and where they are named, all weights and the keys to be assigned."""
+    """One queue: the settings that are named, and where they are named, all weights, limits and keys to be assigned."""
 
     name: str
     settings: Mapping[str, Any]
     weights: Mapping[str, int] | None = None
+    limits: Mapping[str, Limits] | None = None
     assigned: tuple[str, ...] = ()
     max_overlap: int | None = None
 
@@ -54,7 +55,8 @@ def _queue(name: str, found: Any) -> DeclaredQueue:
     where = f"queue {name!r}"
     check_name(name)
     table = dict(_table(found, where))
-    weights, assignment = table.pop("weights", None), _table(table.pop("assignment", {}), f"{where}: assignment")
+    weights, limits = table.pop("weights", None), table.pop("limits", None)
+    assignment = _table(table.pop("assignment", {}), f"{where}: assignment")
     _only(assignment, {"keys", "max_overlap"}, f"{where}: assignment")
     settings = {key: None if value == UNSET else value for key, value in table.items()}
     try:
@@ -62,12 +64,20 @@ def _queue(name: str, found: Any) -> DeclaredQueue:
         if weights is not None:
             for key, weight in _table(weights, "weights").items():
                 whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT)
+        made = None if limits is None else {key: _limits(key, each) for key, each in _table(limits, "limits").items()}
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     keys = assignment.get("keys", [])
     if not isinstance(keys, list) or not all(isinstance(key, str) and key for key in keys):
         raise ConfigError(f"{where}: assignment: keys must be a list of shard keys, not {shown(keys)}")
-    return DeclaredQueue(name, settings, weights, tuple(keys), assignment.get("max_overlap"))
+    return DeclaredQueue(name, settings, weights, made, tuple(keys), assignment.get("max_overlap"))
+
+
+def _limits(key: str, found: Any) -> Limits:
+    where = f"the limits of {key!r}"
+    table = _table(found, where)
+    _only(table, {each.name for each in fields(Limits)}, where)
+    return Limits(**table)
 
 
 def _bindings(found: Any) -> dict[str, frozenset[Binding]]:

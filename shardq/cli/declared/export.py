@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from shardq.cli.declared.declaration import stored_settings
@@ -39,6 +40,13 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
             if isinstance(key, str):
                 yield f"{_value(key)} = {weight}"
         yield ""
+    limits = queue.limits()
+    left_out += [f"the limits of {key!r} in queue {name!r}" for key in limits if isinstance(key, bytes)]
+    for key, each in limits.items():
+        if isinstance(key, str):
+            yield f"[queues.{_value(name)}.limits.{_value(key)}]"
+            yield from (f"{limit} = {_value(number)}" for limit, number in asdict(each).items() if number is not None)
+            yield ""
     if len(stored):
         keys = [text_or_bytes(key) for key, _ in stored.items()]
         left_out += [f"the shard of {key!r} in queue {name!r}" for key in keys if isinstance(key, bytes)]

@@ -34,7 +34,7 @@ def problems(found: Ledger, model: Model, keys: QueueKeys) -> Iterator[str]:
         _sooner(found),
         _dead(found, model),
         _deduplicated(found, model),
-        _announced(found),
+        _announced(found, model),
         problems_of_terms(found, model),
     )
 
@@ -221,12 +221,12 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
         yield f"dedup: {sequences} sequences of {model.counters.get('producers', 0)} concurrent writers"
 
 
-def _announced(found: Ledger) -> Iterator[str]:
+def _announced(found: Ledger, model: Model) -> Iterator[str]:
     """While readers may be blocked, nothing deliverable in the streams is without a notification."""
     entries = Counter(fields[b"s"] for _, fields in found.streams["notifications"])
     blocked = int(found.meta["waiting"]) > found.now
     waiting = found.per_stream().total()
-    if blocked and entries.total() < min(waiting, 9000):
+    if blocked and not model.is_stopped and entries.total() < min(waiting, 9000):
         yield f"notified: {entries} for {waiting} messages"
     if not blocked and entries:
         yield f"notified: {entries}, but nobody waits"

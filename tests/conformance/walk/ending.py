@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+from shardq import Limits
 from tests.conformance.walk.audit import model_text
 from tests.conformance.walk.base import ensure
 from tests.conformance.walk.ledger import Ledger
+from tests.conformance.walk.model import Own
 from tests.conformance.walk.operating import Operating
 from tests.conformance.walk.reading import Reading
 from tests.conformance.walk.settling import Settling
@@ -14,13 +16,27 @@ from tests.conformance.walk.writing import Writing
 
 SETTINGS = {
     "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "dedup_window", "max_dedup",
-    "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair",
+    "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair", "rate", "burst",
+    "total_in_flight", "total_rate", "total_burst",
 }  # fmt: skip
 COUNTERS = {
     "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered", "vanished", "redriven",
-    "skipped", "events", "cap_no", "weighted", "owed", "offset",
+    "skipped", "events", "cap_no", "weighted", "limited", "owed", "offset",
 }  # fmt: skip
-CLOCKS = {"ms", "created", "epoch", "waiting", "hold", "jump", "void", "streams", "wanted", "assigned", "reach"}
+CLOCKS = {
+    "ms",
+    "created",
+    "epoch",
+    "waiting",
+    "asleep",
+    "hold",
+    "jump",
+    "void",
+    "streams",
+    "wanted",
+    "assigned",
+    "reach",
+}
 WRITERS = 40
 """Writes that make a queue forget what is over: it looks now and then."""
 
@@ -30,6 +46,7 @@ class Walker(Writing, Reading, Settling, Operating):
 
     def finish(self) -> None:
         """Take everything out. What the model says must come does, whatever happened before."""
+        self._lift()
         self.elapse(100)
         self.drain()
         left = self.model.deliverable()
@@ -44,11 +61,25 @@ class Walker(Writing, Reading, Settling, Operating):
                 break
             self.redrive(random.Random(1))
             self.drain()
+        if self.model.terms.parents:  # the limits of children are left, since nobody looks at them
+            self._configure(random.Random(0), parents=0)
+        self._lift()
         self._forget()
         self.queues[0].state.shrink_at = 0.0
         self.queues[0].read_many(1)
         wrong = leftovers(self.look())
         ensure(not wrong, f"left behind: {wrong}")
+
+    def _lift(self) -> None:
+        """No limits and no pauses any more."""
+        rng, queue, terms = random.Random(2), self.queues[0], self.model.terms
+        self._configure(rng, total_in_flight=0)
+        queue.resume()
+        terms.paused_until = 0
+        for name in [*terms.own]:
+            made: dict[str | bytes, Limits] = {name: Limits()}
+            self._limit([name], lambda name=name: queue.resume(name), _go_on)  # type: ignore[misc]
+            self._limit([name], lambda made=made: queue.set_limits(made), _as_the_queue)  # type: ignore[misc]
 
     def drain(self) -> None:
         """Read until nothing comes and nothing dies, by both clients in turn, and ack it.
@@ -81,13 +112,21 @@ class Walker(Writing, Reading, Settling, Operating):
             self.queues[0].ack_many(found)
 
 
+def _go_on(own: Own, _: bytes) -> None:
+    own.paused_until = 0
+
+
+def _as_the_queue(own: Own, _: bytes) -> None:
+    own.cap = own.burst = None
+
+
 def leftovers(found: Ledger) -> list[str]:
     """What an idle queue holds beside constants: sentinels, settings, counters, cursors, the last writer's sequence."""
     wrong = [f"meta {name}" for name in found.meta.keys() - SETTINGS - COUNTERS - CLOCKS - {""}]
     for name, members in found.sorted.items():
         some = {member for member in members if member}
         wrong += [f"{name} {some}"] if some and not (name == "producers" and len(some) == 1) else []
-    for name in ("attempts", "moved", "shard_keys", "assigned"):
+    for name in ("attempts", "moved", "shard_keys", "assigned", "limits"):
         wrong += [f"{name} {each!r}" for each in found.hashes[name] if each]
     wrong += [f"dedup {each!r}" for each in found.hashes["dedup"] if each and not each.startswith(b"p:")]
     wrong += [f"tenants {each!r} {text!r}" for each, text in found.hashes["accounts"].items()

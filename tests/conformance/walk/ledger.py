@@ -17,7 +17,7 @@ TIMES = 2**42
 
 NEVER = 9e15
 SORTED = ("ready", "leases", "delayed", "redelivery", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
-HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned")
+HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned", "limits")
 STREAMS = ("notifications", "bodies", "dead", "journal")
 
 
@@ -111,10 +111,10 @@ def look(raw: Any, keys: QueueKeys) -> Ledger:
             pipe.xrange(key)
         (seconds, micros), stored, cancelled, *rest = pipe.execute()
     hashes = dict(zip(HASHES, rest, strict=False))
-    zsets = {name: dict(pairs) for name, pairs in zip(indexes, rest[8:], strict=False)}
+    zsets = {name: dict(pairs) for name, pairs in zip(indexes, rest[len(HASHES) :], strict=False)}
     names = [*STREAMS, *(f"s{number}" for number in range(count))]
     streams = {name: [(entry.decode(), fields) for entry, fields in rows]
-               for name, rows in zip(names, rest[8 + len(indexes) :], strict=True)}  # fmt: skip
+               for name, rows in zip(names, rest[len(HASHES) + len(indexes) :], strict=True)}  # fmt: skip
     meta = {name.decode(): value.decode() for name, value in hashes["meta"].items()}
     now = int(seconds) * 1000 + int(micros) // 1000
     found = Ledger(now, meta, hashes, zsets, streams, cancelled, {key.decode() for key in stored})

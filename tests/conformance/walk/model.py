@@ -5,13 +5,40 @@ Time is counted in units; what is asked for ends at a whole unit, and passes onl
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+EVER = 10**9
+"""A time that never comes."""
+
 WAITING, DELAYED, LEASED, DEAD, GONE = "waiting", "delayed", "leased", "dead", "gone"
 ALIVE = (WAITING, DELAYED, LEASED)
+
+
+@dataclass
+class Own:
+    """The limits of one name; None is as the queue says. Tokens come one in a unit: `full_at` is when all are there."""
+
+    cap: int | None = None
+    burst: int | None = None
+    paused_until: int = 0
+    full_at: float = 0.0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is anything to store."""
+        return self.cap is not None or self.burst is not None or self.paused_until > 0
+
+    def tokens(self, now: int) -> int:
+        """How many may be delivered at once."""
+        return (self.burst or 0) - math.ceil(max(0.0, self.full_at - now))
+
+    def spend(self, now: int, count: int) -> None:
+        """So many were delivered."""
+        self.full_at = max(self.full_at, now) + count
 
 
 @dataclass
@@ -23,6 +50,8 @@ class Terms:
     window: int = 0
     cap: int = 0
     max_backlog: int = 0
+    total_in_flight: int = 0
+    paused_until: int = 0
     parents: int = 0
     max_deliveries: int = 4
     max_dead: int = 1000
@@ -30,13 +59,32 @@ class Terms:
     journal: int = 0
     weights: dict[bytes, int] = field(default_factory=dict)
     shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    own: dict[bytes, Own] = field(default_factory=dict)
     uncounted: Counter[bytes] = field(default_factory=Counter, repr=False)
     """Of each name what was in flight when the cap was changed: each that ends makes room, though it took none."""
 
     @property
     def counts(self) -> bool:
         """Whether what is written now counts in the accounts of its shard key."""
-        return bool(self.window or self.cap or self.max_backlog)
+        return bool(self.window or self.cap or self.max_backlog or self.own)
+
+    @property
+    def counts_flights(self) -> bool:
+        """Whether deliveries in flight are counted."""
+        return bool(self.cap or self.own)
+
+    def is_limited(self, name: bytes) -> bool:
+        """Whether there is any bound on what is delivered of a name."""
+        return bool(self.cap or name in self.own)
+
+    def allowance(self, name: bytes, flight: int, now: int) -> int:
+        """How many of a name may be delivered now."""
+        own = self.own.get(name, Own())
+        if own.paused_until > now:
+            return 0
+        cap = self.cap_of(name) if own.cap is None else own.cap
+        room = cap - flight if cap else EVER
+        return min(room, own.tokens(now)) if own.burst is not None else room
 
     def name_of(self, key: bytes) -> bytes:
         """Under which name a shard key is accounted: its own, or its parent's."""
@@ -95,6 +143,10 @@ class Model:
     messages: dict[str, Known] = field(default_factory=dict)
     present: dict[str, Known] = field(default_factory=dict)  # those of them that are not gone since the last step
     blurred: set[bytes] = field(default_factory=set)  # names that had deliveries in flight when a cap changed
+    is_stopped: bool = (
+        False  # the whole queue was paused or capped: a read that may deliver nothing takes notifications
+    )
+    unrated: set[bytes] = field(default_factory=set)  # names that had a rate: their bucket goes when it is looked at
     keyed: dict[str, tuple[str, int]] = field(default_factory=dict)  # dedup key: message id, until when remembered
     counters: dict[str, int] = field(default_factory=dict)  # what the queue counts of what happened
 

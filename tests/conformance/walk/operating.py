@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-from shardq import ConfigError
+from shardq import ConfigError, Limits
 from shardq.sharding import key_bytes
 from tests.conformance.walk.audit import UNIT
 from tests.conformance.walk.base import NAMES, SECONDS, STREAMS, Base, ensure
-from tests.conformance.walk.model import DELAYED, GONE, LEASED, WAITING
+from tests.conformance.walk.ledger import NEVER, Ledger
+from tests.conformance.walk.model import DELAYED, EVER, GONE, LEASED, WAITING, Own
 
 
 class Operating(Base):
@@ -92,6 +94,82 @@ class Operating(Base):
         self.model.terms.weights = {name: weight for name, weight in weights.items() if weight != 1}
         self.rules_changed()
 
+    def limit(self, rng: random.Random) -> None:
+        """A cap and a rate of some names, or none: refused for children, and where nothing counts."""
+        changes = {
+            name: (rng.choice((None, None, 0, 1, 3)), rng.choice((None, None, 1, 4)))
+            for name in rng.sample(NAMES, rng.randint(1, 3))
+        }
+        self.say(f"limit {changes}")
+        made = {
+            name: Limits(cap, None if burst is None else 1 / SECONDS, burst) for name, (cap, burst) in changes.items()
+        }
+
+        def change(own: Own, name: bytes) -> None:
+            cap, burst = changes[name]
+            if burst is None:
+                own.full_at = 0.0
+            own.cap, own.burst = cap, burst
+
+        self._limit([*changes], lambda: self.who(rng).set_limits(made), change)  # type: ignore[arg-type]
+
+    def pause(self, rng: random.Random) -> None:
+        """A name, or the whole queue."""
+        units = rng.choice((None, 1, 2))
+        end = EVER if units is None else self.model.now + units
+        self._pause(
+            rng, end, lambda name: self.who(rng).pause(name, seconds=None if units is None else units * SECONDS)
+        )
+
+    def resume(self, rng: random.Random) -> None:
+        """Whether it is paused or not."""
+        self._pause(rng, 0, lambda name: self.who(rng).resume(name))
+
+    def _pause(self, rng: random.Random, end: int, call: Callable[[bytes | None], None]) -> None:
+        name = None if rng.random() < 0.2 else rng.choice(NAMES)
+        self.say(f"{'pause' if end else 'resume'} {name!r} until {end}")
+        if name is None:
+            call(None)
+            self.model.terms.paused_until, self.model.is_stopped = end, True
+            self.rules_changed()
+            return
+        self._limit([name], lambda: call(name), lambda own, _: setattr(own, "paused_until", end))
+
+    def _limit(self, names: list[bytes], call: Callable[[], None], change: Callable[[Own, bytes], None]) -> None:
+        terms = self.model.terms
+        allowed = self.ledger.meta.get("fair") == "1" and not (terms.parents and any(b"/" in name for name in names))
+        try:
+            call()
+        except ConfigError:
+            ensure(not allowed, f"limit: {names} were refused")
+            self.log[-1] += ", refused"
+            return
+        ensure(allowed, f"limit: {names} were not refused")
+        counted = terms.counts_flights
+        for name in names:
+            own = terms.own.setdefault(name, Own())
+            if own.paused_until <= self.model.now:
+                own.paused_until = 0
+            if own.burst is not None:
+                self.model.unrated.add(name)
+            change(own, name)
+            if not own.is_any:
+                del terms.own[name]
+        if counted != terms.counts_flights:
+            terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
+        if terms.own:
+            number = self.look().meta["cap_no"]
+            for each in self.model.having(LEASED):
+                if each.counts and terms.name_of(each.key) in names:
+                    each.cap_no = number
+                    terms.uncounted.pop(terms.name_of(each.key), None)
+        self.rules_changed()
+
+    def switch_total(self, rng: random.Random) -> None:
+        """A cap of the whole queue."""
+        self._configure(rng, total_in_flight=rng.choice((0, 0, 3, 10)))
+        self.model.is_stopped = True
+
     def switch_window(self, rng: random.Random) -> None:
         """On, off, wider or narrower."""
         self._configure(rng, window=rng.choice((0, 1, 1, 2, 5)))
@@ -142,7 +220,7 @@ class Operating(Base):
         ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
-        if "max_in_flight" in changes:
+        if "max_in_flight" in changes and not terms.own:
             terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
         self.rules_changed()
         if "journal" in changes:
@@ -178,9 +256,24 @@ class Operating(Base):
                 for member in raw.zrange(key, 0, -1):
                     if member:
                         pipe.zadd(key, {member: -units * UNIT}, xx=True, incr=True)
+            self._elapse_limits(pipe, found, units * UNIT)
             for field, text in found.hashes["dedup"].items():
                 if field:
                     ends, _, rest = text.partition(b"|")
                     pipe.hset(keys.dedup, field, b"%d|%s" % (int(ends) - units * UNIT, rest))
             pipe.execute()
         self.model.now += units
+
+    def _elapse_limits(self, pipe: Any, found: Ledger, ms: int) -> None:
+        for field, text in found.hashes["accounts"].items():
+            if field[:2] == b"b:":
+                pipe.hset(self.keys.accounts, field, b"%.3f" % (float(text) - ms))
+        for name, text in found.hashes["limits"].items():
+            *numbers, end = text.split(b" ")
+            if name and 0 < int(end) < NEVER:
+                moved = b" ".join([*numbers, b"%d" % max(1, int(end) - ms)])
+                pipe.hset(self.keys.limits, name, moved)
+                pipe.hset(self.keys.accounts, b"l:" + name, moved)
+        paused = int(found.meta.get("paused", 0))
+        if 0 < paused < NEVER:
+            pipe.hset(self.keys.meta, "paused", paused - ms)

@@ -12,7 +12,7 @@ from shardq.ops.waiting import Outstanding
 from tests.conformance.walk.audit import UNIT, model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
 from tests.conformance.walk.ledger import Ledger
-from tests.conformance.walk.model import LEASED, WAITING, Known
+from tests.conformance.walk.model import EVER, LEASED, WAITING, Known
 from tests.conformance.walk.terms import PLACES, flying, summed
 
 COUNTS = (1, 1, 1, 2, 5, 12, 32, 40, 100, 1000)
@@ -68,6 +68,7 @@ class Reading(Base):
             assert known is not None
             self._hand_out(known, delivery, lease, after)
         self._keep_caps(before, found)
+        self._keep_limits(before, found)
         self._keep_order(before, found)
         model.served, model.unsettled = model.served + len(found), False
         self.catch_up(after)
@@ -90,6 +91,10 @@ class Reading(Base):
         """How many must come at least: all that waits, where a read sees all streams, else one; one of what is due."""
         ready = self.model.deliverable()
         sure = self._allowed(before, [each for each in ready if each.state == WAITING], Counter())
+        room = self._total_room()
+        if room < 1:
+            return 0
+        count, sure = min(count, room), min(sure, room)
         if not sure:
             ended = Counter(self.model.terms.name_of(each.key) for each in self.model.having(LEASED)
                             if each.counts and each.until <= self.model.now
@@ -104,26 +109,56 @@ class Reading(Base):
         terms, allowed, capped = self.model.terms, 0, Counter[bytes]()
         shared, flights = summed(before.shared(), self.model), flying(before, self.model)
         for each in ready:
-            if each.counts and terms.cap:
+            if each.counts and terms.is_limited(terms.name_of(each.key)):
                 capped[terms.name_of(each.key)] += 1
             else:
                 allowed += 1
         for name, waiting in capped.items():
-            room = terms.cap_of(name) - flights[name] + ended[name]
-            allowed += min(waiting, max(shared[name], room))
+            room = terms.allowance(name, flights[name] - ended[name], self.model.now)
+            allowed += min(waiting, max(0 if terms.own else shared[name], room))
         return allowed
+
+    def _total_room(self) -> int:
+        """How many the limits of the whole queue let out."""
+        terms, model = self.model.terms, self.model
+        if terms.paused_until > model.now:
+            return 0
+        held = sum(1 for each in model.living() if model.is_held(each))
+        return max(0, terms.total_in_flight - held) if terms.total_in_flight else EVER
+
+    def _keep_limits(self, before: Ledger, found: list[Delivery]) -> None:
+        """Nothing of a name that is paused or has no token came, nor more than the whole queue may deliver."""
+        terms, model = self.model.terms, self.model
+        held = sum(1 for each in model.living() if model.is_held(each))
+        ensure(not found or terms.paused_until <= model.now, "pause: a paused queue delivers")
+        bound = terms.total_in_flight or EVER
+        ensure(not found or held <= bound, f"cap: {held} are in flight, {bound} are allowed in all")
+        came = Counter(terms.name_of(_raw(each.shard_key)) for each in found
+                       if model.messages[each.message_id].counts)  # fmt: skip
+        for name, own in terms.own.items():
+            ensure(not came[name] or own.paused_until <= model.now, f"pause: {came[name]} of {name!r} came")
+            if own.burst is not None:
+                tokens = own.tokens(model.now)
+                ensure(came[name] <= max(0, tokens), f"rate: {came[name]} of {name!r} came, there were {tokens} tokens")
+                own.spend(model.now, came[name])
 
     def _keep_caps(self, before: Ledger, found: list[Delivery]) -> None:
         """No shard key has more in flight than its cap, but for what was in the streams already when it was lowered."""
         terms = self.model.terms
-        if not terms.cap:
+        if not terms.counts_flights:
             return
         flights, shared = flying(before, self.model), summed(before.shared(), self.model)
         came = Counter(terms.name_of(_raw(each.shard_key)) for each in found
                        if self.model.messages[each.message_id].counts)  # fmt: skip
         for name, count in came.items():
             after = flights[name]  # the model has them in flight already
-            bound = max(terms.cap_of(name) + terms.uncounted[name], after - count + shared[name])
+            own = terms.own.get(name)
+            cap = terms.cap_of(name) if own is None or own.cap is None else own.cap
+            if not cap:
+                continue
+            bound = cap + terms.uncounted[name]
+            if not terms.own:
+                bound = max(bound, after - count + shared[name])
             ensure(after <= bound, f"cap: {name!r} has {after} in flight, {bound} are allowed")
 
     # --- order
@@ -142,8 +177,15 @@ class Reading(Base):
                 came.setdefault(new[each.message_id], []).append(self.model.messages[each.message_id].entry)
         for stream, numbers in came.items():
             ensure(all(a < b for a, b in pairwise(numbers)), f"order: stream {stream} gave {numbers}")
-            left = [each.entry for each in self.model.having(WAITING) if new.get(each.message_id) == stream]
+            left = [each.entry for each in self.model.having(WAITING)
+                    if new.get(each.message_id) == stream and not self._may_stay(each)]  # fmt: skip
             ensure(not left or min(left) > max(numbers), f"order: stream {stream} gave {numbers}, and left {left}")
+
+    def _may_stay(self, each: Known) -> bool:
+        return each.counts and bool(self.model.terms.own) and self.model.terms.is_limited(self._name(each))
+
+    def _name(self, each: Known) -> bytes:
+        return self.model.terms.name_of(each.key)
 
     def _in_order_of_each_key(self, found: list[Delivery]) -> None:
         """Where a shard key has one stream, its first deliveries come in the order of writing, held back or not."""
@@ -168,8 +210,8 @@ class Reading(Base):
         share = sum(model.terms.weights.get(name, 1) for name in active)
         waiting = Counter(model.terms.name_of(each.key) for each in model.having(WAITING))
         for each in model.having(WAITING):
-            if waiting[model.terms.name_of(each.key)] > 1:
-                each.quiet_since = None  # others of the same shard key came, or came back
+            if waiting[self._name(each)] > 1 or self._name(each) in model.terms.own or self._total_room() < EVER:
+                each.quiet_since = None  # others of the same shard key came, or came back; or it may have to wait
             if each.quiet_since is not None and each.total == 0 and not each.stale:
                 waited, each.bound = model.served - each.quiet_since, max(each.bound, 3 * (max(PLACES, share) + 1))
                 ensure(

@@ -19,6 +19,7 @@ def problems_of_terms(found: Ledger, model: Model) -> Iterator[str]:
     yield from _children(found, model)
     yield from _flights(found, model)
     yield from _weights(found, model)
+    yield from _limits(found, model)
     yield from _shards(found, model)
 
 
@@ -50,9 +51,12 @@ def _accounts(found: Ledger, model: Model) -> Iterator[str]:
     wanted = {name: (shared[name], held[name], delayed[name]) for name in shared | held | delayed}
     if told != wanted:
         yield f"account: {dict(told.items() - wanted.items())}, not {dict(wanted.items() - told.items())}"
-    total = tuple(map(int, found.hashes["accounts"].get(b"sum", b"0 0").split()))
-    if total != (len(shared | held), held.total()):
-        yield f"account: the sum is {total}, not {(len(shared | held), held.total())}"
+    active, held_back, *rest = map(int, found.hashes["accounts"].get(b"sum", b"0 0").split())
+    if (active, held_back) != (len(shared | held), held.total()):
+        yield f"account: the sum is {active} {held_back}, not {(len(shared | held), held.total())}"
+    withheld = sum(int(word[1:]) for text in _fields(found, b"t:").values() for word in text if word[:1] == b"!")
+    if rest != ([withheld] if withheld else []):
+        yield f"account: {rest} are said to be withheld, the accounts say {withheld}"
 
 
 def _numbers(text: list[bytes]) -> tuple[int, int, int]:
@@ -73,7 +77,7 @@ def _window(found: Ledger, model: Model) -> Iterator[str]:
     for name, count in summed(found.shared(), model).items():
         if terms.window and count - beyond[name] > max(terms.window, PLACES):
             yield f"window: {name!r} has {count} messages in the shared streams"
-        if terms.cap and count + flying(found, model)[name] > terms.cap:
+        if terms.cap and not terms.own and count + flying(found, model)[name] > terms.cap:
             yield f"window: {name!r} has {count} messages there, and {flying(found, model)[name]} in flight"
 
 
@@ -91,10 +95,10 @@ def _flights(found: Ledger, model: Model) -> Iterator[str]:
     told = {name: (text[0].decode(), int(text[1])) for name, text in _fields(found, b"f:").items()}
     number, terms = found.meta["cap_no"], model.terms
     now = {name: count for name, (since, count) in told.items() if since == number}
-    wanted = flying(found, model) if terms.cap else Counter[bytes]()
+    wanted = flying(found, model) if terms.counts_flights else Counter[bytes]()
     for name in now.keys() | wanted.keys():
         count = now.get(name, 0)
-        if count > wanted[name] or (count < wanted[name] and name not in model.blurred and terms.cap):
+        if count > wanted[name] or (count < wanted[name] and name not in model.blurred and terms.counts_flights):
             yield f"flights: {name!r} has {wanted[name]} in flight, its account says {count}"
     if len(told) != len(now):
         yield f"flights: of an earlier cap {told.keys() - now.keys()}"
@@ -104,7 +108,8 @@ def _weights(found: Ledger, model: Model) -> Iterator[str]:
     told = {name: int(text[0]) for name, text in _fields(found, b"w:").items()}
     if told != model.terms.weights:
         yield f"weights: {told}, not {model.terms.weights}"
-    if int(found.meta.get("weighted", "0")) != len(model.terms.weights):
+    weighted = found.meta.get("weighted", "0")
+    if int(weighted.rstrip("+")) != len(model.terms.weights):
         yield f"weights: {found.meta.get('weighted')} are counted"
     parts, text = {}, found.hashes["accounts"].get(b"weights", b"")
     while text:
@@ -112,12 +117,40 @@ def _weights(found: Ledger, model: Model) -> Iterator[str]:
         parts[rest[: int(size)]], text = int(weight), rest[int(size) :]
     if parts != model.terms.weights:
         yield f"weights: as one text {parts}"
-    known = (b"t:", b"f:", b"w:", b"c:")
+    if weighted.endswith("+") != _is_limited(model):
+        yield f"limits: the mark is {weighted!r}"
+    known = (b"t:", b"f:", b"w:", b"c:", b"l:", b"b:")
     if extra := [name for name in found.hashes["accounts"] if name[:2] not in known and name not in _SINGLE]:
         yield f"account: of nobody {extra}"
 
 
 _SINGLE = {b"", b"sum", b"weights"}
+
+
+def _is_limited(model: Model) -> bool:
+    """The mark of a pause stays when the pause is over, until it is taken back or changed."""
+    terms = model.terms
+    return bool(terms.own or terms.total_in_flight or terms.paused_until)
+
+
+def _limits(found: Ledger, model: Model) -> Iterator[str]:
+    """Each is stored twice, and only those that there are."""
+    told = {name: [text.split()[0], text.split()[2]] for name, text in found.hashes["limits"].items() if name}
+    wanted = {name: [_shown(own.cap), _shown(own.burst)] for name, own in model.terms.own.items()}
+    if told != wanted:
+        yield f"limits: {told}, not {wanted}"
+    if _fields(found, b"l:") != {name: text.split() for name, text in found.hashes["limits"].items() if name}:
+        yield f"limits: {_fields(found, b'l:')}, in the list {found.hashes['limits']}"
+    buckets = _fields(found, b"b:")
+    rated = {name for name, own in model.terms.own.items() if own.burst is not None}
+    if extra := buckets.keys() - rated - model.unrated:
+        yield f"limits: buckets of {extra}"
+    if int(found.meta.get("limited", "0")) != len(model.terms.own):
+        yield f"limits: {found.meta.get('limited')} are counted"
+
+
+def _shown(number: int | None) -> bytes:
+    return b"-" if number is None else b"%d" % number
 
 
 def _shards(found: Ledger, model: Model) -> Iterator[str]:
@@ -136,6 +169,7 @@ def _settings(model: Model) -> dict[str, int]:
     terms = model.terms
     return {
         "window": terms.window, "max_in_flight": terms.cap, "max_backlog": terms.max_backlog, "parents": terms.parents,
+        "total_in_flight": terms.total_in_flight,
         "max_deliveries": terms.max_deliveries, "max_dead": terms.max_dead, "journal": terms.journal,
         "wanted": terms.streams,
     }  # fmt: skip

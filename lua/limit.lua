@@ -1,0 +1,61 @@
+#!lua
+-- limit: give shard keys (or parents) limits of their own. What has room now comes out of their overflows. The epoch moves only so
+-- that a late copy of this call changes nothing.
+-- KEYS[1] meta: how many have limits, the mark of the queue's rules
+-- KEYS[2] accounts: what each shard key holds, and its limits
+-- KEYS[3] limits: the limits of all that have any
+-- KEYS[4] notifications: wakes blocked readers
+-- KEYS[5] lens: undelivered per stream
+-- KEYS[6] ready: streams with something undelivered
+-- KEYS[7] redelivery: the redelivery queue of each stream, one after the other
+-- KEYS[8] overflow: handles that wait for room
+-- KEYS[9] leases: tokens by deadline in ms
+-- KEYS[10] due: when to look at limited shard keys again
+-- ARGV[1] epoch: which the caller knows
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] most: so many may have limits of their own
+-- ARGV[4..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
+--            the queue says
+-- Reply: 'OK' | 'FORGET' if what was counted in flight before counts no more | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts |
+--        'CHILD' where the queue has parents, and a key is a child | 'FULL' when they would be too many: then nothing is changed
+--- @use time, keys, epochs, accounts, limits, named_limits, window, notifications
+local q = {
+  meta = KEYS[1], accounts = KEYS[2], limits = KEYS[3], notifications = KEYS[4], lens = KEYS[5], ready = KEYS[6], redelivery = KEYS[7],
+  overflow = KEYS[8], leases = KEYS[9], due = KEYS[10], now = read_clock(), lengths = {},
+}
+local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
+check_types({q.meta, q.accounts, q.limits, q.lens}, {q.ready, q.redelivery, q.overflow, q.leases, q.due}, {q.notifications})
+local answer = check_epoch(q, epoch, following)
+if answer then return answer end
+local fair, parents, waiting, streams, written = unpack( -- at most 5: the fields
+  redis.call('HMGET', q.meta, 'fair', 'parents', 'waiting', 'streams', 'n'))
+if fair ~= '1' then return 'PLAIN' end
+q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
+
+local names, changes = {}, {}
+for at = 4, #ARGV, 5 do
+  local name = ARGV[at]
+  if parents == '1' and string.find(name, '/', 1, true) then return 'CHILD' end
+  if not changes[name] then names[#names + 1] = name end
+  changes[name] = {ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]}
+end
+local texts, limited = join_limits(q, names, changes)
+if limited > most and limited > redis.call('HLEN', q.limits) - 1 then return 'FULL' end
+local is_switched = save_named(q, names, texts, limited)
+redis.call('HSET', q.meta, 'epoch', following)
+
+prepare_admission(q)
+begin_limits(q)
+begin_looks(q)
+if q.has_limits then
+  load_accounts(q, names)
+  for _, name in ipairs(names) do recount_flight(q, q.account_by[name]) end
+  close_accounts(q)
+elseif redis.call('ZCARD', q.overflow) > 1 then
+  -- No limits are left, and nobody counts in flight any more: the reads that come look at every shard key.
+  load_sum(q, redis.call('HGET', q.accounts, 'sum'))
+  if not q.counts_flight then redis.call('HSET', q.accounts, 'sum', q.active .. ' ' .. q.held) end
+  request_walk(q)
+end
+notify_reader(q, '')
+return is_switched and 'FORGET' or 'OK'

@@ -1,0 +1,33 @@
+#!lua
+-- pause: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a late copy of this call changes
+-- nothing.
+-- KEYS[1] meta: until when it is paused
+-- KEYS[2] notifications: wakes blocked readers
+-- ARGV[1] epoch: which the caller knows
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] until: the server's time in ms, '+ms' from now, '0' = it is paused no more
+-- ARGV[4] readers: wake so many of them when it is paused no more
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH'
+--- @use time, keys, epochs, notifications, rules
+local q = {meta = KEYS[1], notifications = KEYS[2], now = read_clock()}
+local epoch, following, paused_until, readers = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+check_types({q.meta}, {}, {q.notifications})
+local answer = check_epoch(q, epoch, following)
+if answer then return answer end
+
+local waiting, asleep = unpack(redis.call('HMGET', q.meta, 'waiting', 'asleep')) -- at most 2: the fields
+waiting, asleep = tonumber(waiting), tonumber(asleep or '0')
+redis.call('HSET', q.meta, 'epoch', following)
+if paused_until ~= '0' then
+  if string.byte(paused_until) == 43 then paused_until = string.format('%.0f', q.now + paused_until) end -- 43 is '+'
+  redis.call('HSET', q.meta, 'paused', paused_until, 'waiting', 0, 'asleep', math.max(waiting, asleep))
+  save_mark(q)
+  redis.call('XTRIM', q.notifications, 'MAXLEN', 0)
+  return 'OK'
+end
+q.waiting_until = math.max(waiting, asleep)
+redis.call('HDEL', q.meta, 'paused', 'asleep')
+redis.call('HSET', q.meta, 'waiting', q.waiting_until)
+save_mark(q)
+for _ = 1, readers do notify_reader(q, '') end
+return 'OK'

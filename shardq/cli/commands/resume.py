@@ -1,0 +1,33 @@
+"""`shardq resume`: deliver a shard key or a queue again that was paused."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell
+from shardq.cli.text import bytes_fields, printable
+
+ABOUT = """Workers that wait are woken. A shard key that was paused by itself stays so when the whole queue goes on.
+What is not paused stays as it is."""
+
+EXAMPLES = """  shardq resume jobs acct-7
+  shardq resume jobs"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "resume", run, "end a pause", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("shard_key", metavar="KEY", nargs="?", help="a shard key or parent (the whole queue)")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """End the pause."""
+    queue, _ = shell.existing(args.queue)
+    queue.resume(args.shard_key)
+    what = f"{printable(args.shard_key)} in queue {args.queue!r}" if args.shard_key else f"queue {args.queue!r}"
+    named = bytes_fields("shard_key", args.shard_key) if args.shard_key else {}
+    shell.show(f"{what} goes on", {"queue": args.queue, **named, "paused": False})
+    return OK

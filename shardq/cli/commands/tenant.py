@@ -1,0 +1,62 @@
+"""`shardq tenant`: what one tenant has in a queue."""
+
+from __future__ import annotations
+
+import argparse
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command
+from shardq.cli.shell import Shell
+from shardq.cli.table import facts
+from shardq.cli.tenants import fields_of, remark_of
+from shardq.cli.text import bytes_fields, duration, ends_at, shown_key
+from shardq.model import Tenant
+
+ABOUT = """Neighbours are the shard keys with large backlogs that share most of its streams: who has none in common with
+them does not wait for them, even where there is no window."""
+
+EXAMPLES = """  shardq tenant jobs acct-7"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "tenant", run, "show what one tenant has in a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    parser.add_argument("shard_key", metavar="KEY", help="the shard key, or the parent")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print it."""
+    queue, _ = shell.existing(args.queue)
+    found = queue.tenant(args.shard_key)
+    near = [
+        {**bytes_fields("shard_key", each.shard_key), "shared": each.shared, "backlog": each.backlog}
+        for each in found.neighbours
+    ]
+    shell.show(facts(_facts(found)), {"queue": args.queue, **fields_of(found), "neighbours": near})
+    return OK
+
+
+def _facts(found: Tenant) -> list[tuple[str, str]]:
+    in_flight = "-" if found.in_flight is None else f"{found.in_flight:,}"
+    rows = [
+        ("shard key", shown_key(found.shard_key)),
+        ("backlog", f"{found.backlog:,}"),
+        ("in streams", f"{found.in_streams:,}"),
+        (
+            "held back",
+            f"{found.held_back - found.withheld:,} until its turn comes, {found.withheld:,} by a limit or pause",
+        ),
+        ("in flight", in_flight),
+        ("delayed", f"{found.delayed:,}"),
+        ("oldest", duration(found.oldest_age)),
+        ("limits", remark_of(found) or "none of its own"),
+    ]
+    if found.paused_until is not None:
+        rows.append(("paused until", ends_at(found.paused_until)))
+    if found.streams:
+        rows.append(("streams", " ".join(map(str, found.streams))))
+    for at, each in enumerate(found.neighbours):
+        shared = f"{each.shared} of its streams, backlog {each.backlog:,}"
+        rows.append(("" if at else "neighbours", f"{shown_key(each.shard_key)}: {shared}"))
+    return rows

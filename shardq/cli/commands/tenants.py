@@ -1,0 +1,55 @@
+"""`shardq tenants`: who has most in a queue."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command, number
+from shardq.cli.shell import Shell
+from shardq.cli.table import draw
+from shardq.cli.tenants import COLUMNS, RIGHT, fields_of, row_of
+from shardq.cli.text import json_line
+from shardq.model import Tenant
+from shardq.ops.tenants import MOST, ORDERS
+
+ABOUT = """Of each shard key (or parent): its backlog; of this, what is held back until its turn comes, and what a limit
+or a pause withholds; what is in flight and delayed; and for how long the first of its messages has waited."""
+
+EXAMPLES = """  shardq tenants jobs
+  shardq tenants jobs --order oldest --limit 5
+  shardq tenants jobs --json | jq '.tenants[].shard_key'"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "tenants", run, "show who has most in a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    add_order(parser)
+    parser.add_argument("--start", type=number(0), default=0, metavar="N", help="leave out the first N (0)")
+
+
+def add_order(parser: argparse.ArgumentParser) -> None:
+    """Add the options for who comes first, and how many are shown."""
+    parser.add_argument("--order", choices=ORDERS, default="backlog", help="who comes first (backlog)")
+    parser.add_argument(
+        "-n", "--limit", type=number(1), default=20, metavar="N", help=f"show so many, at most {MOST:,} (20)"
+    )
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print them."""
+    queue, _ = shell.existing(args.queue)
+    show(shell, args.queue, queue.tenants(args.order, limit=args.limit, start=args.start))
+    return OK
+
+
+def show(shell: Shell, name: str, found: Sequence[Tenant]) -> None:
+    """Print a table of tenants."""
+    if shell.json:
+        print(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
+    elif found:
+        draw(COLUMNS, [row_of(each) for each in found], right=RIGHT)
+    else:
+        print("nobody has anything waiting")

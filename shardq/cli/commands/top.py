@@ -1,0 +1,55 @@
+"""`shardq top`: who has most in a queue, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+
+from shardq.cli.commands.tenants import add_order, show
+from shardq.cli.exits import OK
+from shardq.cli.parsing import Commands, add_queue, command, number, time
+from shardq.cli.shell import Shell
+from shardq.cli.text import duration, printable
+from shardq.model import QueueStats
+
+ABOUT = """The queue's numbers and the table of `shardq tenants`, every few seconds until Ctrl-C."""
+
+EXAMPLES = """  shardq top jobs
+  shardq top jobs --order oldest --every 10"""
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(commands, "top", run, "watch who has most in a queue", about=ABOUT, examples=EXAMPLES)
+    add_queue(parser)
+    add_order(parser)
+    parser.add_argument("--every", type=time, default=2.0, metavar="S", help="look every S seconds (2)")
+    parser.add_argument("--times", type=number(1), metavar="N", help="end after N looks (never)")
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print them, and do it again."""
+    queue, now = shell.existing(args.queue)
+    pause, looks = threading.Event(), 0
+    while True:
+        found = queue.tenants(args.order, limit=args.limit)
+        if not shell.json:
+            print(f"{CLEAR if sys.stdout.isatty() else ''}{_head(now)}\n")
+        show(shell, args.queue, found)
+        sys.stdout.flush()
+        looks += 1
+        if looks == args.times:
+            return OK
+        pause.wait(max(0.1, args.every))
+        now = queue.stats()
+
+
+CLEAR = "\x1b[H\x1b[J"
+
+
+def _head(now: QueueStats) -> str:
+    return (
+        f"{printable(now.queue)}: backlog {now.backlog:,}, runnable {now.runnable:,}, in flight {now.in_flight:,}, "
+        f"delayed {now.delayed:,},\ndead {now.dead:,}, oldest {duration(now.oldest_age)}"
+    )

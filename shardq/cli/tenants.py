@@ -1,0 +1,47 @@
+"""Tenants as rows of tables and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from shardq.cli.text import bytes_fields, duration, shown_key
+from shardq.model import Tenant
+
+COLUMNS: Final = ("shard key", "backlog", "held back", "withheld", "in flight", "delayed", "oldest", "")
+RIGHT: Final = frozenset(COLUMNS[1:-1])
+
+
+def row_of(tenant: Tenant) -> tuple[str, ...]:
+    """One tenant."""
+    return (
+        shown_key(tenant.shard_key),
+        f"{tenant.backlog:,}",
+        f"{tenant.held_back - tenant.withheld:,}",
+        f"{tenant.withheld:,}",
+        "-" if tenant.in_flight is None else f"{tenant.in_flight:,}",
+        f"{tenant.delayed:,}",
+        duration(tenant.oldest_age),
+        remark_of(tenant),
+    )
+
+
+def remark_of(tenant: Tenant) -> str:
+    """What is special about it: a pause, limits, a weight."""
+    found = ["paused"] if tenant.paused_until is not None else []
+    limits = tenant.limits
+    found += [f"cap {limits.max_in_flight:,}"] if limits.max_in_flight else []
+    found += [f"{limits.rate:g}/s"] if limits.rate else []
+    return " ".join([*found, f"weight {tenant.weight}"] if tenant.weight > 1 else found)
+
+
+def fields_of(tenant: Tenant) -> dict[str, Any]:
+    """One tenant as JSON."""
+    fields = asdict(tenant)
+    del fields["shard_key"], fields["neighbours"]
+    paused = tenant.paused_until
+    return {
+        **bytes_fields("shard_key", tenant.shard_key),
+        **fields,
+        "paused_until": "resumed" if paused == float("inf") else paused,
+    }

@@ -1,0 +1,30 @@
+"""The limits of a shard key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardq.arguments import rate, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one shard key, or of a parent with all its children, beside the settings of the queue.
+
+    None is what the queue's settings say for every shard key; 0 is no limit. `max_in_flight` is how many messages may
+    be in flight. `rate` is how many may be delivered in a second, `burst` how many of these at once; without a burst,
+    the number of one second. ConfigError for a bad number.
+    """
+
+    max_in_flight: int | None = None
+    rate: float | None = None
+    burst: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.max_in_flight is not None:
+            whole("max_in_flight", self.max_in_flight, 0, 2**40)
+        if self.rate is not None:
+            rate("rate", self.rate)
+        if self.burst is not None:
+            whole("burst", self.burst, 0, 1_000_000, why="0: as many as in one second")

@@ -1,0 +1,44 @@
+"""What one tenant has in a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardq.model.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another shard key, how many of its streams are also those of the one asked for, and its backlog."""
+
+    shard_key: str | bytes
+    shared: int
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """What one shard key has in a queue; where the queue has `parents`, a parent with all its children.
+
+    `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `withheld` counts
+    those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet.
+    `in_flight` is None if it would have to be counted over all leases (a parent without limits). `oldest_age` is for
+    how many seconds the one that waits longest has been deliverable, as far as the first few messages of each of its
+    streams and of its overflow tell; None if nothing waits. `paused_until` is a time of the server in seconds since
+    1970, None if it is not paused. `streams` are those that it may use; () of a parent. `neighbours`, of one tenant
+    only, are the shard keys with the largest backlogs of those that share most streams with it.
+    """
+
+    shard_key: str | bytes
+    backlog: int
+    in_streams: int
+    held_back: int
+    withheld: int
+    delayed: int
+    in_flight: int | None
+    oldest_age: float | None
+    weight: int
+    limits: Limits
+    paused_until: float | None
+    streams: tuple[int, ...]
+    neighbours: tuple[Neighbour, ...] = ()

@@ -1,0 +1,162 @@
+"""Limits of shard keys, and pauses: who is delivered what, changed while the queue is used.
+
+A rate is a bucket of tokens by the server's clock (the generic cell rate algorithm, ITU-T I.371).
+lua/modules/limits.lua has the mechanism, docs/limits.md what it promises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shardq.arguments import seconds, shown
+from shardq.errors import ConfigError
+from shardq.model import Limits
+from shardq.ops.admin import forget_flights
+from shardq.ops.opening import change_queue, check_replicas, missing
+from shardq.ops.retry import retry_until
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Argument, Call, Op
+from shardq.protocol.replies import text_or_bytes
+from shardq.sharding import key_bytes
+
+MOST: Final = 10_000
+"""At most so many shard keys of a queue may have limits of their own or be paused."""
+NEVER: Final = 9_000_000_000_000_000
+"""The time in ms that never comes."""
+LONGEST_PAUSE: Final = 366 * 86_400.0
+PER_CALL: Final = 100
+PAGE: Final = 1000
+READERS: Final = 64
+"""So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
+_SAME, _DEFAULT = "", "-"
+
+Key = str | bytes
+Change = tuple[bytes, Argument, Argument, Argument, Argument]
+"""Of a shard key: its cap, rate and burst, and for how long it is paused, as `lua/limit.lua` has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What is stored of all limits and pauses. A pause ends at a time of the server, in seconds since 1970."""
+
+    limits: Mapping[Key, Limits]
+    paused: Mapping[Key | None, float]
+
+
+def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
+    """Return the shard keys that have limits of their own or are paused; None stands for the whole queue."""
+    until, cursor = state.until(timeout), b"0"
+    limits: dict[Key, Limits] = {}
+    ends: dict[Key | None, float] = {}
+    while True:
+        call = Call.on(state.keys, "limits", (cursor, PAGE))
+        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if len(reply) == 1:
+            raise missing(state.keys.name)
+        now, whole_queue, cursor, rows = reply
+        ends[None] = float(whole_queue or 0)
+        for raw, text in zip(rows[::2], rows[1::2], strict=True):
+            if raw:  # but the sentinel
+                key = text_or_bytes(raw)
+                limits[key], ends[key] = parsed_limits(text.decode())
+        if cursor == b"0":
+            own = {key: each for key, each in limits.items() if each != Limits()}
+            return Controls(own, {key: end_of_pause(end) for key, end in ends.items() if end > now})
+
+
+def set_limits(state: QueueState, changes: Mapping[Key, Limits], timeout: float | None = None) -> Op[None]:
+    """Give shard keys limits. ConfigError for a bad one; then nothing is changed."""
+    if not isinstance(changes, Mapping):
+        raise ConfigError(f"limits must be a dict of shard key: Limits, not {shown(changes)}")
+    rows: list[Change] = []
+    for key, each in changes.items():
+        if not isinstance(each, Limits):
+            raise ConfigError(f"the limits of {shown(key)} must be Limits(...), not {shown(each)}")
+        numbers = (_argument(each.max_in_flight), _argument(each.rate), _argument(each.burst))
+        rows.append((key_bytes(key), *numbers, _SAME))
+    yield from _limit(state, rows, timeout)
+
+
+def pause(state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None) -> Op[None]:
+    """Pause the queue, or one shard key (with a parent all its children), for *lasting* seconds, None for no end."""
+    if lasting is not None:
+        seconds("a pause", lasting, 0.001, LONGEST_PAUSE)
+    yield from _pause(state, key, NEVER if lasting is None else f"+{round(lasting * 1000)}", timeout)
+
+
+def resume(state: QueueState, key: Key | None, timeout: float | None = None) -> Op[None]:
+    """Let the queue, or a shard key, go on."""
+    yield from _pause(state, key, 0, timeout)
+
+
+def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: float | None) -> Op[None]:
+    if key is not None:
+        yield from _limit(state, [(key_bytes(key), _SAME, _SAME, _SAME, until_when)], timeout)
+        return
+
+    def make(epoch: str, following: str) -> Call:
+        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS))
+
+    _, underreplicated = yield from change_queue(state, make, state.until(timeout))
+    check_replicas(state, underreplicated, None)
+
+
+def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
+    until, missing, is_switched = state.until(timeout), None, False
+    for args in _pages(rows):
+
+        def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
+            return Call.on(state.keys, "limit", (epoch, following, MOST, *args))
+
+        reply, underreplicated = yield from change_queue(state, make, until)
+        _check(state, reply)
+        missing, is_switched = missing or underreplicated, is_switched or reply == b"FORGET"
+    if is_switched:
+        yield from forget_flights(state, timeout)
+    check_replicas(state, missing, None)
+
+
+def _pages(rows: Sequence[Change]) -> Iterator[tuple[Argument, ...]]:
+    for start in range(0, len(rows), PER_CALL):
+        yield tuple(word for row in rows[start : start + PER_CALL] for word in row)
+
+
+def _check(state: QueueState, reply: bytes) -> None:
+    if reply == b"PLAIN":
+        raise ConfigError(
+            f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
+            "configure(window=1) switches the window on"
+        )
+    if reply == b"CHILD":
+        raise ConfigError(
+            f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
+        )
+    if reply == b"FULL":
+        raise ConfigError(
+            f"at most {MOST:,} shard keys may have limits or be paused: give others Limits(), or resume them, first"
+        )
+
+
+def _argument(number: float | None) -> Argument:
+    if number is None:
+        return _DEFAULT
+    return int(number) if number == int(number) else repr(float(number))
+
+
+def parsed_limits(text: str) -> tuple[Limits, float]:
+    """Return the limits that `lua/limit.lua` has stored, and until when the shard key is paused, in ms."""
+    cap, rate, burst, end = text.split(" ")
+    made = Limits(
+        max_in_flight=None if cap == _DEFAULT else int(cap),
+        rate=None if rate == _DEFAULT else float(rate),
+        burst=None if burst == _DEFAULT else int(burst),
+    )
+    return made, float(end)
+
+
+def end_of_pause(ms: float) -> float:
+    """Return the end of a pause in seconds."""
+    return math.inf if ms >= NEVER else ms / 1000

@@ -1,0 +1,65 @@
+"""`shardq limits`, `pause` and `resume`."""
+
+from __future__ import annotations
+
+import math
+
+from shardq import Limits, Queue
+from tests.cli.conftest import Command
+
+
+def test_limits_are_shown_and_changed(cli: Command, queue: Queue) -> None:
+    assert cli("limits", "jobs").out == "no shard key has limits of its own, and nothing is paused\n"
+    told = cli("limits", "jobs", "acct-7", "max_in_flight=3", "rate=2.5", "--yes")
+    assert told.out.split("\n")[1].split() == ["acct-7", "3", "2.5"]
+    assert queue.limits() == {"acct-7": Limits(max_in_flight=3, rate=2.5)}
+    cli("limits", "jobs", "acct-7", "burst=20", "max_in_flight=0", "--yes")
+    assert queue.limits() == {"acct-7": Limits(max_in_flight=0, burst=20)}, "what is not named is the queue's again"
+    [shown] = cli("limits", "jobs", "--json").objects
+    row = {"shard_key": "acct-7", "max_in_flight": 0, "rate": None, "burst": 20, "paused_until": None}
+    assert shown == {"queue": "jobs", "paused_until": None, "limits": [row]}
+    assert cli.terminal("limits", "jobs", "acct-7", "--none", typed="n\n").code == 1
+    assert cli("limits", "jobs", "acct-7", "--none", "--yes").code == 0
+    assert queue.limits() == {}
+
+
+def test_bad_limits_are_told_in_one_line(cli: Command, queue: Queue) -> None:
+    for words, said in (
+        (["speed=3"], "there is no limit 'speed'"),
+        (["rate=x"], "rate must be a number"),
+        (["burst=1.5"], "burst must be a number"),
+        (["rate=-1"], "rate must be a number per second"),
+        ([], "name the limits"),
+        (["rate=1", "--none"], "name the limits"),
+    ):
+        told = cli("limits", "jobs", "acct-7", *words, "--yes")
+        assert told.code == 2
+        assert said in told.err
+        assert told.err.count("\n") == 1
+    assert queue.limits() == {}
+
+
+def test_a_tenant_and_a_queue_are_paused_and_go_on(cli: Command, queue: Queue) -> None:
+    assert cli("pause", "jobs", "acct-7", "--yes").out == "acct-7 in queue 'jobs' is paused until it is resumed\n"
+    assert cli("pause", "jobs", "--for", "600", "--yes").out == "queue 'jobs' is paused for 600 s\n"
+    paused = queue.paused()
+    assert paused.keys() == {None, "acct-7"}
+    assert paused["acct-7"] == math.inf
+    assert queue.stats().time + 590 < paused[None] <= queue.stats().time + 600
+    lines = cli("limits", "jobs").out.splitlines()
+    assert lines[1].startswith("(the whole queue)")
+    assert lines[1].endswith("Z")
+    assert lines[2].split() == ["acct-7", "resumed"]
+    assert cli("resume", "jobs").out == "queue 'jobs' goes on\n"
+    [told] = cli("resume", "jobs", "acct-7", "--json").objects
+    assert told == {"queue": "jobs", "shard_key": "acct-7", "paused": False}
+    assert queue.paused() == {}
+    assert cli("pause", "nowhere", "--yes").code == 3
+
+
+def test_stats_show_what_could_run(cli: Command, queue: Queue) -> None:
+    queue.write_many([(number, "acct-7") for number in range(5)])
+    queue.pause("acct-7")
+    assert queue.read_many(9) == []
+    lines = {line.split()[0]: line.split()[-1] for line in cli("stats", "jobs").out.splitlines() if line}
+    assert (lines["backlog"], lines["runnable"]) == ("5", "0")

@@ -1,0 +1,53 @@
+"""`shardq tenants`, `tenant` and `top`."""
+
+from __future__ import annotations
+
+import re
+
+from shardq import Limits, Queue
+from tests.cli.conftest import Command
+
+
+def fill(queue: Queue) -> None:
+    for name, count in (("flood", 40), ("acct-7", 3), (b"\xff\x1b", 2)):
+        queue.write_many([(number, name) for number in range(count)])
+    queue.set_limits({"flood": Limits(max_in_flight=2)})
+    queue.pause("acct-7")
+    assert len(queue.read_many(100)) == 4
+
+
+def test_a_table_of_tenants(cli: Command, queue: Queue) -> None:
+    assert cli("tenants", "jobs").out == "nobody has anything waiting\n"
+    fill(queue)
+    lines = [line.split() for line in cli("tenants", "jobs").out.splitlines()]
+    assert lines[1][:6] == ["flood", "38", "0", "38", "2", "0"]
+    assert lines[1][-2:] == ["cap", "2"]
+    assert (lines[2][0], lines[2][1], lines[2][-1]) == ("acct-7", "3", "paused")
+    assert len(lines) == 3
+    lines = [line.split() for line in cli("tenants", "jobs", "--order", "in_flight", "-n", "1").out.splitlines()]
+    assert len(lines) == 2
+    [told] = cli("tenants", "jobs", "--json", "--start", "1").objects
+    [row] = told["tenants"]
+    assert (row["shard_key"], row["withheld"], row["paused_until"]) == ("acct-7", 3, "resumed")
+    assert cli("tenants", "jobs", "--order", "size").code == 2
+    assert cli("tenants", "nowhere").code == 3
+
+
+def test_one_tenant(cli: Command, queue: Queue) -> None:
+    fill(queue)
+    told = dict(re.findall(r"^(\w[\w ]*?)  +(.+)$", cli("tenant", "jobs", "flood").out, re.MULTILINE))
+    assert told["backlog"] == "38"
+    assert told["held back"] == "0 until its turn comes, 38 by a limit or pause"
+    assert told["limits"] == "cap 2"
+    [shown] = cli("tenant", "jobs", "acct-7", "--json").objects
+    assert (shown["queue"], shown["backlog"], shown["paused_until"]) == ("jobs", 3, "resumed")
+    assert all(each.keys() >= {"shared", "backlog"} for each in shown["neighbours"])
+
+
+def test_top_looks_again_and_again(cli: Command, queue: Queue) -> None:
+    fill(queue)
+    told = cli("top", "jobs", "--every", "0.1", "--times", "3")
+    assert told.code == 0
+    assert len(re.findall(r"^jobs: backlog 41, runnable 0, in flight 4,", told.out, re.MULTILINE)) == 3
+    assert len(re.findall(r"^flood ", told.out, re.MULTILINE)) == 3
+    assert len(cli("top", "jobs", "--json", "--every", "0.1", "--times", "2").objects) == 2

@@ -1,0 +1,164 @@
+"""Who has what: tenants in any order, and one of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from shardq import ConfigError, Limits, Queue, QueueMissing
+from shardq.ops.tenants import ORDERS
+from tests.conformance.conftest import OpenQueue
+from tests.conformance.test_fairness import flood, sound
+from tests.conformance.world import World
+
+
+@pytest.fixture
+def queue(open_queue: OpenQueue) -> Queue:
+    """A queue with a window."""
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    queue.declare()
+    return queue
+
+
+def test_who_has_most_comes_first(queue: Queue, world: World) -> None:
+    for number in range(1, 8):
+        flood(queue, f"t{number}", number)
+    found = queue.tenants()
+    assert [(each.shard_key, each.backlog) for each in found] == [(f"t{n}", n) for n in range(7, 0, -1)]
+    assert [each.shard_key for each in queue.tenants(limit=2, start=3)] == ["t4", "t3"]
+    assert queue.tenants(start=7) == []
+    for each in found:
+        assert each.backlog == each.in_streams + each.held_back
+        assert (each.in_flight, each.delayed, each.withheld, each.weight) == (0, 0, 0, 1)
+        assert each.oldest_age is not None
+        assert each.streams == queue.state.view.shard(each.shard_key)
+    assert sum(each.held_back for each in found) == queue.stats().held_back
+    assert sound(queue, world)
+
+
+def test_each_number_is_a_full_count(open_queue: OpenQueue, world: World, seed: int) -> None:
+    """Of random traffic, whatever the order."""
+    rng = random.Random(seed)
+    queue = open_queue(streams=8, streams_per_shard=2, window=rng.choice((1, 3)))
+    names = [f"tenant-{n}" for n in range(30)]
+    waiting: Counter[str] = Counter()
+    delayed: Counter[str] = Counter()
+    flying: Counter[str] = Counter()
+    for _ in range(40):
+        name = rng.choice(names)
+        if rng.random() < 0.2:
+            queue.write("later", shard_key=name, delay=3600)
+            delayed[name] += 1
+        else:
+            count = rng.randint(1, 30)
+            flood(queue, name, count)
+            waiting[name] += count
+        for delivery in queue.read_many(rng.randint(1, 20)):
+            waiting[str(delivery.shard_key)] -= 1
+            if rng.random() < 0.5:
+                delivery.ack()
+            else:
+                flying[str(delivery.shard_key)] += 1
+    for order, counts in (("backlog", waiting), ("in_flight", flying)):
+        found = queue.tenants(order, limit=1000)  # type: ignore[arg-type]
+        told = [each.backlog if order == "backlog" else each.in_flight or 0 for each in found]
+        assert told == sorted(told, reverse=True)
+        assert {each.shard_key for each in found} >= {name for name, count in counts.items() if count}
+        for each in found:
+            name = str(each.shard_key)
+            assert (each.backlog, each.in_flight, each.delayed) == (waiting[name], flying[name], delayed[name])
+    assert {each.shard_key for each in queue.tenants("oldest", limit=1000)} == {n for n in names if waiting[n]}
+    assert all(each.held_back for each in queue.tenants("held_back", limit=1000))
+
+
+def test_who_waits_longest_comes_first(queue: Queue) -> None:
+    """By when a message became deliverable, also of one that was given back."""
+    for name in ("first", "second", "third"):
+        before = queue.stats().time
+        queue.write("x", shard_key=name)
+        while queue.stats().time - before < 0.005:
+            pass
+    assert [each.shard_key for each in queue.tenants("oldest")] == ["first", "second", "third"]
+    delivery = queue.read()
+    while delivery.shard_key != "first":
+        delivery.nack()
+        delivery = queue.read()
+    delivery.nack()
+    assert queue.tenants("oldest")[-1].shard_key == "first"
+    ages = [each.oldest_age or 0 for each in queue.tenants("oldest")]
+    assert ages == sorted(ages, reverse=True)
+
+
+def test_limits_pauses_and_weights_are_shown(queue: Queue) -> None:
+    flood(queue, "t", 10)
+    queue.set_limits({"t": Limits(max_in_flight=2, rate=0.001, burst=4)})
+    queue.set_weights({"t": 3})
+    assert len(queue.read_many(9)) == 2
+    found = queue.tenant("t")
+    assert (found.backlog, found.withheld, found.in_flight, found.weight) == (8, 8, 2, 3)
+    assert (found.limits, found.paused_until) == (Limits(max_in_flight=2, rate=0.001, burst=4), None)
+    queue.pause("t", seconds=60)
+    assert 50 < (queue.tenant("t").paused_until or 0) - queue.stats().time <= 60
+
+
+def test_one_tenant_and_its_neighbours(queue: Queue) -> None:
+    queue.assign(["a", "b", "c"])
+    shards = {name: set(queue.tenant(name).streams) for name in "abc"}
+    flood(queue, "b", 5)
+    flood(queue, "c", 3)
+    near = {each.shard_key: (each.shared, each.backlog) for each in queue.tenant("a").neighbours}
+    shared = {name: len(shards["a"] & shards[name]) for name in "bc"}
+    assert near == {name: (shared[name], count) for name, count in (("b", 5), ("c", 3)) if shared[name]}
+    nobody = queue.tenant("nobody")
+    assert (nobody.backlog, nobody.in_flight, nobody.oldest_age, len(nobody.streams)) == (0, 0, None, 2)
+
+
+def test_a_parent_stands_for_its_children(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=8, streams_per_shard=2, window=1, parents=1)
+    for key, count in (("acct-7/a", 6), ("acct-7/b", 5), ("acct-8/c", 3)):
+        flood(queue, key, count)
+    found = queue.tenants()
+    assert [(each.shard_key, each.backlog, each.in_flight) for each in found] == [
+        ("acct-7", 11, None),
+        ("acct-8", 3, None),
+    ]
+    assert queue.tenant("acct-7").streams == ()
+    queue.pause("acct-7")
+    held = queue.read_many(9)
+    assert {each.shard_key for each in held} == {"acct-8/c"}
+    found = queue.tenants("in_flight")
+    assert [(each.shard_key, each.in_flight) for each in found] == [("acct-8", 3)]
+    assert queue.tenant("acct-7").withheld == 11
+
+
+def test_a_queue_without_a_window_does_not_know_its_tenants(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, window=0)
+    queue.write(1, shard_key="t")
+    for call in (queue.tenants, lambda: queue.tenant("t")):
+        with pytest.raises(ConfigError, match=r"configure\(window=1\)"):
+            call()
+    with pytest.raises(QueueMissing):
+        world.client().queue("nowhere").tenants()
+
+
+def test_bad_questions_are_refused(queue: Queue) -> None:
+    for bad in ({"order": "size"}, {"limit": 0}, {"limit": 1001}, {"start": -1}):
+        with pytest.raises(ConfigError):
+            queue.tenants(**bad)
+    with pytest.raises(ConfigError):
+        queue.tenant("")
+
+
+def test_looking_changes_nothing(queue: Queue, world: World) -> None:
+    for number in range(20):
+        flood(queue, f"t{number}", number + 1)
+    queue.nack_many(queue.read_many(5))
+    queue.read_many(5)
+    node = world.node(queue.state.keys.meta)
+    before = {key: node.dump(key) for key in sorted(world.stored()) if "{" in key}
+    for order in ORDERS:
+        queue.tenants(order)
+    queue.tenant("t7")
+    assert {key: node.dump(key) for key in sorted(world.stored()) if "{" in key} == before
