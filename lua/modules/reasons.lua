@@ -8,11 +8,11 @@ local function begin_reasons(q)
 end
 
 -- Returns until when a message is paused by the queue or by its account (nil for one that does not count in the window), as text,
--- with 'pause' before it: '' if time alone does not end it. Returns '' and '' if it is not paused.
+-- with 'paused' before it: '' if time alone does not end it. Returns '' and '' if it is not paused.
 local function find_pause(q, paused, account)
   local until_when = math.max(tonumber(paused or '0'), account and account.limits and account.limits.paused_until or 0)
   if until_when <= q.now then return '', '' end
-  return 'pause', until_when < NEVER and string.format('%.0f', until_when) or ''
+  return 'paused', until_when < NEVER and string.format('%.0f', until_when) or ''
 end
 
 -- Returns what holds the messages of an account back, if they are not paused: the cap of what is in flight, the rate, or the window.

@@ -355,3 +355,17 @@ def test_limits_and_a_pause_of_one_shard_key_are_apart(queue: Queue) -> None:
     raw = b"\xff/\x00"
     queue.set_limits({raw: Limits(max_in_flight=2)})
     assert queue.limits() == {"t": Limits(rate=2.5), raw: Limits(max_in_flight=2)}
+
+
+def test_the_status_of_a_message_says_what_holds_it_back(queue: Queue) -> None:
+    queue.write_many([(n, f"other-{n}") for n in range(8)])
+    ids = {name: queue.write_many([(n, name) for n in range(3)]) for name in ("capped", "rated", "paused", "free")}
+    queue.set_limits({"capped": Limits(max_in_flight=1), "rated": Limits(rate=0.001, burst=1)})
+    queue.pause("paused")
+    reasons = {name: queue.status(of_name[2]).reason for name, of_name in ids.items()}
+    assert reasons == {"capped": "max_in_flight", "rated": "rate", "paused": "paused", "free": "window"}
+    queue.pause()
+    assert {queue.status(each).reason for of_name in ids.values() for each in of_name} == {"paused"}
+    queue.resume()
+    queue.resume("paused")
+    assert queue.status(ids["paused"][2]).reason == "window"

@@ -47,8 +47,8 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, peek, message, journal, dead, redrive, cancel, purge, delete, resize, configure,
-    weights, limits, pause, resume, tenants, tenant, top,
+    write, read, len, stats, queues, peek, message, tenants, tenant, top, journal, dead, redrive, cancel, purge, delete,
+    resize, configure, weights, limits, pause, resume,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip

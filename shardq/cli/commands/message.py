@@ -45,9 +45,9 @@ def sentence(status: MessageStatus) -> str:
             return "waiting: its lease has ended, and the next read takes it back"
         case "waiting" if status.stream is None:
             return "waiting: it was given back or is due, and comes with the next reads"
-        case "waiting" if status.reason == "pause":
+        case "waiting" if status.reason == "paused":
             return f"paused{_pause_left(status)}, in stream {status.stream}; {_before(status)} in that stream"
-        case "held_back" if status.reason == "pause":
+        case "held_back" if status.reason == "paused":
             return f"held back: paused{_pause_left(status)}; {_before(status)} of its shard key"
         case "waiting":
             return f"waiting in stream {status.stream}; {_before(status)} in that stream"
