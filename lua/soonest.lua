@@ -10,13 +10,14 @@
 -- ARGV[5] time: only what comes after this time in the index, in ms; '' for all
 -- ARGV[6] bucket: ... or at this time, in a later bucket
 -- ARGV[7] member: ... or in this bucket, behind this member
--- ARGV[8] most: how many
+-- ARGV[8] until: nothing that comes after this time in the index, in ms; '' for all
+-- ARGV[9] most: how many
 -- Reply: {now, {member, time in the index, bucket, ...}, {time of each when it ends or comes due, ...}}. After a jump of the
 --        server's clock, leases from before it end later than the index says.
 --- @use time, schedule, soonest, whereabouts
 local q = {meta = KEYS[1], leases = KEYS[2], delayed = KEYS[3], now = read_clock()}
-local kind, first, last, shard_key, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[8])
-local after = {time = tonumber(ARGV[5]), bucket = tonumber(ARGV[6]), member = ARGV[7]}
+local kind, first, last, shard_key, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[9])
+local after = {time = tonumber(ARGV[5]), bucket = tonumber(ARGV[6]), member = ARGV[7], last = tonumber(ARGV[8])}
 q.jump = kind == 'l' and read_jump(redis.call('HGET', q.meta, 'jump'), q.now)
 
 local numbers = {}

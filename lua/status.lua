@@ -16,17 +16,17 @@
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
--- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'unknown', stream ('': none), when it comes due or its lease
---         ends in ms ('': not known, or neither), how many messages are before it (-1: not known), reason,
+-- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'unknown', stream ('': none), when it comes due, or its
+--         lease or a pause ends in ms ('': not known, or none of these), how many messages are before it (-1: not known), reason,
 --         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields (see `strip_payload`)}
 --         | {now} when there is no such queue
---- @use time, accounts, attempts, children, leases, messages, redelivery, schedule, whereabouts
+--- @use time, accounts, attempts, children, leases, messages, reasons, redelivery, schedule, whereabouts
 local q = {
   meta = KEYS[1], lens = KEYS[2], leases = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
   cancelled = KEYS[8], moved = KEYS[9], accounts = KEYS[10], overflow = KEYS[11], dead = KEYS[12], now = read_clock(),
 }
 local message_id, place, id, stream = ARGV[1], ARGV[2], ARGV[3], KEYS[13]
-local written, fair, jump = unpack(redis.call('HMGET', q.meta, 'n', 'fair', 'jump')) -- at most 3: the fields
+local written, fair, jump, paused = unpack(redis.call('HMGET', q.meta, 'n', 'fair', 'jump', 'paused')) -- at most 4: the fields
 if not written then return {q.now} end
 q.written, q.is_fair, q.jump = tonumber(written), fair == '1', read_jump(jump, q.now)
 
@@ -50,13 +50,16 @@ if not fields then
   return {q.now, 'unknown', '', '', -1, '', '', '', '', {}}
 end
 
-local paused = redis.call('HGET', q.meta, 'paused')
-local is_paused = paused and tonumber(paused) > q.now
 local known, counted = redis.call('HGET', q.attempts, found.handle) or '', q.is_fair and found.place ~= 'l' and fields[1] == 'K'
-local shard_key, bare = counted and fields[2], strip_payload(fields)
+local shard_key, bare, account = counted and fields[2], strip_payload(fields), nil
+if counted then
+  begin_reasons(q)
+  account = find_account(q, shard_key)
+end
+local pause, pause_ends = find_pause(q, paused, account)
 if found.score or found.is_new then
   local number = found.is_new and found.place or string.format('%.0f', math.floor(found.score / POSITIONS))
-  return {q.now, 'waiting', number, '', estimate_in_stream(q, found, number), is_paused and 'paused' or '', '', known, '', bare}
+  return {q.now, 'waiting', number, pause_ends, estimate_in_stream(q, found, number), pause, '', known, '', bare}
 end
 
 -- What is due waits for the next read to take it back. One that has no room among the dead letters is delayed meanwhile.
@@ -66,24 +69,13 @@ if found.due then
   return {q.now, state, '', string.format('%.0f', due), -1, reason, '', known, '', bare}
 end
 
--- Held back: the window or a limit has no room for it.
+-- Held back: a pause, a limit or the window has no room for it.
 if counted then
-  read_rules(q)
-  if q.has_mark then
-    --- @use limits
-    begin_limits(q)
-  end
-  local account = find_account(q, shard_key)
   local held = q.has_parents and find_child(q, account, shard_key).held or account.held
   local ahead = estimate_in_overflow(q, shard_key, found, held)
   if ahead then
-    local reason = q.cap > 0 and q.cap * account.weight - account.flight <= account.shared and 'max_in_flight' or ''
-    if q.has_limits then
-      --- @use limits
-      reason = name_limit(q, account)
-    end
-    reason = is_paused and 'paused' or reason ~= '' and reason or 'window'
-    return {q.now, 'held_back', '', '', account.shared + ahead, reason, '', known, '', bare}
+    local reason = pause ~= '' and pause or find_reason(q, account)
+    return {q.now, 'held_back', '', pause_ends, account.shared + ahead, reason, '', known, '', bare}
   end
 end
 

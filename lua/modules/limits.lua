@@ -52,14 +52,6 @@ local function find_allowance(q, account)
   return limits.interval > 0 and math.min(allowance, count_tokens(q, limits)) or allowance
 end
 
--- Says what else than the window holds the messages of an account back: 'paused', 'rate' or 'max_in_flight'; '' for nothing.
-local function name_limit(q, account)
-  local limits = account.limits
-  if limits and limits.paused_until > q.now then return 'paused' end
-  if limits and limits.interval > 0 and count_tokens(q, limits) <= account.shared then return 'rate' end
-  return find_allowance(q, account) <= account.shared and 'max_in_flight' or ''
-end
-
 -- Says whether a bucket is to be stored: it is not full, or was not a moment ago.
 local function is_stored(q, limits)
   return limits.interval > 0 and (limits.full_at > q.now or limits.stored and limits.full_at > q.now - LATE)

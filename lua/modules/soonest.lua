@@ -23,12 +23,12 @@ local function count_passed(index, score, member)
   return passed
 end
 
--- Opens a bucket behind a point, {time, bucket, member}; the time is nil for its start.
+-- Opens a bucket behind a point, {time, bucket, member}, up to a last time; the times are nil for all of it.
 local function open_bucket(index, number, after)
   local start = number * SPAN
   local bucket = {
     number = number, start = start, from = start > 0 and string.format('%.0f', start) or '-inf',
-    upto = string.format('(%.0f', start + SPAN), offset = 0, size = 1, rows = {}, at = 1, time = nil,
+    upto = after.last and string.format('%.0f', start + after.last) or string.format('(%.0f', start + SPAN), offset = 0, size = 1, rows = {}, at = 1, time = nil,
   }
   if after.time then
     local score = string.format('%.0f', start + after.time)
@@ -57,6 +57,16 @@ local function comes_before(one, other)
   return one.number < other.number
 end
 
+-- Puts a bucket among others that are in the order of their next members.
+local function insert_bucket(heads, bucket)
+  local low, high = 1, #heads + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if comes_before(heads[middle], bucket) then low = middle + 1 else high = middle end
+  end
+  table.insert(heads, low, bucket)
+end
+
 -- Lists the members of these buckets that come first, at most so many, as {member, time, bucket, ...}.
 local function list_soonest(index, numbers, after, most)
   local heads, found = {}, {}
@@ -66,13 +76,9 @@ local function list_soonest(index, numbers, after, most)
   end
   table.sort(heads, comes_before)
   while heads[1] and #found < 3 * most do
-    local bucket, at = table.remove(heads, 1), 1
-    local size = #found
+    local bucket, size = table.remove(heads, 1), #found
     found[size + 1], found[size + 2], found[size + 3] = bucket.rows[bucket.at], bucket.time, bucket.number
-    if advance_bucket(index, bucket) then
-      while heads[at] and comes_before(heads[at], bucket) do at = at + 1 end
-      table.insert(heads, at, bucket)
-    end
+    if advance_bucket(index, bucket) then insert_bucket(heads, bucket) end
   end
   return found
 end

@@ -249,8 +249,9 @@ class Queue(QueueAdmin):
 
         - "waiting": what waits in the streams, and then what is held back. Of one stream this is the order of reads of
           one message, if nothing else happens. Of several, each gives one message in turn, from the shared read offset
-          on; what a batch takes from a stream comes together. Of a tenant these are the streams of its shard: what it
-          wrote before it had that shard is found by stream. With *stream* nothing that is held back is listed.
+          on; what is let in or comes due meanwhile takes turns, too, and a batch takes several of a stream together. Of
+          a tenant these are the streams of its shard: what it wrote before it had that shard is found by stream. With
+          *stream* nothing that is held back is listed.
         - "held_back": of one shard key after the other, each in the order of writing.
         - "delayed": by due time. "in_flight": by the end of the lease. "dead": the oldest dead letter first.
 

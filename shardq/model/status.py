@@ -17,10 +17,10 @@ class MessageStatus:
     What is not known, or has no meaning in a state, is None, or '' for a text.
 
     - "waiting": it is delivered when its turn comes. `stream` is where it waits; `ahead` is about how many messages of
-      that stream come before it. Reads go round all streams, so others deliver as many meanwhile.
-    - "held_back": it waits in the overflow of its shard key. `reason` names what has no room for it: "window",
-      "max_in_flight", "rate", or "paused" (the shard key, or the whole queue). `ahead` is about how many messages of
-      its shard key come before it.
+      that stream come before it. Reads go round all streams, so others deliver as many meanwhile. `reason` is "paused"
+      if its shard key or the queue is paused: until `until`, or as long as nobody resumes it if that is None.
+    - "held_back": it waits in the overflow of its shard key. `reason` says what has no room for it: "window",
+      "max_in_flight", "rate" or "paused". `ahead` is about how many messages of its shard key come before it.
     - "delayed": it is due at `until`. `reason` is "max_dead" if it waits for room among the dead letters.
     - "in_flight": it is leased until `until`, unless the holder extends that. `holder` tells the reads that leased
       messages apart: it is the beginning of a nonce, since Redis knows no name of a reader. (A journal has the name of

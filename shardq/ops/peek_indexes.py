@@ -117,15 +117,16 @@ def _timed(
     after = (point.number, point.bucket, point.member) if point.is_begun else ("", "", "")
     step = BUCKETS_LOOKED if seen.is_fair and not wanted.shard_key else BUCKETS
     rows: list[tuple[bytes, bytes, bytes, bytes]] = []
-    has_more, now = False, 0
+    has_more, now, latest = False, 0, b""
     for first in range(0, BUCKETS if seen.is_fair else 1, step):
         last = min(first + step, BUCKETS) - 1 if seen.is_fair else 0
         key = wanted.shard_key if seen.is_fair else b""
-        call = Call.on(state.keys, "soonest", (kind, first, last, key, *after, most))
+        call = Call.on(state.keys, "soonest", (kind, first, last, key, *after, latest, most))
         now, flat, times = yield from retry_until(lambda _, call=call: call, wanted.until, state.clock)  # type: ignore[misc]
         rows += zip(flat[1::3], flat[2::3], flat[::3], times, strict=True)
         has_more = has_more or len(times) == most
-    rows.sort(key=lambda row: (int(row[0]), int(row[1])))
+        rows.sort(key=lambda row: (int(row[0]), int(row[1])))
+        latest = rows[most - 1][0] if len(rows) >= most else b""  # other buckets need say nothing of what comes later
     found = []
     for time, bucket, member, shown in rows[:most]:
         behind = Point(point.kind, member=member, number=int(time), bucket=int(bucket))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from operator import attrgetter
 from typing import Any
 
 from shardq.model import PeekedMessage
@@ -17,6 +19,11 @@ from shardq.protocol.standing import Spot, known_of, peeked_message
 BYTES = 1024 * 1024
 """After so many bytes of messages a script looks at no more."""
 
+SOUGHT = 10
+"""In so many streams at a time the messages of one shard key are looked for."""
+
+_LAST = (2**53, 0)
+
 
 @dataclass(slots=True, eq=False)
 class _Source:
@@ -27,6 +34,16 @@ class _Source:
     seen: Track
     is_over: bool = False
     rows: deque[tuple[int, str, Any]] = field(default_factory=deque)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether its next message, if there is any, was not looked at yet."""
+        return not self.rows and not self.is_over
+
+    @property
+    def comes(self) -> tuple[int, int]:
+        """When the next message that was not looked at comes: in which round, and at which turn."""
+        return self.seen.passed, self.turn
 
     def take(self) -> tuple[str, Any]:
         """Take the next message: the number of the stream, and its row."""
@@ -77,33 +94,30 @@ def in_streams(state: QueueState, wanted: Wanted, tracks: list[Track]) -> Op[tup
 
 def _take(sources: list[_Source], found: list[tuple[str, Any]], count: int) -> None:
     """Take messages in turn, as far as it is known which comes next: the first of each stream, then the second."""
-    unknown = min(
-        ((each.seen.passed, each.turn) for each in sources if not each.rows and not each.is_over), default=None
-    )
-    while len(found) < count:
-        heads = [(each.rows[0][0], each.turn, at) for at, each in enumerate(sources) if each.rows]
-        first = min(heads, default=None)
-        if first is None or (unknown is not None and unknown < first[:2]):
-            return
-        source = sources[first[2]]
+    heads = [(each.rows[0][0], each.turn) for each in sources if each.rows]
+    unknown = min((each.comes for each in sources if each.is_unknown), default=_LAST)
+    heapify(heads)
+    while heads and heads[0] < unknown and len(found) < count:
+        source = sources[heappop(heads)[1]]
         found.append(source.take())
-        if not source.rows and not source.is_over:
-            unknown = min(unknown or (source.seen.passed, source.turn), (source.seen.passed, source.turn))
+        if source.rows:
+            heappush(heads, (source.rows[0][0], source.turn))
+        elif source.is_unknown:
+            unknown = min(unknown, source.comes)
 
 
 def _asked(sources: list[_Source], wanted: Wanted, missing: int) -> tuple[list[_Source], int]:
     """Return the streams that must be looked at before anything else can be taken, and how many messages of each."""
     if missing == 0:
         return [], 0
-    empty = sorted(
-        (each for each in sources if not each.rows and not each.is_over), key=lambda each: (each.seen.passed, each.turn)
-    )
-    most = LOOKED if wanted.shard_key else min(LOOKED, missing)
-    asked = empty[:most]
-    share = LOOKED // max(1, len(asked))
-    if not wanted.shard_key:
-        share = min(share, -(-missing // max(1, len(empty))))
-    return asked, max(1, share)
+    empty = sorted((each for each in sources if each.is_unknown), key=attrgetter("comes"))
+    # To go on within a stream takes Redis longer than to read on, so few streams are asked for more messages each.
+    if wanted.shard_key:
+        share = LOOKED // max(1, min(len(empty), SOUGHT))
+    else:
+        share = min(LOOKED, -(-missing // max(1, len(empty))))
+        empty = empty[:missing]
+    return empty[: LOOKED // share], share
 
 
 def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int) -> Op[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardq import ConfigError, MessageStatus, Queue, QueueMissing
+from shardq import ConfigError, Limits, MessageStatus, Queue, QueueMissing
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -87,6 +87,27 @@ def test_what_is_held_back_says_why(open_queue: OpenQueue, settings: dict[str, i
     assert (aheads[0], aheads[-1]) == (1, 299)
     assert max(abs(ahead - at) for at, ahead in enumerate(aheads, 1)) < 32
     assert {each.stream for each in held[1:]} == {None}
+
+
+def test_what_is_paused_or_limited_says_so(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4, streams_per_shard=4)
+    ids = {key: queue.write_many([(at, key) for at in range(10)]) for key in ("a", "b", "c")}
+    queue.set_limits({"a": Limits(max_in_flight=1), "b": Limits(rate=0.001, burst=1)})
+    queue.pause("c", seconds=100)
+    lying = queue.status(ids["c"][0])
+    assert known(lying, "reason") == {"state": "waiting", "reason": "paused"}
+    assert lying.until is not None
+    assert 0 < lying.until - lying.time <= 100
+    queue.read_many(20)
+    last = {key: queue.status(written[-1]) for key, written in ids.items()}
+    assert {key: (each.state, each.reason) for key, each in last.items()} == {
+        "a": ("held_back", "max_in_flight"), "b": ("held_back", "rate"), "c": ("held_back", "paused"),
+    }  # fmt: skip
+    assert (last["a"].ahead, last["c"].ahead) == (8, 9)
+    queue.resume("c")
+    queue.pause()
+    found = queue.status(ids["c"][-1])
+    assert known(found, "reason", "until") == {"state": "held_back", "reason": "paused", "until": None}
 
 
 def test_ahead_says_about_how_many_of_the_stream_come_before(open_queue: OpenQueue) -> None:

@@ -45,6 +45,10 @@ def sentence(status: MessageStatus) -> str:
             return "waiting: its lease has ended, and the next read takes it back"
         case "waiting" if status.stream is None:
             return "waiting: it was given back or is due, and comes with the next reads"
+        case "waiting" if status.reason == "paused":
+            return f"paused{_pause_left(status)}, in stream {status.stream}; {_before(status)} in that stream"
+        case "held_back" if status.reason == "paused":
+            return f"held back: paused{_pause_left(status)}; {_before(status)} of its shard key"
         case "waiting":
             return f"waiting in stream {status.stream}; {_before(status)} in that stream"
         case "held_back":
@@ -65,6 +69,10 @@ def sentence(status: MessageStatus) -> str:
 
 def _before(status: MessageStatus) -> str:
     return f"about {plural(status.ahead or 0, 'message')} before it"
+
+
+def _pause_left(status: MessageStatus) -> str:
+    return "" if status.until is None else f" for {_left(status)}"
 
 
 def _left(status: MessageStatus) -> str:
