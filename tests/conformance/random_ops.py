@@ -117,8 +117,8 @@ class RandomOps:
     def _cancel(self) -> None:
         if self.alive:
             message_id = self._rng.choice(sorted(self.alive))
-            self.queue.cancel(message_id)
-            self.alive.discard(message_id)
+            if self.queue.cancel(message_id) != "dead":
+                self.alive.discard(message_id)
 
     def _resize(self) -> None:
         self.queue.resize(self._rng.choice(STREAMS))

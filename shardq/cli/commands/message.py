@@ -41,16 +41,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def sentence(status: MessageStatus) -> str:
     """Where the message is, in words."""
     match status.state:
-        case "waiting" if status.reason == "lease ended":
-            return "waiting: its lease has ended, and the next read takes it back"
-        case "waiting" if status.stream is None:
-            return "waiting: it was given back or is due, and comes with the next reads"
-        case "waiting" if status.reason == "paused":
-            return f"paused{_pause_left(status)}, in stream {status.stream}; {_before(status)} in that stream"
+        case "waiting":
+            return _waiting(status)
         case "held_back" if status.reason == "paused":
             return f"held back: paused{_pause_left(status)}; {_before(status)} of its shard key"
-        case "waiting":
-            return f"waiting in stream {status.stream}; {_before(status)} in that stream"
         case "held_back":
             return f"held back by {status.reason}; {_before(status)} of its shard key"
         case "delayed" if status.reason == "max_dead":
@@ -58,13 +52,25 @@ def sentence(status: MessageStatus) -> str:
         case "delayed":
             return f"delayed: due in {_left(status)}"
         case "in_flight":
-            lease = "" if status.until is None else f"; its lease ends in {_left(status)} unless it is extended"
-            return f"in flight{', and cancelled' if status.cancelled else ''}{lease}"
+            return _in_flight(status)
         case "dead":
-            return (
-                f"a dead letter for {duration(max(0.0, status.time - (status.since or status.time)))}: {status.reason}"
-            )
+            return f"a dead letter for {duration(status.time - (status.since or status.time))}: {status.reason}"
     return status.state
+
+
+def _waiting(status: MessageStatus) -> str:
+    if status.reason == "lease ended":
+        return "waiting: its lease has ended, and the next read takes it back"
+    if status.stream is None:
+        return "waiting: it was given back or is due, and comes with the next reads"
+    if status.reason == "paused":
+        return f"paused{_pause_left(status)}, in stream {status.stream}; {_before(status)} in that stream"
+    return f"waiting in stream {status.stream}; {_before(status)} in that stream"
+
+
+def _in_flight(status: MessageStatus) -> str:
+    lease = "" if status.until is None else f"; its lease ends in {_left(status)} unless it is extended"
+    return f"in flight{', and cancelled' if status.cancelled else ''}{lease}"
 
 
 def _before(status: MessageStatus) -> str:
