@@ -10,11 +10,13 @@ from examples.demo.ledger import Job, Ledger
 from examples.demo.processes import ROOT, Process
 from examples.demo.show import Show
 from examples.demo.table import draw, percentile, pickups, plural, seconds
-from shardq import Client, Queue
+from shardq import Client, Limits, Queue
 from shardq.embedded import EmbeddedServer
 
 VISIBILITY = 3.0  # seconds: short, so that the leases of the killed worker end while one watches
 STUCK = 30.0  # seconds without any progress
+LIMIT_FROM, LIMIT_FOR = 0.15, 4.0  # the part of the jobs after which the flood is limited, and for how many seconds
+RATE = 20.0  # deliveries per second of the flood, meanwhile
 
 
 class Demo:
@@ -30,6 +32,7 @@ class Demo:
         self._problems: list[str] = []
         self._killed: Process | None = None
         self._killed_at, self._held = 0.0, list[str]()
+        self._limited_at = self._freed_at = 0.0
 
     def run(self) -> int:
         """Run it; the exit code."""
@@ -82,6 +85,7 @@ class Demo:
         last, progressed = -1, time.monotonic()
         while not (self._producer.ended() and jobs.len() == 0):
             self._read_on()
+            self._limit_flood(jobs)
             if not self._killed and self._ledger.acked * 2 >= self._total:
                 self._kill_one()
             if self._ledger.acked != last:
@@ -100,6 +104,18 @@ class Demo:
         while self._scaler.lines:
             self._show.autoscaler(self._scaler.lines.pop(0))
         self._show.progress(self._ledger.acked, self._total)
+
+    def _limit_flood(self, jobs: Queue) -> None:
+        """Give the flood a rate while it runs, and take it back after a while. Nobody is told of it but Redis."""
+        now = time.monotonic()
+        if not self._limited_at and self._ledger.acked >= LIMIT_FROM * self._total:
+            jobs.set_limits({self._noisy: Limits(rate=RATE, burst=1)})
+            self._limited_at = now
+            text = f"{self._noisy} gets {RATE:g} deliveries per second: set while all work, for {LIMIT_FOR:g} s"
+            self._show.say("limit", text, "bold")
+        elif self._limited_at and not self._freed_at and now >= self._limited_at + LIMIT_FOR:
+            jobs.set_limits({self._noisy: Limits()})
+            self._freed_at = time.monotonic()
 
     def _kill_one(self) -> None:
         """Kill the first worker that holds a lease. It is paused before, to be sure that it still holds one."""
@@ -148,12 +164,33 @@ class Demo:
                 f"{plural(len(again), 'lease')} of the killed worker, {seconds(max(again))} after the kill: leases end "
                 f"after {VISIBILITY:g} s",
             )
+        if self._freed_at:
+            show.say("limit", self._of_the_limit())
         show.say("pick-up p99", f"{seconds(waits[False])} for everybody else, {seconds(waits[True])} for {self._noisy}")
         if ledger.bad_python:
             show.say(
                 "note",
                 f"{plural(len(ledger.bad_python), 'file')} of test data cannot be parsed: finding out is the job",
             )
+
+    def _of_the_limit(self) -> str:
+        """What the limit did, in jobs per second."""
+        begun, over = self._limited_at, self._freed_at
+        rates = {
+            (noisy, which): self._taken(noisy, since, until) / (until - since)
+            for noisy in (False, True)
+            for which, since, until in (("before", 2 * begun - over, begun), ("meanwhile", begun, over))
+        }
+        if rates[True, "meanwhile"] > RATE + 2:
+            self._problems.append(f"{rates[True, 'meanwhile']:.0f} jobs per second of {self._noisy} were delivered")
+        flood, others = (
+            f"{rates[noisy, 'meanwhile']:,.0f} per second, {rates[noisy, 'before']:,.0f} before"
+            for noisy in (True, False)
+        )
+        return f"{self._noisy} {flood}; everybody else {others}"
+
+    def _taken(self, noisy: bool, since: float, until: float) -> int:
+        return sum(since <= at < until for job in self._jobs(noisy=noisy) for *_, at in job.takes)
 
     def _jobs(self, *, noisy: bool) -> list[Job]:
         return [job for job in self._ledger.jobs.values() if (job.tenant == self._noisy) == noisy]

@@ -25,7 +25,7 @@ def declare(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]:
 
 def refuse(state: QueueState, differences: Differences) -> None:
     """Raise ConfigError, in this call and in each after it, as long as the settings differ."""
-    state.view = QueueView()
+    state.view, state.opened = QueueView(), False
     told = ", ".join(f"{name}={actual!r} instead of {requested!r}" for name, (requested, actual) in differences.items())
     raise ConfigError(
         f"queue {state.keys.name!r} has {told}: settings belong to the queue; change them by configure(), resize() or "
@@ -47,7 +47,7 @@ def apply(state: QueueState, differences: Differences) -> Op[None]:
         if streams is not None:
             yield from resize(state, streams)
     except ConfigError:
-        state.view = QueueView()
+        state.view, state.opened = QueueView(), False
         raise
     state.on_mismatch = warn_of
 

@@ -77,7 +77,7 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
-        sent, known = state.clock.monotonic(), state.streams > 0  # another thread may open it meanwhile
+        sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)
@@ -88,9 +88,10 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
             found = yield from _load_assignment(state, until)
         created = reply[0] == b"CREATED"
         remember(state, meta, found, created=created, known=known)
-        if state.creates and (created or not known):
+        state.opened = True
+        if state.creates and (created or not opened):
             yield from register(state)
-        if not created and not known and (differences := _differences(state)):
+        if not created and not opened and (differences := _differences(state)):
             remedy = (state.on_mismatch or warn_of)(state, differences)
             if remedy is not None:
                 yield from remedy

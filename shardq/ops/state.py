@@ -74,6 +74,7 @@ class QueueState:
     touch_at: float = 0.0
     shrink_at: float = 0.0
     bury_at: float = 0.0
+    opened: bool = False
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)
     waiting: Waiting = field(init=False)

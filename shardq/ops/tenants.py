@@ -13,16 +13,17 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from shardq.arguments import whole
-from shardq.errors import BackendError, ConfigError, ShardqError
+from shardq.errors import ConfigError, ShardqError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
-from shardq.ops.admin import statistics
 from shardq.ops.limiting import end_of_pause, parsed_limits
-from shardq.ops.opening import find_queue, missing
+from shardq.ops.opening import missing
 from shardq.ops.retry import retry_until
+from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.together import run_together
+from shardq.ops.view import QueueView
 from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
 
@@ -69,40 +70,41 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
     whole("limit", limit, 1, MOST)
     whole("start", start, 0, 2**40)
     until = state.until(timeout)
-    ranks = yield from _ranks(state, order, until)
+    view = (yield from sight(state, until)).view
+    ranks = yield from _ranks(state, view, order, until)
     first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
-    return (yield from _details(state, [name for name, _ in first], until))
+    return (yield from _details(state, view, [name for name, _ in first], until))
 
 
 def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) -> Op[Tenant]:
     """Return what one tenant has, with its neighbours."""
     until, name = state.until(timeout), key_bytes(key)
+    view = (yield from sight(state, until)).view
     accounts = yield from _accounts(state, until)
-    (found,) = yield from _details(state, [name], until)
+    (found,) = yield from _details(state, view, [name], until)
     if not found.streams:
         return found
     backlogs = {other: account.backlog for other, account in accounts.items() if other != name and account.backlog}
     streams, near = set(found.streams), list[Neighbour]()
     for other in heapq.nlargest(CANDIDATES, backlogs, key=lambda each: (backlogs[each], each)):
-        if shared := len(streams.intersection(state.view.shard(text_or_bytes(other)))):
+        if shared := len(streams.intersection(view.shard(text_or_bytes(other)))):
             near.append(Neighbour(text_or_bytes(other), shared, backlogs[other]))
     near.sort(key=lambda each: (-each.shared, -each.backlog, key_bytes(each.shard_key)))
     return replace(found, neighbours=tuple(near[:NEIGHBOURS]))
 
 
-def _ranks(state: QueueState, order: str, until: float) -> Op[Mapping[bytes, float]]:
+def _ranks(state: QueueState, view: QueueView, order: str, until: float) -> Op[Mapping[bytes, float]]:
     accounts = yield from _accounts(state, until)
     if order == "in_flight":
-        return (yield from _in_flight(state, until))
+        return (yield from _in_flight(state, view, until))
     if order == "oldest":
-        return (yield from _oldest(state, until))
+        return (yield from _oldest(state, view, until))
     if order == "held_back":
         return {name: each.held_back for name, each in accounts.items() if each.held_back}
     return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
 
 
 def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
-    yield from _look_up(state, until)
     found: dict[bytes, Account] = {}
     cursor: Argument = "0"
     while cursor != b"0":
@@ -119,38 +121,30 @@ def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
     return found
 
 
-def _look_up(state: QueueState, until: float) -> Op[None]:
-    """Learn the queue's streams and settings; who may only read learns them from its numbers."""
-    try:
-        yield from find_queue(state, until)
-    except BackendError:
-        yield from statistics(state, max(0.0, until - state.clock.monotonic()))
-
-
-def _in_flight(state: QueueState, until: float) -> Op[Counter[bytes]]:
+def _in_flight(state: QueueState, view: QueueView, until: float) -> Op[Counter[bytes]]:
     found: Counter[bytes] = Counter()
     cursor: Argument = "0"
     while cursor != b"0":
         cursor, rows = yield from _ask(state, until, Call.on(state.keys, "leased", (cursor, PAGE)))
         for key, number in _pairs(rows):
-            found[_name(state, key)] += number
+            found[_name(view, key)] += number
     return found
 
 
-def _oldest(state: QueueState, until: float) -> Op[dict[bytes, float]]:
+def _oldest(state: QueueState, view: QueueView, until: float) -> Op[dict[bytes, float]]:
     """The time at which each became deliverable, negated: the oldest has the most."""
     found: dict[bytes, float] = {}
 
     def note(rows: Sequence[Any]) -> None:
         for key, ms in _pairs(rows):
-            name = _name(state, key)
+            name = _name(view, key)
             found[name] = max(found.get(name, -(2.0**60)), -float(ms))
 
     place: Argument = "("
     while place:
         place, rows = yield from _ask(state, until, Call.on(state.keys, "runs", (place, RUNS)))
         note(rows)
-    for number in range(state.streams):
+    for number in range(view.streams):
         after, returned = b"", b"0"
         is_over = False
         while not is_over:
@@ -163,35 +157,35 @@ def _oldest(state: QueueState, until: float) -> Op[dict[bytes, float]]:
     return found
 
 
-def _details(state: QueueState, names: Sequence[bytes], until: float) -> Op[list[Tenant]]:
-    results = yield from run_together([_detail(state, name, until) for name in names])
+def _details(state: QueueState, view: QueueView, names: Sequence[bytes], until: float) -> Op[list[Tenant]]:
+    results = yield from run_together([_detail(state, view, name, until) for name in names])
     for each in results:
         if isinstance(each, ShardqError):
             raise each
     return [each for each in results if isinstance(each, Tenant)]
 
 
-def _detail(state: QueueState, name: bytes, until: float) -> Op[Tenant]:
-    reply = yield from retry_until(_same(_call(state, name, 0)), until, state.clock)
+def _detail(state: QueueState, view: QueueView, name: bytes, until: float) -> Op[Tenant]:
+    reply = yield from retry_until(_same(_call(state, view, name, 0)), until, state.clock)
     leased, seen = reply[6], reply[7]
     while seen != b"":
-        more = yield from retry_until(_same(_call(state, name, seen)), until, state.clock)
+        more = yield from retry_until(_same(_call(state, view, name, seen)), until, state.clock)
         leased, seen = leased + more[6], more[7]
-    return _tenant(state, name, reply, leased)
+    return _tenant(view, name, reply, leased)
 
 
-def _call(state: QueueState, name: bytes, seen: int) -> Call:
-    streams = _streams(state, name)[:LOOKED_AT]
+def _call(state: QueueState, view: QueueView, name: bytes, seen: int) -> Call:
+    streams = _streams(view, name)[:LOOKED_AT]
     rest = tuple(map(state.keys.stream, streams))
     return Call.on(state.keys, "tenant", (name, ",".join(map(str, streams)), seen), rest=rest)
 
 
-def _tenant(state: QueueState, name: bytes, reply: Sequence[Any], leased: int) -> Tenant:
+def _tenant(view: QueueView, name: bytes, reply: Sequence[Any], leased: int) -> Tenant:
     now, text, counted, weight, limits, oldest, *_ = reply
     account, own, end = account_of(text), Limits(), 0.0
     if limits:
         own, end = parsed_limits(limits.decode())
-    is_parent = bool(state.config.parents)
+    is_parent = bool(view.config.parents)
     return Tenant(
         shard_key=text_or_bytes(name),
         backlog=account.backlog,
@@ -204,16 +198,16 @@ def _tenant(state: QueueState, name: bytes, reply: Sequence[Any], leased: int) -
         weight=int(weight),
         limits=own,
         paused_until=end_of_pause(end) if end > now else None,
-        streams=_streams(state, name),
+        streams=_streams(view, name),
     )
 
 
-def _streams(state: QueueState, name: bytes) -> tuple[int, ...]:
-    return () if state.config.parents else tuple(state.view.shard(text_or_bytes(name)))
+def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
+    return () if view.config.parents else tuple(view.shard(text_or_bytes(name)))
 
 
-def _name(state: QueueState, key: bytes) -> bytes:
-    return (key.split(b"/")[0] or key) if state.config.parents else key
+def _name(view: QueueView, key: bytes) -> bytes:
+    return (key.split(b"/")[0] or key) if view.config.parents else key
 
 
 def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:

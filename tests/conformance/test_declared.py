@@ -86,6 +86,7 @@ def test_a_difference_is_raised_in_each_call_as_long_as_there_is_one(
     queue = open_queue(streams=4, window=1)
     queue.write(1, shard_key="t")
     strict = world.client().queue(queue_name, streams=8, window=1, max_deliveries=3, on_mismatch="raise")
+    assert strict.stats().backlog == 1, "who only looks is told nothing"
     for _ in range(2):
         with pytest.raises(ConfigError, match="max_deliveries=16 instead of 3, streams=4 instead of 8"):
             strict.write(2, shard_key="t")
