@@ -20,8 +20,8 @@ MEANS = {
     "base": "a checkout to compare with, a folder or a commit: single, concurrent, before; default: none",
 }
 NAMES = (
-    "single", "concurrent", "before", "throughput", "window", "controls", "journal", "reads", "pickup", "expiry",
-    "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines",
+    "single", "concurrent", "before", "throughput", "window", "controls", "results", "journal", "reads", "pickup",
+    "expiry", "driver", "timing", "flow", "edge", "worker", "orders", "fairness", "routing", "spark", "pipelines",
 )  # fmt: skip
 
 

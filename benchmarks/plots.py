@@ -246,6 +246,26 @@ def _threads(panels: list[Any], table: Table) -> None:
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
+def _rate(panels: list[Any], table: Table) -> None:
+    """When the messages of a limited flood were delivered, beside the line that its rate allows; and the distance."""
+    data = table.data
+    rate, burst, first = data["rate"], data["burst"], data["delivered"][0]
+    times = [each - first for each in data["delivered"]]
+    allowed = [burst + rate * at for at in times]
+    counts, distance = panels
+    counts.plot(times, allowed, color=GREYS[1], label="what the rate allows")
+    counts.plot(times, range(1, len(times) + 1), color=OURS, linestyle="--", label="delivered by shardq")
+    counts.set_xlabel("s")
+    counts.set_ylabel("messages")
+    counts.legend(loc="upper left")
+    beyond = [number - most for number, most in enumerate(allowed, 1)]
+    distance.step(times, beyond, where="post", color=OURS, linewidth=0.8)
+    distance.axhline(0, color=GREYS[1], linewidth=0.8)
+    distance.set_ylim(min(-4.0, *beyond) - 1, max(2.0, *beyond) + 1)
+    distance.set_xlabel("s")
+    distance.set_ylabel("messages beyond that line")
+
+
 _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "single-write": (1, 2.6, _rates),
     "single-read": (1, 2.6, _rates),
@@ -259,6 +279,7 @@ _KINDS: dict[str, tuple[int, float, Callable[[list[Any], Table], None]]] = {
     "fairness-server": (3, 3.0, _served),
     "fairness-moment": (3, 3.0, _served),
     "worker": (2, 3.4, _workers),
+    "controls-rate": (2, 2.8, _rate),
     "timing-replay": (2, 2.5, _requests),
     "timing-purgatory": (2, 2.5, _requests),
     "timing-rates-low": (3, 3.0, _timers),

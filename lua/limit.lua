@@ -11,31 +11,34 @@
 -- KEYS[8] overflow: handles that wait for room
 -- KEYS[9] leases: tokens by deadline in ms
 -- KEYS[10] due: when to look at limited shard keys again
+-- KEYS[11] journal: what happened
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: so many may have limits of their own
--- ARGV[4..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
+-- ARGV[4] client: what the journal calls the caller
+-- ARGV[5..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
 --            the queue says
 -- Reply: 'OK' | 'FORGET' if what was counted in flight before counts no more | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts |
 --        'CHILD' where the queue has parents, and a key is a child | 'FULL' when they would be too many: then nothing is changed
---- @use time, keys, epochs, accounts, limits, named_limits, window, notifications
+--- @use time, keys, epochs, accounts, journal, limits, named_limits, window, notifications
 local q = {
   meta = KEYS[1], accounts = KEYS[2], limits = KEYS[3], notifications = KEYS[4], lens = KEYS[5], ready = KEYS[6], redelivery = KEYS[7],
-  overflow = KEYS[8], leases = KEYS[9], due = KEYS[10], now = read_clock(), lengths = {},
+  overflow = KEYS[8], leases = KEYS[9], due = KEYS[10], journal = KEYS[11], now = read_clock(), lengths = {},
 }
-local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
-check_types({q.meta, q.accounts, q.limits, q.lens}, {q.ready, q.redelivery, q.overflow, q.leases, q.due}, {q.notifications})
+local epoch, following, most, client = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+check_types({q.meta, q.accounts, q.limits, q.lens}, {q.ready, q.redelivery, q.overflow, q.leases, q.due}, {q.notifications, q.journal})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
-local fair, parents, waiting, streams, written = unpack( -- at most 5: the fields
-  redis.call('HMGET', q.meta, 'fair', 'parents', 'waiting', 'streams', 'n'))
+local fair, parents, waiting, streams, written, journal_size = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'fair', 'parents', 'waiting', 'streams', 'n', 'journal'))
 if fair ~= '1' then return 'PLAIN' end
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
+q.journal_size = tonumber(journal_size or '0')
 
 local names, changes = {}, {}
-for at = 4, #ARGV, 5 do
+for at = 5, #ARGV, 5 do
   local name = ARGV[at]
-  if parents == '1' and string.find(name, '/', 1, true) then return 'CHILD' end
+  if parents == '1' and (string.match(name, '^[^/]+') or name) ~= name then return 'CHILD' end
   if not changes[name] then names[#names + 1] = name end
   changes[name] = {ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]}
 end
@@ -43,6 +46,16 @@ local texts, limited = join_limits(q, names, changes)
 if limited > most and limited > redis.call('HLEN', q.limits) - 1 then return 'FULL' end
 local is_switched = save_named(q, names, texts, limited)
 redis.call('HSET', q.meta, 'epoch', following)
+if q.journal_size > 0 then
+  begin_events(q)
+  for at, name in ipairs(names) do
+    local pause, stored = changes[name][4], texts[at]
+    local ends = pause ~= '' and pause ~= '0' and stored and tonumber(string.match(stored, '(%d+)$'))
+    local kind = pause == '' and 'i' or pause == '0' and 'f' or 'h'
+    note_event(q, kind, '', name, 0, ends and ends < NEVER and ends)
+  end
+  save_events(q, client)
+end
 
 prepare_admission(q)
 begin_limits(q)

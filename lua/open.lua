@@ -24,7 +24,10 @@
 -- KEYS[21] bulk_offsets: offsets of bulk writes by end
 -- KEYS[22] due: when the buckets of the timed indexes are due
 -- KEYS[23] limits: the limits of shard keys that have any
--- KEYS[24..] streams: as many as the caller would create
+-- KEYS[24] results: what is kept of messages
+-- KEYS[25] result_ends: the same by end
+-- KEYS[26] finished: ids of messages that have results, for those who wait
+-- KEYS[27..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
@@ -34,7 +37,8 @@ local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
   redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dedup = KEYS[11], dedup_index = KEYS[12],
   dead = KEYS[13], moved = KEYS[14], accounts = KEYS[15], shard_keys = KEYS[16], overflow = KEYS[17], assigned = KEYS[18],
-  journal = KEYS[19], producers = KEYS[20], bulk_offsets = KEYS[21], due = KEYS[22], limits = KEYS[23], now = read_clock(),
+  journal = KEYS[19], producers = KEYS[20], bulk_offsets = KEYS[21], due = KEYS[22], limits = KEYS[23],
+  results = KEYS[24], result_ends = KEYS[25], finished = KEYS[26], now = read_clock(),
 }
 local wanted, epoch = tonumber(ARGV[1]), ARGV[2]
 local exists = redis.call('HEXISTS', q.meta, 'epoch') == 1
@@ -42,20 +46,20 @@ if not exists and wanted == 0 then return {'NOQUEUE', q.now, {}} end
 
 --- @use keys, streams
 create_sorted_sets({q.ready, q.redelivery}, -1)
-create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.producers, q.bulk_offsets}, NEVER)
+create_sorted_sets({q.leases, q.delayed, q.due, q.dedup_index, q.producers, q.bulk_offsets, q.result_ends}, NEVER)
 create_sorted_sets({q.overflow}, 0)
 redis.call('SADD', q.cancelled, '')
 -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
 for _, key in ipairs({q.lens, q.meta, q.accounts}) do redis.call('HSETNX', key, '', string.rep(' ', 65)) end
-create_hashes({q.attempts, q.moved, q.shard_keys, q.assigned, q.limits})
+create_hashes({q.attempts, q.moved, q.shard_keys, q.assigned, q.limits, q.results})
 create_dedup(q.dedup, q.now)
-for _, key in ipairs({q.bodies, q.dead, q.journal}) do create_stream(key) end
+for _, key in ipairs({q.bodies, q.dead, q.journal, q.finished}) do create_stream(key) end
 if redis.call('EXISTS', q.notifications) == 0 then
   redis.call('XGROUP', 'CREATE', q.notifications, 'shardq', '$', 'MKSTREAM')
 end
 
 if not exists then
-  for i = 24, 23 + wanted do create_stream(KEYS[i]) end
+  for i = 27, 26 + wanted do create_stream(KEYS[i]) end
   -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
   redis.call('HSET', q.meta, 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', q.now,
     'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', q.now, 'cap_no', 0)

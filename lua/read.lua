@@ -331,7 +331,9 @@ repeat
   local is_over = q.found == q.count or not has_more
   if is_over and steps.deliver_due and q.status ~= 'MISS' then
     has_more, steps.deliver_due = steps.deliver_due(q), nil
-  elseif is_over and q.is_fair and q.found == 0 and q.status == 'OK' then
+    is_over = not has_more
+  end
+  if is_over and q.is_fair and q.found == 0 and q.status == 'OK' then
     --- @use walks
     has_more = search_overflow(q)
     q.has_redeliveries = has_more

@@ -23,15 +23,15 @@
 -- ARGV[3] sequence: "number of this call|ms for which it may be repeated"; for a bulk write see `check_offset`
 -- ARGV[4] dedup_window: for how long dedup keys are remembered, ms
 -- ARGV[5] max_dedup: how many of them at most
--- ARGV[6] keyed: how many messages of this call carry a dedup key
+-- ARGV[6] keyed: how many dedup keys and unique keys the messages of this call carry
 -- ARGV[7] max_len: most messages not yet settled, 0 for no bound
 -- ARGV[8] count: messages in this call
 -- ARGV[9] declared: how many streams
 -- ARGV[10] stride: arguments per message: 4, or 6 when one of them has headers or options
 -- ARGV[11..] rest: the numbers of the declared streams, then of each message: shard (see modules/shards), shard key, tag,
---            payload, and with a stride of 6 headers and options ('' or "delay_ms|ms_to_deadline|dedup key")
+--            payload, and with a stride of 6 headers and options ('' or see `read_options`)
 -- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
---        | {'FORGOTTEN'}
+--        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call)
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 local meta, lens, ready, notifications, dedup, accounts = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[8], KEYS[10]
 local bodies, dedup_index, overflow, producers, bulk_offsets = KEYS[6], KEYS[9], KEYS[12], KEYS[14], KEYS[15]
@@ -259,7 +259,14 @@ if has_options then
     local text = ARGV[first_message + i * stride - 1]
     if text ~= '' then options[i] = read_options(q, text) end
   end
-  if keyed > 0 then repeated, known = find_repeated(q, options) end
+  if keyed > 0 then
+    --- @use unique
+    repeated, known = find_repeated(q, options)
+    local conflicts = find_conflicts(q, options, repeated, count)
+    if #conflicts > 0 then return {'TAKEN', table.concat(conflicts, ',')} end
+    known = 0
+    for _ in pairs(repeated) do known = known + 1 end
+  end
 end
 
 -- What would go beyond the queue's bounds is refused whole.
@@ -319,25 +326,36 @@ if count > 1 or has_options then
 end
 
 -- Each message goes into the stores of those that are delayed or held back, or into the shortest stream of its shard.
---- @use window, overflow
+--- @use window, overflow, unique
 local keys, values = KEYS, ARGV -- a local is found faster than a global
-local places, first, gained, delayed, held_keys, held_shards = {}, {}, {}, {}, {}, {}
+local places, first, gained, delayed, held_keys, held_shards, ids = {}, {}, {}, {}, {}, {}, {}
 local prefix, mark = q.prefix, q.mark
 for i = 1, count do
   local at = first_message + (i - 1) * stride
   local shard, shard_key, tag, payload = values[at], values[at + 1], values[at + 2], values[at + 3]
-  local delay, attributes, dedup_key, headers, place = 0, '', '', '', nil
+  local delay, attributes, dedup_key, unique_key, headers, place = 0, '', '', '', '', nil
   if has_options then
     headers = values[at + 4]
     local option = options[i]
-    if option then delay, attributes, dedup_key = option.delay, option.attributes, option.dedup_key end
-    if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
+    if option then
+      delay, attributes, dedup_key, unique_key = option.delay, option.attributes, option.dedup_key, option.unique_key
+      if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
+      local holder = not place and (option.holder or option.same_as and ids[option.same_as])
+      if holder then
+        place = holder
+        if dedup_key ~= '' then save_dedup_key(q, dedup_key, holder) end
+      end
+    end
   end
   if not place then
     n = n + 1
     local id = prefix .. n
-    if delay > 0 then
+    if delay > 0 or unique_key ~= '' then
       append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
+      if unique_key ~= '' then
+        ids[i] = id .. '-d'
+        save_unique(q, unique_key, id, ids[i])
+      end
       place, delayed[#delayed + 1] = 'd', {id = id, shard = shard, shard_key = shard_key, delay = delay}
     elseif counts and is_held_back(q, shard_key) then
       append_message(q, bodies, id, shard_key, tag, payload, attributes, headers)
@@ -367,14 +385,16 @@ redis.call('HSET', q.meta, 'n', n, 'ms', ms)
 if #delayed > 0 then
   --- @use schedule, shards, accounts
   q.due_times, q.buckets = {}, {}
-  local is_soon = false
+  local is_soon, at_once = false, 0
   for _, message in ipairs(delayed) do
     delay_message(q, message.id, spell_shard(q, message.shard), message.shard_key, q.now + message.delay)
     if counts then count_delayed(q, message.shard_key, 1) end
     is_soon = is_soon or message.delay < 5000
+    if message.delay == 0 then at_once = at_once + 1 end
   end
   save_due_times(q)
   if is_soon then notify_reader(q, '') end -- a blocked reader may have to look again before it does by itself
+  for _ = 2, at_once do notify_reader(q, '') end
 end
 if is_fair then
   --- @use shards, overflow, accounts

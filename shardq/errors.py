@@ -10,8 +10,12 @@
     ├── Empty                           nothing to read before the deadline: read again
     ├── QueueNotEmpty                   a queue that is to be deleted holds messages: drain it, or say how many
     ├── QueueFull                       a bound of the queue is reached: slow down, retry later
+    ├── UniqueConflict                  another message has the unique key; see .message_id
     ├── Unrouted                        no pattern matches the topic
     ├── MessageNotFound                 no waiting message has this id
+    ├── NoResult                        the message has no result, and will have none
+    │   └── MessageDead                 it became a dead letter; see .reason
+    ├── ResultPending (TimeoutError)    the message is not done yet: ask again
     ├── LeaseLost                       the delivery is not yours any more: drop the work
     │   └── MessageCancelled            the message was cancelled: drop the work
     ├── PipelineFailed                  a Spark job failed; what it wrote so far stays
@@ -65,12 +69,36 @@ class QueueFull(ShardqError):
     """The queue has reached one of its bounds, such as `max_len`, `max_backlog` or `max_dedup`; nothing was written."""
 
 
+class UniqueConflict(ShardqError):
+    """Another message, `message_id`, has the unique key and is not done; nothing was written."""
+
+    def __init__(self, message: str, message_id: str) -> None:
+        super().__init__(message)
+        self.message_id = message_id
+
+
 class Unrouted(ShardqError):
     """No queue is bound to a pattern that matches the topic; nothing was written."""
 
 
 class MessageNotFound(ShardqError):
     """No message with this id is waiting, delayed or in flight."""
+
+
+class NoResult(ShardqError):
+    """A message has no result and will have none: it was removed, its result was not kept, or was kept long enough."""
+
+
+class MessageDead(NoResult):
+    """A message became a dead letter, so it has no result. `reason` says why; a redrive may still bring one."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ResultPending(ShardqError, TimeoutError):
+    """A message was not done when the time to wait for its result was over."""
 
 
 class LeaseLost(ShardqError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -348,7 +349,15 @@ def _text(reply: str | bytes) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Distinct TCP ports on 127.0.0.1 that nobody listens on now."""
+    """Distinct TCP ports on 127.0.0.1 that nobody listens on now.
+
+    They are below those that Linux gives to outgoing connections, one of which might take them before the server does.
+    """
     with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(probe.getsockname()[1]) for probe in probes]
+        ports: list[int] = []
+        while len(ports) < count:
+            port = random.SystemRandom().randrange(20_000, 32_000)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+        return ports

@@ -15,7 +15,7 @@ from shardq.embedded import EmbeddedServer
 
 VISIBILITY = 3.0  # seconds: short, so that the leases of the killed worker end while one watches
 STUCK = 30.0  # seconds without any progress
-LIMIT_FROM, LIMIT_FOR = 0.15, 4.0  # the part of the jobs after which the flood is limited, and for how many seconds
+LIMIT_FROM, LIMIT_FOR = 0.35, 4.0  # the part of the jobs after which the flood is limited, and for how many seconds
 RATE = 20.0  # deliveries per second of the flood, meanwhile
 
 
@@ -174,14 +174,14 @@ class Demo:
             )
 
     def _of_the_limit(self) -> str:
-        """What the limit did, in jobs per second."""
-        begun, over = self._limited_at, self._freed_at
+        """What the limit did, in jobs per second: a second later, when the workers have done what they held by then."""
+        begun, over = self._limited_at + 1, self._freed_at
         rates = {
             (noisy, which): self._taken(noisy, since, until) / (until - since)
             for noisy in (False, True)
-            for which, since, until in (("before", 2 * begun - over, begun), ("meanwhile", begun, over))
+            for which, since, until in (("before", 2 * begun - over - 1, begun - 1), ("meanwhile", begun, over))
         }
-        if rates[True, "meanwhile"] > RATE + 2:
+        if rates[True, "meanwhile"] > 2 * RATE:  # workers also do what they were delivered before
             self._problems.append(f"{rates[True, 'meanwhile']:.0f} jobs per second of {self._noisy} were delivered")
         flood, others = (
             f"{rates[noisy, 'meanwhile']:,.0f} per second, {rates[noisy, 'before']:,.0f} before"

@@ -73,14 +73,25 @@ local function correct_length(q, number, has_more)
   q.gone, q.vanished, q.lengths[number] = q.gone + missing, q.vanished + missing, left
 end
 
--- Takes at most so many new messages of a stream. Where it counts no more than these, one more is asked for: what others put
--- there must not hide what is still to come.
-local function take_new(q, number, most)
+-- Removes those of a stream's entries that come after a position of its redelivery queue.
+local function cut_entries(entries, upto)
+  local size = #entries
+  while size > 0 and tonumber(string.match(entries[size][1], '%-(%d+)$')) > upto do
+    entries[size], size = nil, size - 1
+  end
+end
+
+-- Takes at most so many new messages of a stream, those before the position `upto` if it is given. Where it counts no more than
+-- these, one more is asked for: what others put there must not hide what is still to come.
+local function take_new(q, number, most, upto)
   local length = q.lengths[number]
   local asked = length <= most and most + 1 or most
   local entries = redis.call('XRANGE', q.streams[number], '(' .. q.cursors[number], '+', 'COUNT', asked)
   local has_more = #entries > most
   if has_more then entries[#entries] = nil end
+  local size = #entries
+  if upto then cut_entries(entries, upto) end
+  if #entries < size then most, has_more = #entries, true end
   q.examined, q.lengths[number] = q.examined + #entries, length - #entries
   deliver_new(q, number, entries)
   if #entries < most or q.lengths[number] < 1 then correct_length(q, number, has_more) end

@@ -72,6 +72,8 @@ local function find_next_look(q, account)
     return limits.paused_until < NEVER and limits.paused_until or nil
   elseif account.held > 0 and limits.interval > 0 and count_tokens(q, limits) - account.shared < 1 then
     return limits.full_at - (limits.burst - 1 - account.shared) * limits.interval
+  elseif account.held > 0 and account.shared == 0 and find_allowance(q, account) > 0 then
+    return q.now -- this call lets nothing in
   end
   return is_stored(q, limits) and limits.full_at + LATE or nil
 end

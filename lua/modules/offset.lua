@@ -57,16 +57,20 @@ local function take_new_of(q, number, most)
   if q.lengths[number] > 0 then take_new(q, number, most) end
 end
 
--- Takes at most so many messages of a stream: those in its redelivery queue beside the new ones.
+-- Takes at most so many messages of a stream: those in its redelivery queue beside the new ones. Where the two are mixed, it
+-- takes some of these and of those by turns, as their numbers say.
 local function take_any_of(q, number, most)
   if not q.lengths[number] then load_streams(q, {number}) end
-  local wanted = q.found + most
-  if q.has_redeliveries then take_returned(q, number, most) end
-  if number == LEGACY then
-    take_legacy(q, wanted - q.found)
-  elseif q.found < wanted and q.lengths[number] > 0 then
-    take_new(q, number, wanted - q.found)
-  end
+  local wanted, before, upto = q.found + most, nil, nil
+  repeat
+    before = q.found
+    if q.has_redeliveries then upto = take_returned(q, number, wanted - q.found) end
+    if number == LEGACY then
+      take_legacy(q, wanted - q.found)
+    elseif q.found < wanted and q.lengths[number] > 0 then
+      take_new(q, number, wanted - q.found, upto)
+    end
+  until not upto or q.found >= wanted or q.found == before
 end
 
 -- Takes one message of the stream that a reader prefers, if that stream is not next by itself. The stream is skipped once when

@@ -1,18 +1,37 @@
--- What must not be stored twice. The hash `dedup` has three kinds of fields, each with its end, the time in ms until when it
+-- What must not be stored twice. The hash `dedup` has these kinds of fields, each with its end, the time in ms until when it
 -- is remembered: 'k:' and a dedup key is "end|id"; 'p:' and a producer's sequence is "end|number|what was stored"; 'o:' and the
--- partition of a bulk write is "end|first message not stored|batch|mark". Each kind has an index by end of its own, and so a
+-- partition of a bulk write is "end|first message not stored|batch|mark". (Unique keys, lua/modules/unique.lua, stand there as
+-- well, and 'r:' with the nonce of a call that replaced a message.) Each kind has an index by end of its own, and so a
 -- count of its own: none takes the room of another.
 
 -- So many sequences are remembered: each client has one for each of its threads. Newcomers beyond them write without one (see
 -- shardq/ops/write.py).
 local MAX_SEQUENCES = 100000
 
+-- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that still exist. At those somebody
+-- looks again when they are twice as old.
+local function keep_unique(q, fields)
+  local ended = {}
+  for _, field in ipairs(fields) do
+    local entry_id = string.sub(field, 1, 2) == 'u:' and string.match(redis.call('HGET', q.dedup, field) or '', '^%S+')
+    if entry_id and #redis.call('XRANGE', q.bodies, entry_id, entry_id) > 0 then
+      local age = q.now - string.match(entry_id, '^%d+')
+      redis.call('ZADD', q.dedup_index, string.format('%.0f', q.now + math.max(60000, age)), field)
+    else
+      ended[#ended + 1] = field
+    end
+  end
+  return ended
+end
+
 -- Forgets at most so many of an index whose end has come.
 local function forget_ended(q, index, most)
   local ended = redis.call('ZRANGEBYSCORE', index, '-inf', q.now, 'LIMIT', 0, most)
   if #ended == 0 then return end
-  redis.call('HDEL', q.dedup, unpack(ended)) -- at most 504: a write
-  redis.call('ZREM', index, unpack(ended)) -- at most 504
+  if index == q.dedup_index then ended = keep_unique(q, ended) end
+  if #ended == 0 then return end
+  redis.call('HDEL', q.dedup, unpack(ended)) -- at most 1,004: a write
+  redis.call('ZREM', index, unpack(ended)) -- at most 1,004
 end
 
 -- Says whether one more may be remembered. What has not ended is never forgotten to make room.

@@ -215,7 +215,8 @@ local function count_returned(q, number)
 end
 
 -- Takes at most so many messages out of a stream's queue into `q.taken`. They count as found until `deliver_taken` looks at
--- all of them at once. In a fair queue they keep their order among the new messages.
+-- all of them at once. In a fair queue they keep their order among the new messages: then it returns the position of the next
+-- message that waits in the queue behind these new ones, nil if none does.
 local function take_returned(q, number, most)
   check_read_types(q, number)
   local first, upto = number * POSITIONS, POSITIONS - 1
@@ -234,6 +235,11 @@ local function take_returned(q, number, most)
   end
   local count = #taken - before
   q.lengths[number], q.found = q.lengths[number] - count, q.found + count
+  if not is_mixed or 2 * count == #queue then return end
+  local rest = {}
+  for at = 2 * count + 1, #queue do rest[at - 2 * count] = queue[at] end
+  q.queues[first] = rest
+  return rest[2] - first
 end
 
 -- Removes from the queue what was taken out of it.

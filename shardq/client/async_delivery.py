@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
+from shardq.client.results import NOTHING, checked_progress
 from shardq.errors import LeaseLost
-from shardq.ops.settle import Settled
+from shardq.ops.keeping import progress
+from shardq.ops.settle import LOST, Settled
 from shardq.ops.settling import Settle
 
 if TYPE_CHECKING:
@@ -32,9 +34,34 @@ class AsyncDelivery(LeasedDelivery):
         """The queue that it was read from."""
         return self._queue
 
-    async def ack(self, *, timeout: float | None = None) -> None:
-        """Say that the work is done: the message is forgotten."""
+    async def ack(self, *, result: Any = NOTHING, timeout: float | None = None) -> None:
+        """Say that the work is done: the message is forgotten. Its *result* is kept for the queue's `result_ttl`.
+
+        Without a *result* (None is one) nothing is kept. One that cannot be encoded, or is larger than
+        `max_result_size`, is not kept either, which is logged. ConfigError if the queue keeps no results.
+        """
+        if result is not NOTHING:
+            await self._queue._keep([self], [result], timeout)
         await self._settle("ack", Settle(self.received), timeout)
+
+    async def progress(
+        self, done: float, total: float | None = None, note: str = "", *, timeout: float | None = None
+    ) -> bool:
+        """Note how far the work is: *done* of *total*, with a *note* of at most 200 characters. `status` shows it.
+
+        At most one note per second is sent, and beyond that the one that all is done (*done* is *total*); the others
+        are ignored. Return whether it is noted. It is for a day, or for the queue's `result_ttl` if that is longer.
+        """
+        checked_progress(done, total, note)
+        if not self._is_worth_telling(is_last=done == total):
+            return False
+        settled, noted = await self._queue.client.run(
+            progress(self._queue.state, self.received, done, total, note, timeout)
+        )
+        if settled in LOST:
+            self._lease.lose()
+            settled.check()
+        return noted
 
     async def nack(self, *, delay: float = 0.0, error: str = "", timeout: float | None = None) -> bool:
         """Give the message back. It is delivered again after *delay* seconds, and *error* is kept as its `last_error`.

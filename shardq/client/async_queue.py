@@ -10,12 +10,15 @@ from shardq.client.acking import note_answers, to_ack
 from shardq.client.async_admin import AsyncQueueAdmin
 from shardq.client.async_delivery import AsyncDelivery
 from shardq.client.leases import note_results
+from shardq.client.results import results_of
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
 from shardq.model.delivery import received_of
-from shardq.model.message import messages_of
+from shardq.model.message import OnConflict, messages_of
 from shardq.ops import settle
+from shardq.ops.awaiting import result
 from shardq.ops.first_look import first_look
+from shardq.ops.keeping import keep
 from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
 from shardq.ops.peek import peek
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
@@ -69,6 +72,8 @@ class AsyncQueue(AsyncQueueAdmin):
         deadline: float | None = None,
         dedup_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        on_conflict: OnConflict = "existing",
         timeout: float | None = None,
     ) -> str:
         """Store one message and return its id. It is stored once, however often the connection breaks.
@@ -78,13 +83,18 @@ class AsyncQueue(AsyncQueueAdmin):
         both from now. Within the queue's `dedup_window` a second write with the same *dedup_key* stores nothing and
         returns the first one's id. *headers* are delivered with the message.
 
+        While a message with the same *unique_key* waits, is delayed or in flight, *on_conflict* decides: "existing"
+        stores nothing and returns that one's id; "raise" raises UniqueConflict; "replace" gives that one this payload,
+        shard key, deadline and headers, and with a *delay* it is due then instead (docs/unique.md).
+
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        if is_plain(delay, deadline, dedup_key, headers) and not enabled():
+        is_bare = is_plain(delay, deadline, dedup_key, headers, unique_key) and on_conflict == "existing"
+        if is_bare and not enabled():
             plain = compose_plain(self.state, self._codecs, payload, shard_key)
             return await self._client.store(self.state, plain, timeout)
-        message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+        message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
         with self._telemetry.writing(None) as context:
             composed = compose(self.state, self._codecs, message, context)
             message_id = await self._client.store(self.state, composed, timeout)
@@ -183,10 +193,19 @@ class AsyncQueue(AsyncQueueAdmin):
         return [AsyncDelivery(row, self) for row in rows]
 
     async def ack_many(
-        self, deliveries: Sequence[AsyncDelivery], *, timeout: float | None = None
+        self,
+        deliveries: Sequence[AsyncDelivery],
+        *,
+        results: Sequence[Any] | None = None,
+        timeout: float | None = None,
     ) -> list[AsyncDelivery]:
-        """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
+        """Settle many deliveries as done, in few round trips. Return those whose lease was lost.
+
+        *results*, as many, are kept as those of `AsyncDelivery.ack` are.
+        """
         received = received_of(self.name, deliveries)
+        if results is not None:
+            await self._keep(deliveries, results, timeout)
         found: settle.Results = {}
         op = settle.ack(self.state, received, timeout, found)
         return await self._settle_many("ack", deliveries, received, op, found)
@@ -233,11 +252,23 @@ class AsyncQueue(AsyncQueueAdmin):
         """
         return await self._client.run(settle.cancel(self.state, message_id, timeout))
 
+    async def result(self, message_id: str, *, timeout: float | None = None) -> Any:
+        """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).
+
+        *timeout* is by default the client's; with 0 the call only looks. All waits of a client on this queue share one
+        connection. ResultPending if the message is not done by then. NoResult if it has no result and will have none;
+        MessageDead if it became a dead letter. CodecError if this client cannot decode the result; ConfigError if the
+        queue keeps no results, and QueueMissing if there is no such queue.
+        """
+        found = await self._client.run(result(self.state, message_id, timeout))
+        return self._codecs.decode(found.tag, found.body)
+
     async def status(self, message_id: str, *, timeout: float | None = None) -> MessageStatus:
-        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, or unknown.
+        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, done or unknown.
 
         *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
-        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown. QueueMissing if
+        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown,
+        unless its result is kept. QueueMissing if
         there is no such queue, ConfigError if the id is none.
         """
         return await self._client.run(status(self.state, message_id, timeout))
@@ -297,6 +328,10 @@ class AsyncQueue(AsyncQueueAdmin):
             note_results(known, [found[each.received.token] for each in known])
             raise
         return note_results(deliveries, results)
+
+    async def _keep(self, deliveries: Sequence[AsyncDelivery], results: Sequence[Any], timeout: float | None) -> None:
+        if deliveries:
+            await self._client.run(keep(self.state, results_of(self, deliveries, results), timeout))
 
     async def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state

@@ -12,6 +12,7 @@ from shardq.client.async_queue import AsyncQueue
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
+from shardq.model.message import OnConflict
 from shardq.ops.caller import copied
 from shardq.ops.opening import upkeep
 from shardq.ops.outgoing import weight
@@ -75,6 +76,8 @@ class AsyncWriter(BaseWriter):
         deadline: float | None = None,
         dedup_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        on_conflict: OnConflict = "existing",
         timeout: float | None = None,
     ) -> AsyncWritten:
         """Take a message into the window, and return a future, which gets its id or its error.
@@ -86,7 +89,8 @@ class AsyncWriter(BaseWriter):
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
         """
-        order = self._order(queue, payload, shard_key, (delay, deadline, dedup_key, headers), timeout)
+        options = (delay, deadline, dedup_key, headers, unique_key)
+        order = self._order(queue, payload, shard_key, options, on_conflict, timeout)
         try:
             return await self._accept(order)
         except BaseException as error:

@@ -17,6 +17,7 @@ from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received
+from shardq.model.message import OnConflict
 from shardq.ops import registry, routing
 from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.declaring import OnMismatch
@@ -152,6 +153,8 @@ class Client(BaseClient):
         deadline: float | None = None,
         dedup_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        on_conflict: OnConflict = "existing",
         timeout: float | None = None,
     ) -> dict[str, str]:
         """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
@@ -163,7 +166,7 @@ class Client(BaseClient):
         names = self.run(routing.match_queues(self.router_state(router), topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
-            message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+            message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
             composed = [compose(state, self.codecs, message, context) for state in states]
             return self._publish_to(states, composed, timeout) if states else {}
 

@@ -18,12 +18,14 @@ the wheel, decides for good. Only its holder's own ack, nack or reject can still
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, Self, TypeVar
 
+from shardq.client.results import PACE
 from shardq.clock import Clock
 from shardq.errors import ClosedError
 from shardq.model import DeliveryView, Received
@@ -177,7 +179,9 @@ class Leases:
 class LeasedDelivery(DeliveryView):
     """What `Delivery` and `AsyncDelivery` share: the delivery's lease, and who is told when it is lost."""
 
-    __slots__ = ("_lease", "_queue")
+    __slots__ = ("_lease", "_queue", "_told")
+
+    _told: tuple[float, bool]  # when the last progress was sent, and whether all was done; unset before
 
     def __init__(self, received: Received, queue: Any) -> None:
         self.received = received  # not by the base class: this is done for each delivery
@@ -211,6 +215,15 @@ class LeasedDelivery(DeliveryView):
         other. An error of a callback is logged.
         """
         self._lease.when_lost(partial(_call, callback, self))
+
+    def _is_worth_telling(self, *, is_last: bool) -> bool:
+        """Return whether progress may be sent now: once in a while, and once more when all is done."""
+        now = self._clock.monotonic()
+        told_at, was_last = getattr(self, "_told", (-math.inf, False))
+        if now - told_at < PACE and (was_last or not is_last):
+            return False
+        self._told = (now, is_last)
+        return True
 
     def _note(self, *, lost: bool) -> None:
         """Note that Redis answered: the delivery is settled, or its lease was *lost*."""

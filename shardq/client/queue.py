@@ -9,12 +9,15 @@ from shardq.client.acking import note_answers, to_ack
 from shardq.client.admin import QueueAdmin
 from shardq.client.delivery import Delivery
 from shardq.client.leases import note_results
+from shardq.client.results import results_of
 from shardq.errors import Empty
 from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
 from shardq.model.delivery import received_of
-from shardq.model.message import messages_of
+from shardq.model.message import OnConflict, messages_of
 from shardq.ops import settle
+from shardq.ops.awaiting import result
 from shardq.ops.first_look import first_look
+from shardq.ops.keeping import keep
 from shardq.ops.outgoing import compose, compose_all, compose_plain, is_plain
 from shardq.ops.peek import peek
 from shardq.ops.read import checked_block, checked_count, checked_stream, read
@@ -67,6 +70,8 @@ class Queue(QueueAdmin):
         deadline: float | None = None,
         dedup_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        on_conflict: OnConflict = "existing",
         timeout: float | None = None,
     ) -> str:
         """Store one message and return its id. It is stored once, however often the connection breaks.
@@ -76,13 +81,18 @@ class Queue(QueueAdmin):
         both from now. Within the queue's `dedup_window` a second write with the same *dedup_key* stores nothing and
         returns the first one's id. *headers* are delivered with the message.
 
+        While a message with the same *unique_key* waits, is delayed or in flight, *on_conflict* decides: "existing"
+        stores nothing and returns that one's id; "raise" raises UniqueConflict; "replace" gives that one this payload,
+        shard key, deadline and headers, and with a *delay* it is due then instead (docs/unique.md).
+
         ConfigError (bad argument), CodecError (the payload cannot be encoded) and QueueFull (a bound of the queue is
         reached): nothing was written. OutcomeUnknown and DurabilityUnknown: the message may have been written.
         """
-        if is_plain(delay, deadline, dedup_key, headers) and not enabled():
+        is_bare = is_plain(delay, deadline, dedup_key, headers, unique_key) and on_conflict == "existing"
+        if is_bare and not enabled():
             plain = compose_plain(self.state, self._codecs, payload, shard_key)
             return self._client.store(self.state, plain, timeout)
-        message = Message(payload, shard_key, delay, deadline, dedup_key, headers)
+        message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
         with self._telemetry.writing(None) as context:
             composed = compose(self.state, self._codecs, message, context)
             message_id = self._client.store(self.state, composed, timeout)
@@ -173,9 +183,16 @@ class Queue(QueueAdmin):
         self._telemetry.read(rows, started, batch=batch)
         return [Delivery(row, self) for row in rows]
 
-    def ack_many(self, deliveries: Sequence[Delivery], *, timeout: float | None = None) -> list[Delivery]:
-        """Settle many deliveries as done, in few round trips. Return those whose lease was lost."""
+    def ack_many(
+        self, deliveries: Sequence[Delivery], *, results: Sequence[Any] | None = None, timeout: float | None = None
+    ) -> list[Delivery]:
+        """Settle many deliveries as done, in few round trips. Return those whose lease was lost.
+
+        *results*, as many, are kept as those of `Delivery.ack` are.
+        """
         received = received_of(self.name, deliveries)
+        if results is not None:
+            self._keep(deliveries, results, timeout)
         found: settle.Results = {}
         op = settle.ack(self.state, received, timeout, found)
         return self._settle_many("ack", deliveries, received, op, found)
@@ -222,11 +239,23 @@ class Queue(QueueAdmin):
         """
         return self._client.run(settle.cancel(self.state, message_id, timeout))
 
+    def result(self, message_id: str, *, timeout: float | None = None) -> Any:
+        """Return the result of a message, as soon as it is done, but wait at most *timeout* seconds (docs/results.md).
+
+        *timeout* is by default the client's; with 0 the call only looks. All waits of a client on this queue share one
+        connection. ResultPending if the message is not done by then. NoResult if it has no result and will have none;
+        MessageDead if it became a dead letter. CodecError if this client cannot decode the result; ConfigError if the
+        queue keeps no results, and QueueMissing if there is no such queue.
+        """
+        found = self._client.run(result(self.state, message_id, timeout))
+        return self._codecs.decode(found.tag, found.body)
+
     def status(self, message_id: str, *, timeout: float | None = None) -> MessageStatus:
-        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, or unknown.
+        """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, done or unknown.
 
         *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
-        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown. QueueMissing if
+        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown,
+        unless its result is kept. QueueMissing if
         there is no such queue, ConfigError if the id is none.
         """
         return self._client.run(status(self.state, message_id, timeout))
@@ -286,6 +315,10 @@ class Queue(QueueAdmin):
             note_results(known, [found[each.received.token] for each in known])
             raise
         return note_results(deliveries, results)
+
+    def _keep(self, deliveries: Sequence[Delivery], results: Sequence[Any], timeout: float | None) -> None:
+        if deliveries:
+            self._client.run(keep(self.state, results_of(self, deliveries, results), timeout))
 
     def _settle(self, verb: str, item: Settle, timeout: float | None) -> settle.Settled:
         state = self.state

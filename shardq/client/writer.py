@@ -14,6 +14,7 @@ from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter,
 from shardq.drivers.permits import MAX_WAIT
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
+from shardq.model.message import OnConflict
 from shardq.ops.caller import copied
 from shardq.ops.opening import upkeep
 from shardq.ops.outgoing import weight
@@ -72,6 +73,8 @@ class Writer(BaseWriter):
         deadline: float | None = None,
         dedup_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        unique_key: str | None = None,
+        on_conflict: OnConflict = "existing",
         timeout: float | None = None,
     ) -> Written:
         """Take a message into the window, and return a future, which gets its id or its error.
@@ -83,7 +86,8 @@ class Writer(BaseWriter):
         ConfigError and CodecError are raised at once. BackendTimeout: there was no room in time. Then nothing was
         accepted.
         """
-        order = self._order(queue, payload, shard_key, (delay, deadline, dedup_key, headers), timeout)
+        options = (delay, deadline, dedup_key, headers, unique_key)
+        order = self._order(queue, payload, shard_key, options, on_conflict, timeout)
         try:
             return self._accept(order)
         except BaseException as error:

@@ -14,6 +14,7 @@ from shardq.client.base import BaseClient
 from shardq.errors import BackendError, ClosedError, ConfigError, DurabilityUnknown, PartlyWritten
 from shardq.flow import Limit, Vegas
 from shardq.model import Message
+from shardq.model.message import OnConflict
 from shardq.ops.outgoing import CHUNK_MESSAGES, Outgoing, compose, compose_plain, is_plain
 from shardq.ops.state import QueueState
 from shardq.ops.window import Window
@@ -74,7 +75,8 @@ class BaseWriter:
         queue: Any,
         payload: Any,
         shard_key: str | bytes,
-        options: tuple[float | None, float | None, str | None, Mapping[str, str] | None],
+        options: tuple[float | None, float | None, str | None, Mapping[str, str] | None, str | None],
+        on_conflict: OnConflict,
         timeout: float | None,
     ) -> Order:
         """Check and encode a message. ConfigError or CodecError if it is bad."""
@@ -82,12 +84,12 @@ class BaseWriter:
             raise ClosedError("this writer was closed, or made before a fork: make a new one with client.writer()")
         state = self._state(queue)
         until = state.until(timeout)
-        if is_plain(*options) and not enabled():
+        if is_plain(*options) and on_conflict == "existing" and not enabled():
             span, composed = None, compose_plain(state, self._base.codecs, payload, shard_key)
         else:
             span = Telemetry(state.keys.name).begin_write()
             try:
-                message = Message(payload, shard_key, *options)
+                message = Message(payload, shard_key, *options, on_conflict)
                 composed = compose(state, self._base.codecs, message, span.context if span else None)
             except BaseException as error:
                 end_span(span, error)

@@ -17,8 +17,6 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.links import CLOSED, Link, Links, peer_of
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, number_of
 from shardq.errors import ClosedError
-from shardq.ops.pump import pump
-from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Refused, Step, Unanswered, Wait
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.timing import Purgatory, Timer
@@ -147,7 +145,7 @@ class Leading:
 
     def wait(self, step: Wait) -> None:
         """Wait until the waiter of *step* is done."""
-        state, waiter, waiting = step.state, step.waiter, step.waiter.waiting
+        waiter, waiting = step.waiter, step.waiter.waiting
         if self.closed:
             raise ClosedError(CLOSED_WHILE_WAITING)
         event = Event()
@@ -157,7 +155,7 @@ class Leading:
         try:
             while not waiter.done:
                 if waiting.lead(waiter):
-                    self._lead(state, waiter)
+                    self._lead(step)
                 elif event.wait(max(MIN_PAUSE, waiter.until - waiting.clock.monotonic())):
                     event.clear()
                 else:
@@ -183,27 +181,27 @@ class Leading:
         if waiting.led_by(waiter) and pending is not None:
             self._driver.unblock(pending)
 
-    def _lead(self, state: QueueState, waiter: Waiter) -> None:
-        waiting = state.waiting
+    def _lead(self, step: Wait) -> None:
+        waiter, waiting = step.waiter, step.waiter.waiting
         try:
             while not waiter.done:
-                self._advance(state, waiter)
+                self._advance(step)
             while waiting.pump is not None and not waiting.waiters():
-                self._advance(state, waiter)
+                self._advance(step)
         except BaseException:
             waiting.stop()
             waiting.release()
             raise
 
-    def _advance(self, state: QueueState, leader: Waiter) -> None:
-        """Run the pump until its next step, its end, or the time when *leader* gives up."""
-        waiting = state.waiting
+    def _advance(self, step: Wait) -> None:
+        """Run the pump until its next step, its end, or the time when the leader, the waiter of *step*, gives up."""
+        waiting = step.waiter.waiting
         run = _run_of(waiting)
         try:
             if run is None:
-                waiting.pump = PumpRun(pump(state))
+                waiting.pump = PumpRun(step.pump(step.state))
             else:
-                self._go_on(waiting, run, leader)
+                self._go_on(waiting, run, step.waiter)
         except StopIteration:
             waiting.pump = None
 

@@ -14,7 +14,6 @@ from shardq.drivers.failures import LOST, demoted, refusal, unanswered
 from shardq.drivers.silence import postponed
 from shardq.drivers.wire import CLOSED_WHILE_WAITING, MAX_PAUSE, MIN_PAUSE, Command, number_of, packed
 from shardq.errors import ClosedError
-from shardq.ops.pump import pump
 from shardq.ops.read_call import give_back, recover
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Armed, Op, Wait
@@ -88,7 +87,7 @@ class Pumping:
         waiter.wake = partial(_resolve, wake_up)
         waiting.join(waiter, self._purgatory, max(0.0, waiter.until - waiting.clock.monotonic()))
         if waiting.pump is None:
-            waiting.pump = self._start(self._pump(state), waiting)
+            waiting.pump = self._start(self._pump(step), waiting)
         try:
             await wake_up
         except asyncio.CancelledError:
@@ -139,12 +138,12 @@ class Pumping:
         for task in list(self._tasks):
             task.cancel()
 
-    async def _pump(self, state: QueueState) -> None:
-        waiting = state.waiting
+    async def _pump(self, step: Wait) -> None:
+        waiting = step.waiter.waiting
         try:
-            await self._driver.run(pump(state))
+            await self._driver.run(step.pump(step.state))
         except Exception as error:
-            log.exception("the pump of queue %r failed", state.keys.name)
+            log.exception("the pump of queue %r failed", step.state.keys.name)
             waiting.release(failure=error)
         finally:
             waiting.pump = None
@@ -153,8 +152,8 @@ class Pumping:
     def _on_cancel(self, state: QueueState, waiter: Waiter) -> None:
         outstanding = waiter.outstanding
         if waiter.cancel():
-            if not state.waiting.waiters():
-                state.waiting.end_wait()
+            if not waiter.waiting.waiters():
+                waiter.waiting.end_wait()
         elif waiter.rows and outstanding:
             self._start(self._driver.run(give_back(state, waiter.rows, state.until())), None)
         elif outstanding:

@@ -70,11 +70,14 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
 
 
 def armed(step: Armed) -> tuple[Command, ...]:
-    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP with BLOCK, and the read script.
+    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, and the script.
 
     They are sent in one pipeline. The server runs the script when the block ends.
     """
-    wait = waiting_for(step.key, step.count, step.block_ms)
+    if step.after is None:
+        wait = waiting_for(step.key, step.count, step.block_ms)
+    else:
+        wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", step.key, step.after)
     return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
 
 

@@ -10,7 +10,7 @@ from shardq.model.message import Message, MessageId
 from shardq.model.peeked import PeekedMessage, PeekedPage, PeekState
 from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
-from shardq.model.status import MessageState, MessageStatus
+from shardq.model.status import MessageState, MessageStatus, Progress
 from shardq.model.tenant import Neighbour, Tenant
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "PeekState",
     "PeekedMessage",
     "PeekedPage",
+    "Progress",
     "QueueConfig",
     "QueueSettings",
     "QueueStats",

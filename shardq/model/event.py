@@ -12,6 +12,9 @@ class Event(msgspec.Struct, frozen=True):
     None if the script did not know it. `count` is the number of deliveries so far. `due` is when the message can be
     delivered (for a delivery: when it could be), None for at once. `client` names the client that made the call, '' for
     a write.
+
+    Events of the kinds "limited", "paused" and "resumed" are of a shard key (None: of the whole queue) and no message:
+    their `message_id` is ''. Of a pause, `due` is its end.
     """
 
     number: int

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from shardq.arguments import iterable
 from shardq.errors import ConfigError
+
+OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
+"""What is done when another message has the unique key of one that is written."""
 
 _MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
 
@@ -46,12 +49,14 @@ class Message(msgspec.Struct, frozen=True):
     deadline: float | None = None
     dedup_key: str | None = None
     headers: Mapping[str, str] | None = None
+    unique_key: str | None = None
+    on_conflict: OnConflict = "existing"
 
     def __repr__(self) -> str:
         """Show all fields but payload and headers."""
         return (
             f"Message(shard_key={self.shard_key!r}, delay={self.delay!r}, deadline={self.deadline!r}, "
-            f"dedup_key={self.dedup_key!r})"
+            f"dedup_key={self.dedup_key!r}, unique_key={self.unique_key!r})"
         )
 
 

@@ -66,6 +66,9 @@ class QueueConfig:
     `total_in_flight`, `total_rate` and `total_burst` are the same limits for the whole queue (docs/limits.md).
 
     `journal` is how many events the queue's journal keeps, 0 for no journal (docs/journal.md).
+
+    Results of messages are kept for `result_ttl` seconds, or not at all by default (docs/results.md): each has at most
+    `max_result_size` bytes, and all together take at most `max_result_bytes` of memory.
     """
 
     streams: Annotated[int, _whole_setting(1, MAX_STREAMS)] = 64
@@ -89,6 +92,9 @@ class QueueConfig:
     total_burst: Annotated[int, _whole_setting(0, 1_000_000)] = 0
     parents: Annotated[int, _whole_setting(0, 1)] = 0
     journal: Annotated[int, _whole_setting(0, 10_000_000)] = 0
+    result_ttl: Annotated[float | None, _or_none(_seconds_setting(1, 30 * 86_400))] = None
+    max_result_size: Annotated[int, _whole_setting(0, 16 * 2**20)] = 64 * 1024
+    max_result_bytes: Annotated[int, _whole_setting(0, 2**40)] = 64 * 2**20
     ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     legacy_stream: Annotated[str | None, _or_none(_NAME_SETTING)] = None
     legacy_group: Annotated[str | None, _or_none(_NAME_SETTING)] = None
@@ -152,6 +158,9 @@ class QueueSettings(TypedDict, total=False):
     total_burst: int
     parents: int
     journal: int
+    result_ttl: float | None
+    max_result_size: int
+    max_result_bytes: int
     ttl: float | None
     legacy_stream: str | None
     legacy_group: str | None

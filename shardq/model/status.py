@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead", "unknown"]
+MessageState: TypeAlias = Literal["waiting", "held_back", "delayed", "in_flight", "dead", "done", "unknown"]
 """What can be said of a message id. "unknown": it was settled, removed or expired, or never was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a handler is with a message: *done* of *total* (None: it did not say), as of the server's time `at`."""
+
+    done: float
+    total: float | None
+    note: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,8 @@ class MessageStatus:
       lease is not among the 1,000 that end first: of those in the same bucket of the index, which is chosen by the
       shard key, or of all that do not count in an admission window. They are also None for most cancelled messages.
     - "dead": it is a dead letter since `since`, by `reason`. One that died under an earlier version is "unknown".
+    - "done": it was acked at `since`, and its result is kept until `until` (docs/results.md). `size` is that of the
+      result; `reason` says why there is none: "size", "codec" or "full". Nothing else is known of it any more.
     - "unknown": it was settled, removed or expired, or never was. Nothing else is known.
 
     A message also waits if it has come due (`until` is over), or if its lease has ended (`reason` is "lease ended"),
@@ -56,3 +68,4 @@ class MessageStatus:
     last_error: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     size: int | None = None
+    progress: Progress | None = None

@@ -98,7 +98,7 @@ def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: fl
         return
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS))
+        return Call.on(state.keys, "pause", (epoch, following, until_when, READERS, state.client))
 
     _, underreplicated = yield from change_queue(state, make, state.until(timeout))
     check_replicas(state, underreplicated, None)
@@ -109,7 +109,7 @@ def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> 
     for args in _pages(rows):
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
-            return Call.on(state.keys, "limit", (epoch, following, MOST, *args))
+            return Call.on(state.keys, "limit", (epoch, following, MOST, state.client, *args))
 
         reply, underreplicated = yield from change_queue(state, make, until)
         _check(state, reply)

@@ -170,6 +170,9 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.dead_ttl is not None and now >= state.bury_at:
         is_more = yield from delete_old_letters(state, now + state.timeout)
         state.bury_at = now + (0.0 if is_more else min(60.0, state.config.dead_ttl / 10))
+    if state.config.result_ttl is not None and now >= state.sweep_at:
+        is_more = yield from forget_results(state, now + state.timeout)
+        state.sweep_at = now + (0.0 if is_more else min(60.0, state.config.result_ttl / 10))
 
 
 def touch(state: QueueState, until: float) -> Op[Any]:
@@ -185,6 +188,13 @@ def delete_old_letters(state: QueueState, until: float) -> Op[bool]:
     call = Call.on(state.keys, "delete_dead", (state.client, "ttl", OLD_LETTERS, 0))
     _, more = yield from retry_until(lambda _: call, until, state.clock)
     return bool(more)
+
+
+def forget_results(state: QueueState, until: float) -> Op[bool]:
+    """Forget some results that were kept long enough. Return whether there may be more. Who keeps some does so, too."""
+    call = Call.on(state.keys, "keep")
+    reply = yield from retry_until(lambda _: call, until, state.clock)
+    return bool(reply[2])
 
 
 def shrink(state: QueueState, until: float) -> Op[None]:

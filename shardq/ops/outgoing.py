@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shardq.arguments import seconds
+from shardq.arguments import seconds, shown
 from shardq.codec import Codecs, encode_headers
 from shardq.errors import CodecError, ConfigError
 from shardq.model import Message
@@ -19,10 +19,15 @@ CHUNK_CHOICES = 8000
 CHUNK_BYTES = 4 * 1024 * 1024
 MAX_DELAY = 10 * 365 * 86_400
 MAX_DEDUP_KEY = 512
+ON_CONFLICT = ("existing", "replace", "raise")
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """A checked and encoded message. `delay` and `deadline` are ms from the write."""
+    """A checked and encoded message. `delay` and `deadline` are ms from the write.
+
+    `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
+    another message has it; `takes_from` is the id of one that may have it all the same.
+    """
 
     shard_key: str | bytes
     tag: str
@@ -31,10 +36,23 @@ class Outgoing(msgspec.Struct, frozen=True):
     delay: int = 0
     deadline: int = 0
     dedup_key: str = ""
+    unique_key: str = ""
+    on_conflict: str = ""
+    delays: bool = False
+    takes_from: str = ""
+
+    @property
+    def keys(self) -> int:
+        """How many dedup keys and unique keys it has."""
+        return bool(self.dedup_key) + bool(self.unique_key)
 
     @property
     def options(self) -> str:
         """The options as `write.lua` takes them."""
+        if self.unique_key:
+            mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
+            times = f"{self.delay or ''}|{self.deadline or ''}"
+            return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
         if not (self.delay or self.deadline or self.dedup_key):
             return ""
         return f"{self.delay or ''}|{self.deadline or ''}|{self.dedup_key}"
@@ -46,7 +64,9 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     *context* is the trace context, which becomes headers. Headers that the user set win over it.
     """
     plain = compose_plain(state, codecs, message.payload, message.shard_key)
-    if is_plain(message.delay, message.deadline, message.dedup_key, message.headers) and not context:
+    check_conflict(message.unique_key, message.on_conflict)
+    given = (message.delay, message.deadline, message.dedup_key, message.headers, message.unique_key)
+    if is_plain(*given) and not context:
         return plain
     due = 0 if message.delay is None else _ms("delay", message.delay, 0)
     ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
@@ -56,12 +76,25 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     if context and (headers is None or isinstance(headers, Mapping)):
         headers = {**context, **(headers or {})}
     packed = b"" if headers is None else encode_headers(headers)
-    return Outgoing(plain.shard_key, plain.tag, plain.body, packed, due, ends, checked_dedup_key(message.dedup_key))
+    dedup_key = checked_key("dedup_key", message.dedup_key)
+    unique_key = checked_key("unique_key", message.unique_key)
+    delays = message.delay is not None
+    return Outgoing(
+        plain.shard_key, plain.tag, plain.body, packed, due, ends, dedup_key, unique_key, message.on_conflict, delays
+    )
 
 
-def is_plain(delay: Any, deadline: Any, dedup_key: Any, headers: Any) -> bool:
+def is_plain(delay: Any, deadline: Any, dedup_key: Any, headers: Any, unique_key: Any) -> bool:
     """Return whether a message with these has no options."""
-    return delay is None and deadline is None and dedup_key is None and headers is None
+    return delay is None and deadline is None and dedup_key is None and headers is None and unique_key is None
+
+
+def check_conflict(unique_key: str | None, on_conflict: str) -> None:
+    """ConfigError if *on_conflict* is unknown, or says something without a *unique_key*."""
+    if on_conflict not in ON_CONFLICT:
+        raise ConfigError(f'on_conflict must be "existing", "replace" or "raise", not {shown(on_conflict)}')
+    if unique_key is None and on_conflict != "existing":
+        raise ConfigError(f'on_conflict="{on_conflict}" is for messages with a unique_key')
 
 
 def compose_plain(state: QueueState, codecs: Codecs, payload: Any, shard_key: str | bytes) -> Outgoing:
@@ -93,23 +126,24 @@ def _ms(name: str, value: float, low: float) -> int:
     return round(seconds(name, value, low, MAX_DELAY) * 1000)
 
 
-def checked_dedup_key(key: str | None) -> str:
-    """Return the dedup key, '' for None. ConfigError if it is empty, not text, or too long."""
+def checked_key(name: str, key: str | None) -> str:
+    """Return a dedup key or unique key, '' for None. ConfigError if it is empty, not text, or too long."""
     if key is None:
         return ""
     if not isinstance(key, str) or not 1 <= len(key.encode(errors="replace")) <= MAX_DEDUP_KEY:
-        raise ConfigError(f"dedup_key must be text of 1 to {MAX_DEDUP_KEY} bytes")
+        raise ConfigError(f"{name} must be text of 1 to {MAX_DEDUP_KEY} bytes")
     if not key.isascii() and key.encode(errors="replace").decode() != key:
-        raise ConfigError("dedup_key must be valid Unicode: this one holds a lone surrogate")
+        raise ConfigError(f"{name} must be valid Unicode: this one holds a lone surrogate")
     return key
 
 
-def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing]]:
+def chunks(messages: Sequence[Outgoing], choices: int = 1, *, limited: bool = False) -> list[list[Outgoing]]:
     """Split *messages* so that no script runs long and no call grows large.
 
-    Each message may go to one of *choices* streams; more choices make a script slower, so its chunk is smaller.
+    Each message may go to one of *choices* streams. More choices make a script slower, and so do limits of each shard
+    key (*limited*): then a chunk is smaller.
     """
-    most = max_messages(choices)
+    most = max_messages(choices, limited=limited)
     parts: list[list[Outgoing]] = []
     size = 0
     for message in messages:
@@ -122,9 +156,9 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1) -> list[list[Outgoing
     return parts
 
 
-def max_messages(choices: int) -> int:
+def max_messages(choices: int, *, limited: bool = False) -> int:
     """Return how many messages one call may have, each of which may go to one of *choices* streams."""
-    return max(1, min(CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    return max(1, min(CHUNK_MESSAGES // 2 if limited else CHUNK_MESSAGES, CHUNK_CHOICES // choices))
 
 
 def weight(message: Outgoing) -> int:

@@ -11,6 +11,7 @@ from shardq.model import Received
 from shardq.ops.acks import Acks, ack_earlier
 from shardq.ops.look import Look, look
 from shardq.ops.opening import await_queue, needs_upkeep, upkeep
+from shardq.ops.pump import pump
 from shardq.ops.read_call import ReadReply, recover, request_of
 from shardq.ops.reading import FEW, Want, reads_of
 from shardq.ops.retry import refuse
@@ -64,7 +65,7 @@ def read(
         if found.rows or now >= until:
             return (yield from _fill(state, request, found, call_until, outstanding))
         waiter = Waiter(state.waiting, request, until=until, read_at=read_at, wake_at=found.wake_at(now))
-        yield Wait(state, waiter)
+        yield Wait(state, waiter, pump)
         if waiter.rows is not None:
             found = ReadReply(waiter.rows, more=waiter.more)
             return (yield from _fill(state, request, found, call_until, outstanding))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardq.ops.outgoing import checked_dedup_key
+from shardq.ops.outgoing import checked_key
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
@@ -18,7 +18,7 @@ def release(state: QueueState, dedup_keys: Sequence[str], timeout: float | None 
     A later write with one of them stores a message anew. ConfigError for a bad key, BackendTimeout, BackendError.
     """
     until, known = state.until(timeout), 0
-    checked = tuple(checked_dedup_key(key) for key in dedup_keys)
+    checked = tuple(checked_key("dedup_key", key) for key in dedup_keys)
     for at in range(0, len(checked), AT_ONCE):
         call = Call.on(state.keys, "release", checked[at : at + AT_ONCE])
         known += yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]

@@ -17,6 +17,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.model import QueueConfig
+from shardq.ops.result_waiting import ResultWaiting
 from shardq.ops.server_time import Jump, ServerTime
 from shardq.ops.view import QueueView
 from shardq.ops.waiting import Waiting
@@ -74,10 +75,12 @@ class QueueState:
     touch_at: float = 0.0
     shrink_at: float = 0.0
     bury_at: float = 0.0
+    sweep_at: float = 0.0
     opened: bool = False
     producer: str = field(default_factory=lambda: secrets.token_urlsafe(9))
     unsure: set[str] = field(default_factory=set)
     waiting: Waiting = field(init=False)
+    awaiting: ResultWaiting = field(init=False)
     coalescers: dict[str, Any] = field(default_factory=dict)
     _reads_without_miss: int = 0
     _names: dict[str, str] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class QueueState:
 
     def __post_init__(self) -> None:
         """Start without waiters. Until a legacy stream is known, `legacy` is a key that nothing writes to."""
-        self.waiting = Waiting(self.clock)
+        self.waiting, self.awaiting = Waiting(self.clock), ResultWaiting(self.clock)
         self.legacy = f"{self.keys.prefix}legacy"
 
     def until(self, timeout: float | None = None) -> float:
@@ -151,7 +154,7 @@ class QueueState:
         self.client = client
         self.producer = secrets.token_urlsafe(9)
         self._idle = deque()
-        self.waiting = Waiting(self.clock)
+        self.waiting, self.awaiting = Waiting(self.clock), ResultWaiting(self.clock)
         self.coalescers = {}
 
     def note_server_time(self, ms: int, sent: float, at: float) -> None:

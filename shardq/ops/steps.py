@@ -111,11 +111,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """Wait up to `block_ms` ms for up to `count` notifications, and run `call` at the moment when this wait ends.
+    """Wait up to `block_ms` ms for up to `count` entries of a stream, and run `call` at the moment when this wait ends.
 
-    There are four answers, and each can be a `Refused`: the connection's id, the server's time before the wait
-    (seconds, microseconds), the notifications, the reply to `call`. At local time `wake_at` there is a reason to end
-    the wait.
+    The entries are notifications, of which one reader gets each; or with `after` all that come after that id. There
+    are four answers, and each can be a `Refused`: the connection's id, the server's time before the wait (seconds,
+    microseconds), the entries, the reply to `call`. At local time `wake_at` there is a reason to end the wait.
     """
 
     key: str
@@ -124,14 +124,19 @@ class Armed:
     call: Call
     wake_at: float
     waiting: Waiting
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let `waiter` wait on the queue of `state`, together with other waiters, until it is done."""
+    """Let `waiter` wait on the queue of `state`, together with other waiters, until it is done.
+
+    While there are any, `pump` looks on behalf of all.
+    """
 
     state: QueueState
     waiter: Waiter
+    pump: Callable[[QueueState], Op[None]]
 
 
 @dataclass(slots=True)

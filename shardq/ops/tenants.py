@@ -30,9 +30,10 @@ from shardq.sharding import key_bytes
 Order = Literal["backlog", "oldest", "in_flight", "held_back"]
 ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back")
 MOST: Final = 1000
-PAGE: Final = 1000
-RUNS: Final = 300
-WAITING: Final = 50
+PAGE: Final = 500
+LEASES: Final = 250
+RUNS: Final = 150
+WAITING: Final = 40
 LOOKED_AT: Final = 16
 """So many of a tenant's streams are searched for its oldest message."""
 NEIGHBOURS: Final = 10
@@ -125,7 +126,7 @@ def _in_flight(state: QueueState, view: QueueView, until: float) -> Op[Counter[b
     found: Counter[bytes] = Counter()
     cursor: Argument = "0"
     while cursor != b"0":
-        cursor, rows = yield from _ask(state, until, Call.on(state.keys, "leased", (cursor, PAGE)))
+        cursor, rows = yield from _ask(state, until, Call.on(state.keys, "leased", (cursor, LEASES)))
         for key, number in _pairs(rows):
             found[_name(view, key)] += number
     return found

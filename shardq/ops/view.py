@@ -38,6 +38,11 @@ class QueueView:
         return shard(key, self.wanted, self.config.streams_per_shard)
 
     @property
+    def limited(self) -> bool:
+        """Whether each shard key has a cap or a rate, which makes scripts slower."""
+        return bool(self.config.max_in_flight or self.config.rate)
+
+    @property
     def choices(self) -> int:
         """The largest number of streams that a message may go to."""
         return min(self.wanted, max(self.config.streams_per_shard, self.assigned.width))

@@ -20,6 +20,7 @@ from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, wei
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Call, Op, Underreplicated
+from shardq.ops.unique import write_despite
 from shardq.ops.verb import Verb
 from shardq.ops.write_call import REPEATED_FOR, LoneWrite, call_for, lone_write
 from shardq.protocol.replies import stored_ids
@@ -34,7 +35,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Result] = []
-    for chunk in chunks(messages, state.choices):
+    for chunk in chunks(messages, state.choices, limited=state.view.limited):
         if results and _is_unreachable(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
@@ -77,8 +78,10 @@ class Writes(Verb[Outgoing, str]):
 
     def bounds(self) -> tuple[int, int]:
         """Return how many messages one call may have, and how much they may weigh."""
-        choices = self._state.choices
-        return max_messages(choices) if choices else 1, CHUNK_BYTES  # nothing is known before the queue is open
+        view = self._state.view
+        if not view.choices:  # nothing is known before the queue is open
+            return 1, CHUNK_BYTES
+        return max_messages(view.choices, limited=view.limited), CHUNK_BYTES
 
     def weight(self, message: Outgoing) -> int:
         """Return the message's weight in the bytes of a call."""
@@ -149,6 +152,8 @@ def _store(
                 case [b"EPOCH"]:
                     state.forget()
                     yield from reopen(state, until)
+                case [b"TAKEN", taken]:
+                    return (yield from write_despite(state, chunk, taken, until, _store))
                 case [b"FULL", b"max_producers"] if call.repeated:
                     text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
                     return [OutcomeUnknown(text)] * len(chunk)
@@ -209,4 +214,4 @@ def _store_others(state: QueueState, chunk: Sequence[Outgoing], raw: bytes, unti
 def _full_text(state: QueueState, bound: str) -> str:
     if bound == "max_len":
         return f"queue {state.keys.name!r} holds max_len = {state.config.max_len:,} messages: write later, or raise it"
-    return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: shorten dedup_window"
+    return f"queue {state.keys.name!r} remembers max_dedup = {state.config.max_dedup:,} keys: raise it"

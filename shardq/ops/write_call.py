@@ -147,7 +147,7 @@ def call_with(
     """Make the call that stores *chunk*. *number* says which call of *sequence* this is: see `number_of`."""
     numbers, positions = positions_of(view, [message.shard_key for message in chunk])
     plain = not any(message.headers or message.options for message in chunk)
-    keyed = 0 if plain else sum(1 for message in chunk if message.dedup_key)
+    keyed = 0 if plain else sum(message.keys for message in chunk)
     columns: list[Sequence[Any]] = [
         positions,
         [message.shard_key for message in chunk],
@@ -182,7 +182,7 @@ def call_of(
     columns: Sequence[Sequence[Any]],
     keyed: int,
 ) -> Call:
-    """Make the call that stores messages, of which *keyed* have a dedup key.
+    """Make the call that stores messages, which have *keyed* dedup keys and unique keys.
 
     *columns* are their positions, shard keys, tags and payloads, and if any has such, their headers and options.
     *field* names the producer sequence or the bulk offset that remembers the call; *number* identifies the call in it.

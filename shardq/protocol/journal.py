@@ -21,6 +21,7 @@ FORMAT: Final = b"1"
 KINDS: Final = {
     "w": "written",
     "d": "delivered",
+    "y": "replaced",
     "a": "acked",
     "n": "nacked",
     "u": "recovered",
@@ -35,8 +36,11 @@ KINDS: Final = {
     "c": "cancelled",
     "g": "purged",
     "z": "vanished",
+    "i": "limited",
+    "h": "paused",
+    "f": "resumed",
 }
-"""The kinds of events, by the letter that stands for each in an entry."""
+"""The kinds of events, by the letter that stands for each in an entry. The last three are of no message."""
 
 
 @dataclass(slots=True)

@@ -47,6 +47,9 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "bulk_offsets": "bulk-offsets",
     "due": "due",
     "limits": "limits",
+    "results": "results",
+    "result_ends": "result-ends",
+    "finished": "finished",
 }
 
 
@@ -123,6 +126,9 @@ class QueueKeys(_Keys):
     bulk_offsets: str = field(init=False, compare=False, repr=False)
     due: str = field(init=False, compare=False, repr=False)
     limits: str = field(init=False, compare=False, repr=False)
+    results: str = field(init=False, compare=False, repr=False)
+    result_ends: str = field(init=False, compare=False, repr=False)
+    finished: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     @property

@@ -173,6 +173,9 @@ def _received(
         )
     body = body_of(flat, foreign=place == "l")
     origin = body.attributes.get("i", "")
+    written = origin.partition("-")[0]  # it waits since then, also if it was replaced
+    if len(written) <= 16 and written.isdecimal():
+        ms = int(written)
     since = since or number_of(body.attributes, "t") or ms
     return Received(
         message_id=origin or f"{entry}-{place}",
@@ -310,6 +313,9 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         "dead_lettered",
         "dead_dropped",
         "dead_deleted",
+        "result_count",
+        "result_bytes",
+        "results_refused",
         "vanished",
     )
     return QueueStats(

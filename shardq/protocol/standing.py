@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from shardq.model import DeadLetter, MessageId, MessageStatus, PeekedMessage, PeekState
 from shardq.protocol.replies import Body, body_of, number_of, text_or_bytes
+from shardq.protocol.results import VALUE, Done, read_done, read_progress
 
 LEGACY = 4096
 """Stands for the legacy stream."""
@@ -70,10 +71,12 @@ def deadline_of(body: Body) -> float | None:
 
 def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
     """Read the reply of `status`."""
-    now_ms, state, stream, until, ahead, reason, token, text, cancelled, flat = reply
+    now_ms, state, stream, until, ahead, reason, token, text, cancelled, flat, last = reply
     now, name, lease, known = int(now_ms) / 1000, state.decode(), lease_of(token), known_of(text)
     if name == "unknown":
         return MessageStatus(message_id, "unknown", now)
+    if name == "done":
+        return _done_status(message_id, now, read_done(last))
     body, size = bare_body(flat) if flat else (None, None)
     deadline = deadline_of(body) if body else None
     before = number_of(body.attributes, "c") if body and name != "dead" else 0  # a letter counts them already
@@ -96,6 +99,20 @@ def message_status(message_id: str, reply: Sequence[Any]) -> MessageStatus:
         last_error=known.last_error,
         headers=body.headers if body else {},
         size=size,
+        progress=read_progress(last),
+    )
+
+
+def _done_status(message_id: str, now: float, done: Done) -> MessageStatus:
+    return MessageStatus(
+        message_id,
+        "done",
+        now,
+        reason="" if done.kind == VALUE else done.kind,
+        until=done.ends,
+        written_at=MessageId.parse(message_id).written_ms / 1000,
+        since=done.at,
+        size=done.size,
     )
 
 

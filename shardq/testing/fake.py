@@ -117,13 +117,16 @@ class FakeDriver(Driver):
         except (Refused, Underreplicated) as failure:
             return failure
 
-    def _waited(self, step: Wait) -> None:
+    def _waited(self, step: Wait) -> Any:
         """Poll for a notification until there is one, or until it is time to read again."""
         clock, state, waiter = self._clock, step.state, step.waiter
         until = min(waiter.until, waiter.wake_at, clock.monotonic() + state.wait_slice)
+        if waiter.waiting is not state.waiting:  # for a result: whoever waits looks for itself after a while
+            return self._wait(max(0.0, min(self._poll, until - clock.monotonic())))
         command = waiting_for(state.keys.notifications, 1, None)
         while not self._sent(*command) and (left := until - clock.monotonic()) > 0:
             self._wait(min(self._poll, left))
+        return None
 
     def _sent(self, *words: Any) -> Any:
         try:

@@ -14,6 +14,7 @@ from shardq.model import DeliveryView
 from shardq.ops.read import MAX_COUNT
 from shardq.ops.read_call import unread
 from shardq.telemetry import enabled
+from shardq.worker.jobs import acked, keeping
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
@@ -180,9 +181,10 @@ class AsyncWorker:
                 raise asyncio.CancelledError
             if self._traced:
                 with delivery.processing():
-                    await self._handle(delivery)
+                    value = await self._handle(delivery)
             else:
-                await self._handle(delivery)
+                value = await self._handle(delivery)
+            outcome = acked(self._jobs, value)
         except BaseException as error:  # noqa: BLE001 (SystemExit of a handler is its failure, not the worker's end)
             outcome = judged(error, delivery, self._plan.backoff, self._state.max_deliveries)
         if entry is not None:
@@ -200,6 +202,8 @@ class AsyncWorker:
         try:
             if self._state.life not in (RUNNING, AWAY):
                 raise asyncio.CancelledError
+            if (op := keeping(self._jobs, acks)) is not None:
+                await self._jobs.client.run(op)
             found = await self._jobs.read_many(
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
@@ -268,6 +272,8 @@ class AsyncWorker:
         deliveries = [cast("AsyncDelivery", job.delivery) for job in action.jobs]
         outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
         if action.verb == "ack":
+            if (op := keeping(self._jobs, action.jobs)) is not None:
+                await self._jobs.client.run(op)
             return await self._jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
         texts = [outcome.text for outcome in outcomes]
         if action.verb == "reject":

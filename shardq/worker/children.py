@@ -26,7 +26,9 @@ import msgspec
 from shardq.clock import SystemClock
 from shardq.codec import Codecs
 from shardq.errors import ConfigError, ShardqError
-from shardq.model import DeliveryView, Received
+from shardq.model import DeliveryView, QueueConfig, Received
+from shardq.ops.keeping import kept_result
+from shardq.protocol.results import KeptResult
 from shardq.timing import Entry
 from shardq.worker.outcome import HandlerFailed, Nack, Reject, outcome_of
 from shardq.worker.state import Job
@@ -49,6 +51,7 @@ class Answer(msgspec.Struct, array_like=True):
     text: str = ""
     delay: float | None = None
     trace: str = ""
+    result: tuple[str, str, bytes] | None = None
 
 
 class Child:
@@ -79,11 +82,14 @@ class Child:
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
 
-    def handle(self, received: Received) -> Answer:
-        """Have the child handle one message; ProcessDied if it ends meanwhile."""
+    def handle(self, received: Received, keeps: int | None = None) -> Answer:
+        """Have the child handle one message; ProcessDied if it ends meanwhile.
+
+        The answer has the result, which may have *keeps* bytes; none if that is None.
+        """
         without_lease = msgspec.structs.replace(received, token="", origin="")  # only this process settles it
         try:
-            self.pipe.send_bytes(msgspec.msgpack.encode(without_lease))
+            self.pipe.send_bytes(msgspec.msgpack.encode((without_lease, keeps)))
             return self._answer()
         except (EOFError, OSError) as error:
             raise ProcessDied(self._end()) from error
@@ -135,8 +141,8 @@ class Children:
                 f"a function at the top of a module, not a lambda or a closure ({error})"
             ) from None
 
-    def run(self, job: Job) -> None:
-        """Handle *job* in a child; raises what its handler raised, or ProcessDied."""
+    def run(self, job: Job, config: QueueConfig) -> KeptResult | None:
+        """Handle *job* in a child; raises what its handler raised, or ProcessDied. Return its result if it is kept."""
         with self._lock:
             child = self._idle.pop() if self._idle else None
         child = child or self._start()
@@ -149,7 +155,7 @@ class Children:
         try:
             child.wait_ready()
             limit = self._start_limit(job)  # it does not include the start of a process
-            answer = child.handle(job.delivery.received)
+            answer = child.handle(job.delivery.received, config.max_result_size if config.result_ttl else None)
         except BaseException:  # nobody knows what the child does now, so it is not used again
             self._forget(child)
             raise
@@ -161,6 +167,7 @@ class Children:
         with self._lock:
             self._idle.append(child)
         _raise(answer)
+        return KeptResult(*answer.result) if answer.result else None
 
     def kill(self, job: Job) -> None:
         """End the handling of *job*, whose lease is lost."""
@@ -214,17 +221,19 @@ def work(pipe: Connection, handle: Callable[..., object], codecs: Codecs) -> Non
     with contextlib.suppress(EOFError, OSError):
         pipe.send_bytes(msgspec.msgpack.encode(Answer("ready")))
         while True:
-            received = Received(**msgspec.msgpack.decode(pipe.recv_bytes()))  # msgspec knows no union of str and bytes
-            answer = _handled(handle, DeliveryView(received, codecs, SystemClock()))
+            fields, keeps = msgspec.msgpack.decode(pipe.recv_bytes())
+            received = Received(**fields)  # msgspec knows no union of str and bytes
+            answer = _handled(handle, DeliveryView(received, codecs, SystemClock()), codecs, keeps)
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()
             pipe.send_bytes(msgspec.msgpack.encode(answer))
 
 
-def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
+def _handled(handle: Callable[..., object], delivery: DeliveryView, codecs: Codecs, keeps: int | None) -> Answer:
+    """Handle *delivery*. The answer has the result of at most *keeps* bytes, none if that is None."""
     try:
-        handle(delivery)
+        value = handle(delivery)
     except BaseException as error:  # noqa: BLE001 (SystemExit in a handler is a failure of the handler; the child continues)
         outcome = outcome_of(error, lambda: math.nan)
         if not isinstance(error, (Nack, Reject)):
@@ -234,7 +243,7 @@ def _handled(handle: Callable[..., object], delivery: DeliveryView) -> Answer:
             outcome.text,
             None if math.isnan(outcome.delay) else outcome.delay,
         )
-    return Answer("done")
+    return Answer("done", result=None if keeps is None else kept_result(codecs, keeps, value))
 
 
 def _trace(error: BaseException) -> str:

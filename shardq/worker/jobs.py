@@ -1,15 +1,35 @@
-"""How a worker with threads settles its jobs."""
+"""What becomes of a worker's jobs: the results that are kept, and how a worker with threads settles them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import cast
 
-from shardq.client import Delivery, Queue
-from shardq.worker.outcome import Outcome
+from shardq.client import AsyncQueue, Delivery, Queue
+from shardq.ops.keeping import keep, kept_result
+from shardq.ops.steps import Op
+from shardq.protocol.results import KeptResult
+from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import OnDead
-from shardq.worker.state import Settle
+from shardq.worker.state import Job, Settle
 from shardq.worker.trouble import CALL_TIMEOUT, dead_of, logged
+
+
+def acked(jobs: Queue | AsyncQueue, value: object) -> Outcome:
+    """Return the outcome of a handler that returned *value*: an ack, with its result if the queue keeps results."""
+    config = jobs.state.config
+    if config.result_ttl is None:
+        return ACK
+    is_kept = isinstance(value, KeptResult)  # a child process has encoded it
+    result = value if is_kept else kept_result(jobs.client.codecs, config.max_result_size, value)
+    return Outcome("ack", result=cast("KeptResult", result))
+
+
+def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
+    """Return the operation that keeps the results of *acks*, which comes before these; None if they have none."""
+    outcomes = [(job.delivery.received, cast("Outcome", job.outcome).result) for job in acks]
+    results = [(received, result) for received, result in outcomes if result is not None]
+    return keep(jobs.state, results, CALL_TIMEOUT) if results else None
 
 
 def settle(jobs: Queue, action: Settle, on_dead: OnDead | None) -> Sequence[Delivery]:
@@ -17,6 +37,8 @@ def settle(jobs: Queue, action: Settle, on_dead: OnDead | None) -> Sequence[Deli
     deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
     outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
     if action.verb == "ack":
+        if (op := keeping(jobs, action.jobs)) is not None:
+            jobs.client.run(op)
         return jobs.ack_many(deliveries, timeout=CALL_TIMEOUT)
     texts = [outcome.text for outcome in outcomes]
     if action.verb == "reject":

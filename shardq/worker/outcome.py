@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeGuard
 
 from shardq.arguments import MAX_BLOCK
 from shardq.errors import ConfigError
+from shardq.protocol.results import KeptResult
 
 MAX_TEXT: Final = 500
 
@@ -47,11 +48,15 @@ Verb = Literal["ack", "nack", "reject"]
 
 
 class Outcome(NamedTuple):
-    """How to settle a delivery. `delay` is that of a nack, in seconds; `text` is the error or the reason."""
+    """How to settle a delivery. `delay` is that of a nack, in seconds; `text` is the error or the reason.
+
+    `result` is what is kept of what the handler returned; None if the queue keeps no results.
+    """
 
     verb: Verb
     delay: float = 0.0
     text: str = ""
+    result: KeptResult | None = None
 
 
 ACK: Final = Outcome("ack")

@@ -23,7 +23,7 @@ from shardq.telemetry import enabled
 from shardq.timing import Entry
 from shardq.worker.checks import checked
 from shardq.worker.children import Children
-from shardq.worker.jobs import settle
+from shardq.worker.jobs import acked, keeping, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
@@ -39,6 +39,7 @@ from shardq.worker.trouble import (
     log_left,
     log_lost,
     overran,
+    raised,
 )
 
 log = logging.getLogger("shardq")
@@ -132,11 +133,11 @@ class Worker:
                 if end is None or self._clock.monotonic() < end:
                     continue
                 if not self._end_of_wait():
-                    return _raised(failure)
+                    return raised(failure)
                 end = self._clock.monotonic() + RETURN_TIMEOUT
                 continue
             if order == "over":
-                return _raised(failure)
+                return raised(failure)
             if isinstance(order, BaseException):
                 failure = failure or order
             with self._lock:
@@ -268,7 +269,7 @@ class Worker:
                 limit.cancel()
             if job.message == LEASED and seen_lost(job):  # the handler may have stopped for that
                 self._events.lost(job)
-        return ACK
+        return acked(self._jobs, result)
 
     def _start_limit(self, job: Job) -> Entry | None:
         """Note that the handler of *job* starts. Return the timer's entry for its time limit, if it has one."""
@@ -290,13 +291,14 @@ class Worker:
     def _call(self, job: Job, delivery: DeliveryView) -> object:
         if self._children is None:
             return self._handle(delivery)
-        self._children.run(job)
-        return None
+        return self._children.run(job, self._jobs.state.config)
 
     def _read(self, action: Read) -> Report:
         state = self._state
         self._reader = threading.get_ident()
         try:
+            if (op := keeping(self._jobs, action.acks)) is not None:
+                self._jobs.client.run(op)
             found = self._jobs.read_many(
                 min(action.credit, MAX_COUNT),
                 block=BLOCK,
@@ -393,8 +395,3 @@ class _KeeperEvents:
     def is_responsive(self) -> bool:
         with self._worker._lock:
             return not self._worker._state.stuck
-
-
-def _raised(failure: BaseException | None) -> None:
-    if failure is not None:
-        raise failure

@@ -154,3 +154,9 @@ def log_left(jobs: Sequence[Job]) -> None:
     """Log that the worker ends without having settled these."""
     if jobs:
         log.warning("%d messages could not be settled before the end; their leases end by themselves", len(jobs))
+
+
+def raised(failure: BaseException | None) -> None:
+    """Raise *failure*, if there is one."""
+    if failure is not None:
+        raise failure

@@ -19,6 +19,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "reads": {f"{kind} {streams}": [TURN] for kind in ("prior art", "shardq") for streams in (8, 64)},
     "pickup": {"bare XADD": [0.001, 0.002, 0.003], "shardq": [0.002, 0.004, 0.009]},
     "pickup-late": {"delayed": [0.01, 0.02], "lease ended": [0.03]},
+    "controls-rate": {"delivered": [5.0, 5.1, 5.2, 5.4], "rate": 10.0, "burst": 1},
     "timing-replay": {mode: {name: [POINT] for name in plots.LINES} for mode in ("low", "high")},
     "timing-purgatory": {mode: {name: [POINT] for name in plots.LINES} for mode in ("low", "high")},
     "timing-rates-low": {"found": {name: [POINT, POINT] for name in plots.LINES}},

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from shardq import Client, Empty, Queue
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Told
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -171,3 +171,18 @@ def test_sigterm_gives_back_what_was_being_shown(cli: Command, queue: Queue) -> 
     now = queue.stats()
     assert process.returncode == 143
     assert (now.in_flight, now.acked + now.backlog) == (0, 200)
+
+
+def test_a_unique_key_is_written_once_replaced_or_in_the_way(cli: Command, queue: Queue) -> None:
+    def write(payload: str, *words: str) -> Told:
+        return cli("write", "jobs", payload, "-k", "t", "--unique-key", "document-42", *words)
+
+    first = write("one").out
+    assert write("two").out == first
+    assert write("three", "--on-conflict", "replace").out == first
+    told = write("four", "--on-conflict", "raise")
+    assert (told.code, told.out, told.err.count("\n")) == (1, "", 1)
+    assert first.strip() in told.err
+    assert [each.payload for each in queue.read_many(9)] == [b"three"]
+    assert cli("write", "jobs", "-k", "t", "--lines", "--unique-key", "k").code == 2
+    assert cli("write", "jobs", "x", "-k", "t", "--on-conflict", "raise").code == 2

@@ -16,6 +16,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "delivered": ({WAITING}, IN_FLIGHT),
     "acked": ({IN_FLIGHT}, GONE),
     "nacked": ({IN_FLIGHT}, WAITING),
+    "replaced": ({WAITING}, WAITING),
     "recovered": ({IN_FLIGHT}, WAITING),
     "lease_ended": ({IN_FLIGHT}, WAITING),
     "rejected": ({IN_FLIGHT}, DEAD),
@@ -28,6 +29,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "cancelled": ({WAITING, CANCELLING}, GONE),
     "purged": ({WAITING}, GONE),
 }
+OF_NO_MESSAGE = {"limited", "paused", "resumed"}
 KEYLESS = {"lease_ended", "recovered", "cancelled"}
 
 
@@ -67,6 +69,9 @@ class Replay:
 
     def _apply(self, event: Event) -> None:
         self.events.append(event)
+        if event.kind in OF_NO_MESSAGE:
+            assert event.message_id == ""
+            return
         each = self.known.setdefault(event.message_id, Known())
         each.kinds.append(event.kind)
         before, after = MOVES[event.kind]
@@ -77,13 +82,15 @@ class Replay:
             assert event.stream == (
                 None if event.message_id.endswith("d") else int(event.message_id.rpartition("-")[2])
             )
+        if event.kind == "replaced":
+            each.shard_key = event.shard_key
         assert event.shard_key == each.shard_key or (event.shard_key is None and event.kind in KEYLESS), event
         if event.kind == "delivered":
             each.count += 1
             assert event.count == each.count, (event, each)
         elif event.kind == "recovered":
             each.count -= 1
-        if event.kind in {"acked", "nacked", "lease_ended", "rejected", "dead", "redriven", "recovered"}:
+        if event.kind in {"acked", "nacked", "lease_ended", "rejected", "dead", "redriven", "recovered", "replaced"}:
             assert event.count == each.count, (event, each)
 
     def problems(self, raw: Any, census: Census) -> list[str]:

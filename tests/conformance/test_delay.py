@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -130,3 +131,32 @@ def _let_pass(world: World, queue: Queue, seconds: float) -> None:
     clock: Callable[[], int] = lambda: world.census(queue).now  # noqa: E731
     start = clock()
     eventually(lambda: clock() > start + seconds * 1000)
+
+
+@pytest.mark.usefixtures("real")
+def test_the_pickup_delay_of_a_retry_counts_from_when_it_was_due(open_queue: OpenQueue) -> None:
+    """Whatever was asked for is not in it: the delay of a nack, a lease that ended, the time as a dead letter."""
+    queue, lasts = open_queue(streams=4), 0.3
+    queue.write("work", shard_key="t")
+    written = time.monotonic()
+    queue.read().nack(delay=lasts)
+    given_back = queue.read(block=20, visibility_timeout=lasts)
+    assert given_back.pickup_delay <= time.monotonic() - written - lasts + 0.01
+    ended = queue.read(block=20)
+    assert ended.pickup_delay <= time.monotonic() - written - 2 * lasts + 0.01
+    ended.reject("bad")
+    rejected = time.monotonic()
+    assert queue.redrive(queue.dead()) == 1
+    assert queue.read(block=20).pickup_delay <= time.monotonic() - rejected + 0.01
+
+
+def test_the_pickup_delay_of_a_replaced_message_counts_from_its_first_write(
+    open_queue: OpenQueue, world: World
+) -> None:
+    queue = open_queue(streams=4)
+    queue.write("first", shard_key="t", unique_key="k", delay=60)
+    world.elapse(queue, 90)
+    queue.write("second", shard_key="t", unique_key="k", on_conflict="replace")
+    delivery = queue.read()
+    assert delivery.payload == "second"
+    assert 29 < delivery.pickup_delay < 60

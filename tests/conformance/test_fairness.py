@@ -388,3 +388,21 @@ def test_accounts_that_somebody_spoiled_block_nobody(
     found = [one, *drained(queue)]
     assert sorted(each.message_id for each in found) == sorted(written)
     assert queue.stats().held_back >= 0
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_batches_keep_the_order_of_each_shard_key(open_queue: OpenQueue, seed: int, window: int) -> None:
+    """What was held back and let in has its place among what was written into the stream later."""
+    rng = random.Random(seed)
+    queue = open_queue(streams=1, streams_per_shard=1, window=window)
+    written, came = 0, dict[str, list[int]]()
+    for _ in range(60):
+        for _ in range(rng.randint(1, 4)):
+            key, count = rng.choice("aabcdefgh"), rng.randint(1, 4)
+            queue.write_many([(written + number, key) for number in range(count)])
+            written += count
+        found = queue.read_many(rng.choice((1, 2, 3, 5, 12)))
+        for delivery in found:
+            came.setdefault(str(delivery.shard_key), []).append(delivery.payload)
+        assert queue.ack_many(found) == []
+    assert {key: sorted(numbers) for key, numbers in came.items()} == came

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Message, Queue, QueueMissing
+from shardq import Client, ConfigError, Limits, Message, Queue, QueueMissing
 from shardq.ops.read_call import unread
 from shardq.protocol.journal import FORMAT, KINDS, decode
 from shardq.protocol.scripts import load
@@ -359,6 +359,26 @@ def test_bad_arguments_are_refused(queue: Queue, bad: dict[str, Any]) -> None:
 def test_a_queue_that_does_not_exist_has_no_journal(client: Client) -> None:
     with pytest.raises(QueueMissing):
         client.queue("nothing-here", create=True).journal()
+
+
+def test_it_says_who_limited_and_paused_whom(queue: Queue) -> None:
+    queue.declare()
+    queue.set_limits({"acct-7": Limits(max_in_flight=3), "acct/8": Limits(rate=10)})
+    queue.pause("acct-7", seconds=60)
+    queue.pause("acct-7")
+    queue.resume("acct-7")
+    queue.pause(seconds=30)
+    queue.resume()
+    events = queue.journal().events
+    assert [(each.kind, each.shard_key) for each in events] == [
+        ("limited", "acct-7"), ("limited", "acct/8"), ("paused", "acct-7"), ("paused", "acct-7"), ("resumed", "acct-7"),
+        ("paused", None), ("resumed", None),
+    ]  # fmt: skip
+    assert {(each.message_id, each.count, each.stream, each.client) for each in events} == {
+        ("", 0, None, queue.state.client)
+    }
+    ends = [None if each.due is None else round(each.due - each.time) for each in events]
+    assert ends == [None, None, 60, None, None, 30, None]
 
 
 def test_every_letter_stands_for_one_kind() -> None:

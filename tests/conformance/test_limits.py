@@ -12,8 +12,8 @@ import pytest
 from shardq import ConfigError, Delivery, Empty, Limits, Queue, QueueMissing
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import blocked
-from tests.conformance.test_fairness import drained, flood, sound
-from tests.conformance.world import World
+from tests.conformance.test_fairness import flood, sound
+from tests.conformance.world import World, drained
 from tests.waiting import eventually
 
 FOR_EVER = 86_400.0
@@ -369,3 +369,32 @@ def test_the_status_of_a_message_says_what_holds_it_back(queue: Queue) -> None:
     queue.resume()
     queue.resume("paused")
     assert queue.status(ids["paused"][2]).reason == "window"
+
+
+def test_one_read_finds_what_a_rate_held_back_that_is_gone(open_queue: OpenQueue, world: World) -> None:
+    """Though it also finds that it was time to look at the bucket again, of which nothing is left."""
+    queue = open_queue(streams=4)
+    queue.write_many([(number, "t") for number in range(40)])
+    queue.configure(rate=0.001, burst=4)
+    assert queue.nack_many(queue.read_many(32)) == []
+    queue.configure(rate=0, burst=0)
+    world.elapse(queue, 100_000)
+    first = queue.read_many(200)
+    assert first
+    assert queue.ack_many(first) == []
+    while found := drained(queue):
+        assert queue.ack_many(found) == []
+    assert queue.stats().backlog == 0
+
+
+def test_a_write_does_not_put_off_the_next_token(queue: Queue, real: None) -> None:
+    """It counts the token that is there by now, and leaves it to the next read to use it."""
+    queue.declare()
+    queue.set_limits({"t": Limits(rate=10, burst=4)})
+    queue.write_many([(number, "t") for number in range(8)])
+    assert queue.ack_many(found := queue.read_many(8)) == []
+    assert len(found) == 4
+    began = queue.stats().time
+    eventually(lambda: queue.stats().time > began + 0.12)
+    queue.write_many([("late", "t"), ("other", "u")])
+    assert {4, "other"} <= {each.payload for each in queue.read_many(8)}  # and more, if more time has passed

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import redis
 
-from shardq import BackendError, Client, Limits
+from shardq import BackendError, Client, Limits, MessageDead, NoResult, ResultPending
+from shardq.model.message import OnConflict
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.read_call import recover
 from shardq.ops.release import release
@@ -20,6 +22,7 @@ from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.servers import Server
+from tests.waiting import eventually
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 USERS = re.findall(r"^user (\w+) (.+)$", DOCUMENT.read_text(), re.MULTILINE)
@@ -53,6 +56,7 @@ def users(server: Server) -> Iterator[Users]:
 def test_the_document_has_a_user_for_each_role() -> None:
     assert [name for name, _ in USERS] == [
         "producer",
+        "caller",
         "gateway",
         "consumer",
         "autoscaler",
@@ -60,6 +64,38 @@ def test_the_document_has_a_user_for_each_role() -> None:
         "analyst",
         "operator",
     ]
+
+
+def test_a_caller_waits_for_results(server: Server, users: Users, open_client: Open) -> None:
+    operator, consumer, caller = (
+        open_client(users.url(name)).queue("jobs", streams=1, streams_per_shard=1, result_ttl=60)
+        for name in ("operator", "consumer", "caller")
+    )
+    operator.declare()
+    done, dead, gone, held = (caller.write(number, shard_key="tenant") for number in range(4))
+    with ThreadPoolExecutor() as pool:
+        waits = [pool.submit(caller.result, each, timeout=60) for each in (done, dead)]
+        eventually(lambda: len(caller.state.awaiting.waiters()) == 2)
+        first = consumer.read()
+        first.progress(1, 2)
+        assert caller.status(done).progress is not None
+        first.ack(result="done")
+        consumer.read().reject("bad")
+        assert waits[0].result(30) == "done"
+        with pytest.raises(MessageDead):
+            waits[1].result(30)
+    operator.cancel(gone)
+    for each in (gone, held):
+        with pytest.raises((NoResult, ResultPending)):
+            caller.result(each, timeout=0.05)
+    assert caller.status(done).state == "done"
+    modes: list[OnConflict] = ["existing", "replace"]
+    ids = {caller.write(number, shard_key=f"t{number}", unique_key="k", on_conflict=modes[number % 2], delay=delay)
+           for number in range(4) for delay in (None, 60, 0)}  # fmt: skip
+    assert len(ids) == 1
+    while consumer.read().message_id not in ids:
+        pass
+    assert caller.write(9, shard_key="t", unique_key="k", on_conflict="replace") not in ids
 
 
 def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:

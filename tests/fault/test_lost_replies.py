@@ -242,6 +242,41 @@ def test_a_message_is_not_lost_with_its_wake_up(queue: Queue, other: Queue, serv
     assert struck(cut)
 
 
+@pytest.mark.parametrize("skip", [0, 1])
+def test_a_replacement_happens_once(queue: Queue, other: Queue, lose: Cutter, skip: int) -> None:
+    message_id = other.write("first", shard_key="tenant", unique_key="k")
+    cut = lose("write" if skip else "replace")
+    assert queue.write("second", shard_key="tenant", unique_key="k", on_conflict="replace") == message_id
+    assert struck(cut)
+    assert numbers(other) == (1, 0, 0, 0)
+    delivery = other.read()
+    assert (delivery.message_id, delivery.payload, delivery.count) == (message_id, "second", 1)
+
+
+def test_a_replacement_that_comes_again_late_changes_nothing(queue: Queue, other: Queue, proxy: Proxy) -> None:
+    """Its first try happened, the message was worked on and done, and others have the key, before it is tried again."""
+    message_id = other.write("first", shard_key="tenant", unique_key="k")
+    cut = proxy.cut_after_request(load("replace").sha.encode())
+    with ThreadPoolExecutor() as pool:
+        write = pool.submit(queue.write, "second", shard_key="tenant", unique_key="k", on_conflict="replace")
+        assert struck(cut)
+        delivery = other.read(block=SOON)
+        delivery.ack()
+        assert (delivery.payload, write.result(SOON)) == ("second", message_id)
+    assert numbers(other) == (0, 0, 0, 0)
+
+
+def test_a_write_that_takes_a_key_over_happens_once(queue: Queue, other: Queue, lose: Cutter) -> None:
+    first = other.write("first", shard_key="tenant", unique_key="k")
+    delivery = other.read()
+    cut = lose("write", skip=1)  # the one after the replacement was refused
+    second = queue.write("second", shard_key="tenant", unique_key="k", on_conflict="replace")
+    assert struck(cut)
+    assert second != first
+    delivery.ack()
+    assert [each.payload for each in other.read_many(9)] == ["second"]
+
+
 def test_an_ack_is_done_once(queue: Queue, other: Queue, lose: Cutter) -> None:
     delivery = taken(queue)
     cut = lose("ack")

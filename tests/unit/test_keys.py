@@ -31,7 +31,8 @@ def test_spelling() -> None:
     assert keys.prefix == "shardq:{a/b}:"
     suffixes = (
         "meta lens ready notifications leases delayed redelivery bodies attempts cancelled dedup dedup-index dead "
-        "moved accounts shard-keys overflow assigned journal producers bulk-offsets due limits"
+        "moved accounts shard-keys overflow assigned journal producers bulk-offsets due limits results "
+        "result-ends finished"
     )
 
     assert " ".join(key.removeprefix(keys.prefix) for key in keys.fixed) == suffixes

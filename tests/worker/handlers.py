@@ -115,3 +115,9 @@ def awkward(delivery: DeliveryView) -> None:
     if delivery.payload in AWKWARD:
         raise AWKWARD[delivery.payload]()
     note(delivery, "done")
+
+
+def returning(delivery: DeliveryView) -> object:
+    """Return what the payload says."""
+    returned: dict[str, object] = {"fine": {"fine": [1, None]}, "none": None, "odd": object(), "long": "x" * 2000}
+    return returned[delivery.payload]

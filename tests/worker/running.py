@@ -95,8 +95,8 @@ class RunningWorker:
     async def _run_tasks(self) -> None:
         handle = self._handle
 
-        async def plain(delivery: DeliveryView) -> None:
-            handle(delivery)
+        async def plain(delivery: DeliveryView) -> Any:
+            return handle(delivery)
 
         chosen: Handle = handle.asynchronous if isinstance(handle, Gate) else plain
         if asyncio.iscoroutinefunction(handle):

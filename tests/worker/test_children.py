@@ -110,10 +110,10 @@ def test_a_child_that_cannot_be_told_is_not_left(
     started: list[Child] = []
     handle, start = Child.handle, Children._start
 
-    def failing(child: Child, received: Received) -> Answer:
+    def failing(child: Child, received: Received, keeps: int | None = None) -> Answer:
         if received.count == 1:
             raise ValueError("not to be encoded")
-        return handle(child, received)
+        return handle(child, received, keeps)
 
     def counted(children: Children) -> Child:
         started.append(child := start(children))

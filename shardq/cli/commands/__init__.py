@@ -34,6 +34,7 @@ from shardq.cli.commands import (
     read,
     redrive,
     resize,
+    result,
     resume,
     route,
     stats,
@@ -48,7 +49,7 @@ from shardq.cli.commands import (
 )
 
 ALL: tuple[ModuleType, ...] = (
-    write, read, len, stats, queues, peek, message, tenants, tenant, top, journal, dead, redrive,
+    write, read, len, stats, queues, peek, message, result, tenants, tenant, top, journal, dead, redrive,
     delete_dead, cancel, purge, delete, resize, configure, weights, limits, pause, resume,
     apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
     edge, gateway, gateway_token, pipeline,

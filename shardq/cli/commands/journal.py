@@ -90,12 +90,13 @@ def _wanted(args: argparse.Namespace, event: Event) -> bool:
 def _line(event: Event) -> str:
     time = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     key = "-" if event.shard_key is None else shown_key(event.shard_key)
+    until = "for" if event.kind == "paused" else "due in"
     more = [
         f"delivery {event.count}" if event.count else "",
-        f"due in {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
+        f"{until} {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
         f"by {event.client}" if event.client else "",
     ]
-    return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", event.message_id, key, *more]))
+    return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", event.message_id or "-", key, *more]))
 
 
 def _fields(event: Event) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import bytes_fields, duration, plural, printable, shown_key
-from shardq.model import MessageStatus
+from shardq.model import MessageStatus, Progress
 
 ABOUT = """It says whether the message waits and about how many come before it, is held back and by which setting, is
-delayed, or is being worked on and until when. Nothing is delivered or changed. Exit code 3 when the queue knows nothing
-of the id: the message was settled, removed or expired, or never was."""
+delayed, or is being worked on, until when and how far; or when it was done, if its result is kept. Nothing is delivered
+or changed. Exit code 3 when the queue knows nothing of the id: the message was settled, removed or expired, or never
+was."""
 
 
 def register(commands: Commands) -> None:
@@ -55,7 +56,21 @@ def sentence(status: MessageStatus) -> str:
             return _in_flight(status)
         case "dead":
             return f"a dead letter for {duration(status.time - (status.since or status.time))}: {status.reason}"
+        case "done":
+            return _done(status)
     return status.state
+
+
+def _done(status: MessageStatus) -> str:
+    since = duration(max(0.0, status.time - (status.since or status.time)))
+    result = f"its result was not kept ({status.reason})" if status.reason else f"its result ends in {_left(status)}"
+    return f"done since {since}; {result}"
+
+
+def _progress(progress: Progress, now: float) -> str:
+    total = "" if progress.total is None else f" of {progress.total:,.15g}"
+    note = f": {printable(progress.note)}" if progress.note else ""
+    return f"{progress.done:,.15g}{total}{note} ({duration(max(0.0, now - progress.at))} ago)"
 
 
 def _waiting(status: MessageStatus) -> str:
@@ -100,10 +115,12 @@ def _details(status: MessageStatus) -> list[tuple[str, str]]:
         found.append(("deliveries", str(status.deliveries)))
     if status.holder is not None:
         found.append(("holder", f"{status.holder}… (a nonce of the read that leased it)"))
+    if status.progress is not None:
+        found.append(("progress", _progress(status.progress, now)))
     if status.last_error:
         found.append(("last error", printable(status.last_error)))
     if status.size is not None:
-        found.append(("size", plural(status.size, "byte")))
+        found.append(("size of the result" if status.state == "done" else "size", plural(status.size, "byte")))
     return found
 
 

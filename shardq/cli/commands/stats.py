@@ -34,6 +34,7 @@ COUNTERS = (
     "dead_lettered",
     "dead_dropped",
     "dead_deleted",
+    "results_refused",
     "vanished",
 )
 
@@ -84,6 +85,8 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
         ("oldest age", duration(now.oldest_age)),
         ("streams", f"{reading}{shrinking}; {plural(sum(map(bool, now.streams)), 'stream')} with a backlog"),
     ]
+    if now.result_count:
+        found.append(("results", f"{now.result_count:,} kept, {plural(now.result_bytes, 'byte')}"))
     return [*found, ("legacy", f"{now.legacy:,}")] if now.legacy else found
 
 

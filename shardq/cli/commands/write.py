@@ -17,6 +17,7 @@ from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
 from shardq.model import Message
+from shardq.ops.outgoing import ON_CONFLICT
 from shardq.protocol.replies import text_or_bytes
 
 CHUNK = 1 << 20  # bytes of stdin that are read at a time, which is about the size of one batch
@@ -52,6 +53,13 @@ def register(commands: Commands) -> None:
         "--dedup-key", metavar="D", help="store one message with this key; a second write returns the id of the first"
     )
     parser.add_argument(
+        "--unique-key", metavar="U", help="while a message with this key is not done, --on-conflict decides"
+    )
+    parser.add_argument(
+        "--on-conflict", choices=ON_CONFLICT, default="existing",
+        help="print the id of the existing one (default), replace its payload, or raise an error",
+    )  # fmt: skip
+    parser.add_argument(
         "--header", type=header, action="append", metavar="N=V", default=[], help="a header; may be repeated"
     )
 
@@ -59,8 +67,8 @@ def register(commands: Commands) -> None:
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Write the message of the arguments, or those of stdin."""
     if args.lines:
-        if args.payload not in (None, "-") or args.dedup_key:
-            raise UsageError("--lines reads stdin: it goes with neither PAYLOAD nor --dedup-key")
+        if args.payload not in (None, "-") or args.dedup_key or args.unique_key:
+            raise UsageError("--lines reads stdin: it goes with neither PAYLOAD, --dedup-key nor --unique-key")
         return _write_lines(args, shell)
     if args.payload is None and sys.stdin.isatty():
         raise UsageError("there is no payload: give one, or - to type it")
@@ -74,6 +82,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         deadline=message.deadline,
         dedup_key=message.dedup_key,
         headers=message.headers,
+        unique_key=message.unique_key,
+        on_conflict=message.on_conflict,
     )
     shell.show(message_id, {"message_id": message_id})
     return OK
@@ -81,7 +91,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 
 def _message(args: argparse.Namespace, raw: bytes) -> Message:
     key = text_or_bytes(os.fsencode(args.shard_key))
-    return Message(_payload(raw, args.form), key, args.delay, args.deadline, args.dedup_key, dict(args.header))
+    return Message(
+        _payload(raw, args.form), key, args.delay, args.deadline, args.dedup_key, dict(args.header), args.unique_key,
+        args.on_conflict,
+    )  # fmt: skip
 
 
 def _payload(raw: bytes, form: str) -> Any:

@@ -109,7 +109,16 @@ def _counted(found: Ledger, model: Model) -> Iterator[str]:
     """The queue's own counters."""
     meta = {name: int(value) for name, value in found.meta.items() if value.lstrip("-").isdigit()}
     counters, skipped = model.counters, int(found.meta.get("skipped", "0"))
-    for name in ("acked", "dead_lettered", "dead_deleted", "cancelled", "purged", "redriven", "expired"):
+    for name in (
+        "acked",
+        "dead_lettered",
+        "dead_deleted",
+        "dead_dropped",
+        "cancelled",
+        "purged",
+        "redriven",
+        "expired",
+    ):
         if meta.get(name, 0) != counters.get(name, 0):
             yield f"counter: {name} is {meta.get(name, 0)}, not {counters.get(name, 0)}"
     if meta.get("vanished", 0):
@@ -206,9 +215,10 @@ def _dead(found: Ledger, model: Model) -> Iterator[str]:
 
 def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
     """Keys, producer sequences and bulk offsets share a hash, and each kind has its index by end: no more, no less."""
-    ends = {field: int(text.split(b"|", 1)[0]) for field, text in found.hashes["dedup"].items() if field}
-    for name, kind in (("dedup_index", b"k:"), ("producers", b"p:"), ("bulk_offsets", b"o:")):
-        index = {member: int(score) for member, score in found.sorted[name].items() if member}
+    hashed = {field: text for field, text in found.hashes["dedup"].items() if field}
+    ends = {field: int(text.split(b"|", 1)[0]) for field, text in hashed.items() if not field.startswith(b"u:")}
+    for name, kind in (("dedup_index", (b"k:", b"r:")), ("producers", b"p:"), ("bulk_offsets", b"o:")):
+        index = {member: int(score) for member, score in found.sorted[name].items() if member[:2] not in (b"", b"u:")}
         wanted = {field: end for field, end in ends.items() if field.startswith(kind)}
         if index != wanted:
             yield f"dedup: {name} is {index}, the hash says {wanted}"
@@ -219,9 +229,24 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
             yield f"dedup: {key} is {told.get(key)}, not {message_id}"
     if extra := told.keys() - model.keyed.keys():
         yield f"dedup: {extra} was never given"
+    yield from _unique(found, model, hashed)
     sequences = sum(1 for field in ends if field.startswith(b"p:"))
     if sequences > model.counters.get("producers", 0):
         yield f"dedup: {sequences} sequences of {model.counters.get('producers', 0)} concurrent writers"
+
+
+def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator[str]:
+    """Each unique key names its message, and where that lies; those of messages that ended may stay for a while."""
+    told = {field[2:].decode(): text.decode().split() for field, text in hashed.items() if field.startswith(b"u:")}
+    indexed = {member[2:].decode() for member in found.sorted["dedup_index"] if member.startswith(b"u:")}
+    if told.keys() != indexed:
+        yield f"unique: {sorted(indexed)} are in the index, {sorted(told)} in the hash"
+    live = {key: (found.id_of(f"d:{entry}"), entry) for key, (entry, _) in told.items() if f"d:{entry}" in found.bodies}
+    holders = {each.unique: each.message_id for each in model.living() if each.unique and not each.cancelled}
+    if {key: message_id for key, (message_id, _) in live.items()} != holders:
+        yield f"unique: {live}, not {holders}"
+    yield from (f"unique: {key} says {told[key][1]}, not {message_id}"
+                for key, (message_id, _) in live.items() if told[key][1] != message_id)  # fmt: skip
 
 
 def _announced(found: Ledger, model: Model) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tests.conformance.replay import CANCELLING, IN_FLIGHT, Replay
 from tests.conformance.replay import WAITING as TOLD_WAITING
 from tests.conformance.replay import Known as Told
 from tests.conformance.walk.audit import UNIT, model_text, problems
-from tests.conformance.walk.ledger import Ledger, look
+from tests.conformance.walk.ledger import Ledger, look, order
 from tests.conformance.walk.model import ALIVE, DEAD, DELAYED, GONE, LEASED, WAITING, Known, Model, Terms
 from tests.conformance.world import World
 
@@ -49,6 +49,7 @@ class Base:
         self.model = Model(terms)
         self.held: list[Delivery] = []
         self.log: list[str] = []
+        self.letters: dict[str, str] = {}
         self.numbers = 0
         self.replay: Replay | None = None
         for queue in queues:
@@ -80,6 +81,9 @@ class Base:
         self._check_numbers(found)
         if self.replay is not None:
             self._check_journal(self.replay)
+        self.letters = found.letters
+        for each in self.model.having(DEAD):
+            each.unique = ""  # a redrive does not bring it back
         self.model.forget()
 
     def catch_up(self, found: Ledger) -> None:
@@ -94,6 +98,20 @@ class Base:
             elif each.state == DELAYED and found.delayed.get(handle, found.now + 1) > found.now:
                 each.state = WAITING  # and if it is there again, it was parked again
         self._drop_or_park(found)
+        self._drop_letters(found)
+
+    def _drop_letters(self, found: Ledger) -> None:
+        """Where the oldest dead letter makes room for a new one."""
+        gone = [each for each in self.model.having(DEAD) if each.message_id not in found.letters]
+        if not self.model.terms.drop_dead or not gone:
+            return
+        ensure(len(found.letters) >= self.model.terms.max_dead, f"dropped: {len(gone)}, {len(found.letters)} are left")
+        stayed = {entry for message_id, entry in self.letters.items() if message_id in found.letters}
+        for each in gone:
+            ensure(all(order(self.letters.get(each.message_id, "0-0")) < order(entry) for entry in stayed),
+                   f"dropped: {model_text(each, self.model)}, and older ones stay")  # fmt: skip
+            each.state = GONE
+        self.model.count("dead_dropped", len(gone))
 
     def _drop_or_park(self, found: Ledger) -> None:
         """Who comes upon a stale message drops it; a doomed one is dead_lettered, or parked where there is no room."""
@@ -104,7 +122,11 @@ class Base:
             if handle is None and each.stale:
                 each.state = GONE
                 self.model.count("expired")
-            elif handle is None and each.message_id in dead and self.model.is_doomed(each):
+            elif (
+                handle is None
+                and self.model.is_doomed(each)
+                and (each.message_id in dead or self.model.terms.drop_dead)
+            ):
                 self.bury(each)
             elif handle in found.delayed and self.model.is_doomed(each):
                 self.park(each, handle, found)

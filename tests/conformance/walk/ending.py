@@ -18,11 +18,11 @@ SETTINGS = {
     "streams_per_shard", "visibility_timeout", "max_deliveries", "max_len", "max_dead", "drop_dead",
     "dedup_window", "max_dedup",
     "max_bulk_offsets", "window", "max_in_flight", "max_backlog", "parents", "journal", "fair", "rate", "burst",
-    "total_in_flight", "total_rate", "total_burst",
+    "total_in_flight", "total_rate", "total_burst", "max_result_size", "max_result_bytes",
 }  # fmt: skip
 COUNTERS = {
     "n", "gone", "adopted", "acked", "expired", "cancelled", "purged", "dead_lettered",
-    "dead_deleted", "vanished", "redriven",
+    "dead_deleted", "dead_dropped", "vanished", "redriven", "total_full_at",
     "skipped", "events", "cap_no", "weighted", "limited", "owed", "offset",
 }  # fmt: skip
 CLOCKS = {
@@ -75,7 +75,7 @@ class Walker(Writing, Reading, Settling, Operating):
     def _lift(self) -> None:
         """No limits and no pauses any more."""
         rng, queue, terms = random.Random(2), self.queues[0], self.model.terms
-        self._configure(rng, total_in_flight=0)
+        self._configure(rng, total_in_flight=0, total_burst=0, rate_burst=0)
         queue.resume()
         terms.paused_until = 0
         for name in [*terms.own]:

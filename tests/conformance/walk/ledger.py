@@ -16,9 +16,20 @@ TIMES = 2**42
 """Scores of deadlines and due times are a time in ms, above which other things may be kept."""
 
 NEVER = 9e15
-SORTED = ("ready", "leases", "delayed", "redelivery", "dedup_index", "overflow", "producers", "bulk_offsets", "due")
-HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned", "limits")
-STREAMS = ("notifications", "bodies", "dead", "journal")
+SORTED = (
+    "ready",
+    "leases",
+    "delayed",
+    "redelivery",
+    "dedup_index",
+    "overflow",
+    "producers",
+    "bulk_offsets",
+    "due",
+    "result_ends",
+)
+HASHES = ("meta", "lens", "attempts", "dedup", "moved", "accounts", "shard_keys", "assigned", "limits", "results")
+STREAMS = ("notifications", "bodies", "dead", "journal", "finished")
 
 
 def time_of(score: float) -> int:

@@ -20,25 +20,16 @@ ALIVE = (WAITING, DELAYED, LEASED)
 
 @dataclass
 class Own:
-    """The limits of one name; None is as the queue says. Tokens come one in a unit: `full_at` is when all are there."""
+    """The limits of one name; None is as the queue says. Tokens come one in a unit."""
 
     cap: int | None = None
     burst: int | None = None
     paused_until: int = 0
-    full_at: float = 0.0
 
     @property
     def is_any(self) -> bool:
         """Whether there is anything to store."""
         return self.cap is not None or self.burst is not None or self.paused_until > 0
-
-    def tokens(self, now: int) -> int:
-        """How many may be delivered at once."""
-        return (self.burst or 0) - math.ceil(max(0.0, self.full_at - now))
-
-    def spend(self, now: int, count: int) -> None:
-        """So many were delivered."""
-        self.full_at = max(self.full_at, now) + count
 
 
 @dataclass
@@ -50,7 +41,10 @@ class Terms:
     window: int = 0
     cap: int = 0
     max_backlog: int = 0
+    rate_burst: int = 0
     total_in_flight: int = 0
+    total_burst: int = 0
+    drop_dead: int = 0
     paused_until: int = 0
     parents: int = 0
     max_deliveries: int = 4
@@ -60,22 +54,46 @@ class Terms:
     weights: dict[bytes, int] = field(default_factory=dict)
     shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     own: dict[bytes, Own] = field(default_factory=dict)
+    full_at: dict[bytes, float] = field(default_factory=dict, repr=False)
+    """When the bucket of a name has all of its tokens; under '' that of the whole queue."""
     uncounted: Counter[bytes] = field(default_factory=Counter, repr=False)
     """Of each name what was in flight when the cap was changed: each that ends makes room, though it took none."""
 
     @property
     def counts(self) -> bool:
         """Whether what is written now counts in the accounts of its shard key."""
-        return bool(self.window or self.cap or self.max_backlog or self.own)
+        return bool(self.window or self.cap or self.max_backlog or self.withholds)
 
     @property
     def counts_flights(self) -> bool:
         """Whether deliveries in flight are counted."""
-        return bool(self.cap or self.own)
+        return bool(self.cap or self.withholds)
+
+    @property
+    def withholds(self) -> bool:
+        """Whether limits also hold back what lies in the streams already."""
+        return bool(self.own or self.rate_burst)
 
     def is_limited(self, name: bytes) -> bool:
         """Whether there is any bound on what is delivered of a name."""
-        return bool(self.cap or name in self.own)
+        return bool(self.cap or self.rate_burst or name in self.own)
+
+    def burst_of(self, name: bytes) -> int:
+        """How many tokens the bucket of a name holds; 0 if it has none. '' is the whole queue."""
+        if not name:
+            return self.total_burst
+        own = self.own.get(name, Own())
+        return self.rate_burst if own.burst is None else own.burst
+
+    def tokens(self, name: bytes, now: int) -> int:
+        """How many of a name may be delivered at once under its rate."""
+        burst = self.burst_of(name)
+        return burst - math.ceil(max(0.0, self.full_at.get(name, 0.0) - now)) if burst else EVER
+
+    def spend(self, name: bytes, now: int, count: int) -> None:
+        """So many were delivered."""
+        if self.burst_of(name) and count:
+            self.full_at[name] = max(self.full_at.get(name, 0.0), now) + count
 
     def allowance(self, name: bytes, flight: int, now: int) -> int:
         """How many of a name may be delivered now."""
@@ -84,7 +102,7 @@ class Terms:
             return 0
         cap = self.cap_of(name) if own.cap is None else own.cap
         room = cap - flight if cap else EVER
-        return min(room, own.tokens(now)) if own.burst is not None else room
+        return min(room, self.tokens(name, now))
 
     def name_of(self, key: bytes) -> bytes:
         """Under which name a shard key is accounted: its own, or its parent's."""
@@ -118,6 +136,7 @@ class Known:
     regime: int = 0  # how often the rules had changed when it was written
     plain: bool = True  # never delayed, given back or redriven: first deliveries of such come in order
     quiet_since: int | None = None  # how many messages had been handed out when it was written, alone of its shard key
+    unique: str = ""  # its unique key, until it ends
     bound: int = 0  # within how many more it must be handed out
 
     @property
@@ -183,6 +202,10 @@ class Model:
         """What a read may hand out, lease by lease and account by account."""
         ready = [each for each in self.having(*ALIVE) if each.state == WAITING or each.until <= self.now]
         return [each for each in ready if not (each.stale or each.cancelled or self.is_doomed(each))]
+
+    def holder(self, unique: str) -> Known | None:
+        """The message that has this unique key."""
+        return next((each for each in self.having(*ALIVE) if each.unique == unique and not each.cancelled), None)
 
     def remembered(self, dedup: str) -> str | None:
         """The id of the message that was written with this dedup key, while its window lasts."""

@@ -124,8 +124,8 @@ class Operating(Base):
 
         def change(own: Own, name: bytes) -> None:
             cap, burst = changes[name]
-            if burst is None:
-                own.full_at = 0.0
+            if burst is None and not self.model.terms.rate_burst:
+                self.model.terms.full_at.pop(name, None)
             own.cap, own.burst = cap, burst
 
         self._limit([*changes], lambda: self.who(rng).set_limits(made), change)  # type: ignore[arg-type]
@@ -154,7 +154,7 @@ class Operating(Base):
 
     def _limit(self, names: list[bytes], call: Callable[[], None], change: Callable[[Own, bytes], None]) -> None:
         terms = self.model.terms
-        allowed = self.ledger.meta.get("fair") == "1" and not (terms.parents and any(b"/" in name for name in names))
+        allowed = self.ledger.meta.get("fair") == "1" and all(terms.name_of(name) == name for name in names)
         try:
             call()
         except ConfigError:
@@ -174,7 +174,7 @@ class Operating(Base):
                 del terms.own[name]
         if counted != terms.counts_flights:
             terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
-        if terms.own:
+        if terms.withholds:
             number = self.look().meta["cap_no"]
             for each in self.model.having(LEASED):
                 if each.counts and terms.name_of(each.key) in names:
@@ -183,9 +183,13 @@ class Operating(Base):
         self.rules_changed()
 
     def switch_total(self, rng: random.Random) -> None:
-        """A cap of the whole queue."""
-        self._configure(rng, total_in_flight=rng.choice((0, 0, 3, 10)))
+        """A cap and a rate of the whole queue."""
+        self._configure(rng, total_in_flight=rng.choice((0, 0, 3, 10)), total_burst=rng.choice((0, 0, 2, 30)))
         self.model.is_stopped = True
+
+    def switch_rate(self, rng: random.Random) -> None:
+        """A rate of each shard key."""
+        self._configure(rng, rate_burst=rng.choice((0, 1, 4)))
 
     def switch_window(self, rng: random.Random) -> None:
         """On, off, wider or narrower."""
@@ -205,7 +209,9 @@ class Operating(Base):
 
     def switch_deaths(self, rng: random.Random) -> None:
         """More or fewer deliveries, more or fewer dead letters."""
-        self._configure(rng, max_deliveries=rng.choice((2, 3, 5)), max_dead=self.few_dead(rng))
+        self._configure(
+            rng, max_deliveries=rng.choice((2, 3, 5)), max_dead=self.few_dead(rng), drop_dead=rng.choice((0, 1))
+        )
 
     def switch_journal(self, rng: random.Random) -> None:
         """On and off: what it held ends with it."""
@@ -226,6 +232,10 @@ class Operating(Base):
         self.say(f"configure {old} to {changes}")
         busy = bool(self.ledger.shared() or self.ledger.held) or len(self.ledger.hashes["shard_keys"]) > 1
         settings: dict[str, Any] = dict(changes)
+        for name, rate, burst in (("rate_burst", "rate", "burst"), ("total_burst", "total_rate", "total_burst")):
+            if name in changes:
+                settings.pop(name)
+                settings |= {rate: 1 / SECONDS if changes[name] else 0, burst: changes[name]}
         if "dedup_window" in changes:
             settings["dedup_window"] = changes["dedup_window"] * SECONDS
         try:
@@ -237,12 +247,22 @@ class Operating(Base):
         ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
-        if "max_in_flight" in changes and not terms.own:
+        if {"max_in_flight", "rate_burst"} & changes.keys() and not terms.own:
             terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
+        if "rate_burst" in changes:
+            self._take_over_buckets()
         self.rules_changed()
         if "journal" in changes:
             self.tell_all()  # who does not know that there is a journal tells it less
             self.follow_journal()
+
+    def _take_over_buckets(self) -> None:
+        """Buckets that are stored from earlier on are as full as they are, and go when they are looked at."""
+        terms, found = self.model.terms, self.look()
+        for field, text in found.hashes["accounts"].items():
+            if field[:2] == b"b:":
+                terms.full_at[field[2:]] = self.model.now + round((float(text) - found.now) / UNIT, 1)
+                self.model.unrated.add(field[2:])
 
     def forget_scripts(self, rng: random.Random) -> None:
         """The server knows none of them any more."""
@@ -275,7 +295,7 @@ class Operating(Base):
                         pipe.zadd(key, {member: -units * UNIT}, xx=True, incr=True)
             self._elapse_limits(pipe, found, units * UNIT)
             for field, text in found.hashes["dedup"].items():
-                if field:
+                if field and not field.startswith(b"u:"):
                     ends, _, rest = text.partition(b"|")
                     pipe.hset(keys.dedup, field, b"%d|%s" % (int(ends) - units * UNIT, rest))
             pipe.execute()
@@ -291,6 +311,8 @@ class Operating(Base):
                 moved = b" ".join([*numbers, b"%d" % max(1, int(end) - ms)])
                 pipe.hset(self.keys.limits, name, moved)
                 pipe.hset(self.keys.accounts, b"l:" + name, moved)
+        if "total_full_at" in found.meta:
+            pipe.hset(self.keys.meta, "total_full_at", f"{float(found.meta['total_full_at']) - ms:.3f}")
         paused = int(found.meta.get("paused", 0))
         if 0 < paused < NEVER:
             pipe.hset(self.keys.meta, "paused", paused - ms)

@@ -115,7 +115,7 @@ class Reading(Base):
                 allowed += 1
         for name, waiting in capped.items():
             room = terms.allowance(name, flights[name] - ended[name], self.model.now)
-            allowed += min(waiting, max(0 if terms.own else shared[name], room))
+            allowed += min(waiting, max(0 if terms.withholds else shared[name], room))
         return allowed
 
     def _total_room(self) -> int:
@@ -124,7 +124,8 @@ class Reading(Base):
         if terms.paused_until > model.now:
             return 0
         held = sum(1 for each in model.living() if model.is_held(each))
-        return max(0, terms.total_in_flight - held) if terms.total_in_flight else EVER
+        room = terms.total_in_flight - held if terms.total_in_flight else EVER
+        return max(0, min(room, terms.tokens(b"", model.now)))
 
     def _keep_limits(self, before: Ledger, found: list[Delivery]) -> None:
         """Nothing of a name that is paused or has no token came, nor more than the whole queue may deliver."""
@@ -135,12 +136,13 @@ class Reading(Base):
         ensure(not found or held <= bound, f"cap: {held} are in flight, {bound} are allowed in all")
         came = Counter(terms.name_of(_raw(each.shard_key)) for each in found
                        if model.messages[each.message_id].counts)  # fmt: skip
+        came[b""] = len(found)
         for name, own in terms.own.items():
             ensure(not came[name] or own.paused_until <= model.now, f"pause: {came[name]} of {name!r} came")
-            if own.burst is not None:
-                tokens = own.tokens(model.now)
-                ensure(came[name] <= max(0, tokens), f"rate: {came[name]} of {name!r} came, there were {tokens} tokens")
-                own.spend(model.now, came[name])
+        for name, count in came.items():
+            tokens = terms.tokens(name, model.now)
+            ensure(count <= max(0, tokens), f"rate: {count} of {name!r} came, there were {tokens} tokens")
+            terms.spend(name, model.now, count)
 
     def _keep_caps(self, before: Ledger, found: list[Delivery]) -> None:
         """No shard key has more in flight than its cap, but for what was in the streams already when it was lowered."""
@@ -157,7 +159,7 @@ class Reading(Base):
             if not cap:
                 continue
             bound = cap + terms.uncounted[name]
-            if not terms.own:
+            if not terms.withholds:
                 bound = max(bound, after - count + shared[name])
             ensure(after <= bound, f"cap: {name!r} has {after} in flight, {bound} are allowed")
 
@@ -182,7 +184,7 @@ class Reading(Base):
             ensure(not left or min(left) > max(numbers), f"order: stream {stream} gave {numbers}, and left {left}")
 
     def _may_stay(self, each: Known) -> bool:
-        return each.counts and bool(self.model.terms.own) and self.model.terms.is_limited(self._name(each))
+        return each.counts and self.model.terms.withholds and self.model.terms.is_limited(self._name(each))
 
     def _name(self, each: Known) -> bytes:
         return self.model.terms.name_of(each.key)
@@ -210,7 +212,8 @@ class Reading(Base):
         share = sum(model.terms.weights.get(name, 1) for name in active)
         waiting = Counter(model.terms.name_of(each.key) for each in model.having(WAITING))
         for each in model.having(WAITING):
-            if waiting[self._name(each)] > 1 or self._name(each) in model.terms.own or self._total_room() < EVER:
+            is_limited = model.terms.rate_burst or self._name(each) in model.terms.own or self._total_room() < EVER
+            if waiting[self._name(each)] > 1 or is_limited:
                 each.quiet_since = None  # others of the same shard key came, or came back; or it may have to wait
             if each.quiet_since is not None and each.total == 0 and not each.stale:
                 waited, each.bound = model.served - each.quiet_since, max(each.bound, 3 * (max(PLACES, share) + 1))

@@ -140,7 +140,7 @@ class Settling(Base):
     def _die(self, known: Known) -> None:
         """Straight to the dead letters, or parked where they are full: then it is in `delayed`."""
         dead = sum(1 for _ in self.model.having(DEAD))
-        if dead < self.model.terms.max_dead:
+        if dead < self.model.terms.max_dead or self.model.terms.drop_dead:
             self.bury(known)
         else:
             known.state = WAITING

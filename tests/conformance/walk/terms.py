@@ -77,7 +77,7 @@ def _window(found: Ledger, model: Model) -> Iterator[str]:
     for name, count in summed(found.shared(), model).items():
         if terms.window and count - beyond[name] > max(terms.window, PLACES):
             yield f"window: {name!r} has {count} messages in the shared streams"
-        if terms.cap and not terms.own and count + flying(found, model)[name] > terms.cap:
+        if terms.cap and not terms.withholds and count + flying(found, model)[name] > terms.cap:
             yield f"window: {name!r} has {count} messages there, and {flying(found, model)[name]} in flight"
 
 
@@ -130,7 +130,7 @@ _SINGLE = {b"", b"sum", b"weights"}
 def _is_limited(model: Model) -> bool:
     """The mark of a pause stays when the pause is over, until it is taken back or changed."""
     terms = model.terms
-    return bool(terms.own or terms.total_in_flight or terms.paused_until)
+    return bool(terms.withholds or terms.total_in_flight or terms.total_burst or terms.paused_until)
 
 
 def _limits(found: Ledger, model: Model) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _limits(found: Ledger, model: Model) -> Iterator[str]:
     if _fields(found, b"l:") != {name: text.split() for name, text in found.hashes["limits"].items() if name}:
         yield f"limits: {_fields(found, b'l:')}, in the list {found.hashes['limits']}"
     buckets = _fields(found, b"b:")
-    rated = {name for name, own in model.terms.own.items() if own.burst is not None}
+    rated = {name for name in buckets if model.terms.burst_of(name)}
     if extra := buckets.keys() - rated - model.unrated:
         yield f"limits: buckets of {extra}"
     if int(found.meta.get("limited", "0")) != len(model.terms.own):
@@ -169,7 +169,8 @@ def _settings(model: Model) -> dict[str, int]:
     terms = model.terms
     return {
         "window": terms.window, "max_in_flight": terms.cap, "max_backlog": terms.max_backlog, "parents": terms.parents,
-        "total_in_flight": terms.total_in_flight,
+        "total_in_flight": terms.total_in_flight, "total_burst": terms.total_burst, "burst": terms.rate_burst,
+        "drop_dead": terms.drop_dead,
         "max_deliveries": terms.max_deliveries, "max_dead": terms.max_dead, "journal": terms.journal,
         "wanted": terms.streams,
     }  # fmt: skip

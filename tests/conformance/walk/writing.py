@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError
+from shardq import Message, PartlyWritten, Queue, QueueFull, ShardqError, UniqueConflict
+from shardq.model.message import OnConflict
 from tests.conformance.walk.base import KEYS, QUIET, SECONDS, Base, _text, ensure
 from tests.conformance.walk.model import DELAYED, LEASED, WAITING, Known
 
@@ -57,6 +58,48 @@ class Writing(Base):
             return
         self._add(message_id, key, 0, {})
         self.model.keyed[dedup] = (message_id, self.model.now + self.model.terms.dedup_window)
+
+    def write_unique(self, rng: random.Random) -> None:
+        """With one of few unique keys, which another message may have: it stays, is replaced, or is in the way."""
+        key, unique, queue, model = rng.choice(KEYS), rng.choice("pqr"), self.who(rng), self.model
+        mode: OnConflict = rng.choice(("existing", "raise", "replace", "replace"))
+        after = rng.choice((None, None, 0, 1, 2))
+        holder = model.holder(unique)
+        is_waiting = holder is not None and holder.state in (WAITING, DELAYED) and not model.is_doomed(holder)
+        is_new = holder is None or (mode == "replace" and not is_waiting)
+        refused = is_new and self._full(key, 0)
+        self.say(f"write_unique {key!r}, {unique}, {mode}{'' if after is None else f' in {after}'}"
+                 f"{f', which {holder.message_id} has' if holder else ''}{', refused' * refused}")  # fmt: skip
+        try:
+            message_id = queue.write(self.numbers, shard_key=key, unique_key=unique, on_conflict=mode,
+                                     delay=None if after is None else float(after * SECONDS))  # fmt: skip
+        except UniqueConflict as conflict:
+            ensure(mode == "raise" and holder is not None, f"unique: {unique} is said to be taken")
+            ensure(holder is None or conflict.message_id == holder.message_id, f"unique: {conflict.message_id} has it")
+            return
+        except QueueFull:
+            ensure(refused, f"full: {key!r} is refused, {unique}")
+            return
+        ensure(not refused, f"full: {key!r} is not refused, {unique}")
+        if is_new:
+            if holder is not None:
+                holder.unique = ""
+            known = self._add(message_id, key, after or 0, {})
+            known.state, known.until, known.plain, known.unique = DELAYED, model.now + (after or 0), False, unique
+            known.quiet_since = None
+            return
+        assert holder is not None
+        ensure(mode != "raise" and message_id == holder.message_id, f"unique: {message_id} instead of its holder")
+        if mode == "replace":
+            self._replaced(holder, key, after)
+
+    def _replaced(self, holder: Known, key: bytes, after: int | None) -> None:
+        if after is not None:
+            holder.state, holder.until = DELAYED, self.model.now + after
+        elif key != holder.key and holder.state == WAITING:
+            holder.state, holder.until = DELAYED, self.model.now
+        holder.number, holder.key, holder.headers, holder.plain, holder.quiet_since = self.numbers, key, {}, False, None
+        self.numbers += 1
 
     def _full(self, key: bytes, delay: int) -> bool:
         """Whether another message of this shard key must be refused."""
@@ -122,7 +165,11 @@ class Writing(Base):
         known = Known(self.numbers, message_id, key, model.terms.counts, headers, regime=model.regime)
         if delay:
             known.state, known.until, known.plain = DELAYED, model.now + delay, False
-        elif alone and model.terms.window == 1 and all(each.counts for each in model.having(WAITING)):
+        elif (
+            alone
+            and model.terms.window == 1
+            and all(each.counts and each.regime == model.regime for each in model.having(WAITING))
+        ):  # what was written under other rules may fill the streams
             known.quiet_since = model.served
         model.add(known)
         self.numbers += 1

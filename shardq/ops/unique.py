@@ -1,0 +1,91 @@
+"""Messages with a unique key: what is done about a write when another message has its key.
+
+The write itself decides whether it has (`lua/modules/unique.lua`): with `on_conflict="existing"` it returns that one's
+id, else it writes nothing and names it. Then its writer raises, or gives that message the new payload. One that is
+being worked on gets no other payload any more: then the write is made again, and takes the key from it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, UniqueConflict
+from shardq.ops.opening import reopen
+from shardq.ops.outgoing import Outgoing
+from shardq.ops.retry import retry_replicated
+from shardq.ops.state import QueueState
+from shardq.ops.steps import Call, Op
+from shardq.ops.write_call import LATE, REPEATED_FOR
+
+Result: TypeAlias = str | ShardqError
+Store: TypeAlias = Callable[[QueueState, Sequence[Outgoing], float], Op[list[Result]]]
+"""Writes messages, with an id or an error for each."""
+
+
+def write_despite(
+    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, store: Store
+) -> Op[list[Result]]:
+    """Write the messages of *chunk* but those that are *taken*; then do about these what each of them says."""
+    holders = _holders(taken)
+    rest = [message for at, message in enumerate(chunk) if at not in holders]
+    stored = iter((yield from store(state, rest, until)) if rest else [])
+    results: list[Result] = []
+    for at, message in enumerate(chunk):
+        if at not in holders:
+            results.append(next(stored))
+        elif not holders[at]:  # an earlier message of the chunk has taken the key by now
+            results += yield from store(state, [message], until)
+        elif message.on_conflict == "raise":
+            results.append(_conflict(state, message, holders[at]))
+        else:
+            results.append((yield from _replace(state, message, holders[at], until, store)))
+    return results
+
+
+def _holders(taken: bytes) -> dict[int, str]:
+    """Read which messages have keys that are taken, and by which message; '' for one of the same call."""
+    pairs = (each.split(":") for each in taken.decode().split(","))
+    return {int(number) - 1: holder for number, holder in pairs}
+
+
+def _conflict(state: QueueState, message: Outgoing, holder: str) -> UniqueConflict:
+    text = f"message {holder} of queue {state.keys.name!r} has unique_key {message.unique_key!r}, and is not done"
+    return UniqueConflict(text, holder)
+
+
+def _replace(state: QueueState, message: Outgoing, holder: str, until: float, store: Store) -> Op[Result]:
+    """Give the message *holder* the payload of *message*, or write this if that one is gone or being worked on."""
+    nonce = secrets.token_urlsafe(9)
+    while True:
+        call = _replace_call(state, message, holder, nonce, until)
+        reply, underreplicated = yield from retry_replicated(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        match reply:
+            case b"OK" if underreplicated is not None:
+                text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"
+                return DurabilityUnknown(text, holder)
+            case b"OK":
+                return holder
+            case b"EPOCH":
+                state.forget()
+                yield from reopen(state, until)
+            case _:
+                again = message if reply == b"GONE" else msgspec.structs.replace(message, takes_from=holder)
+                if state.clock.monotonic() > until:
+                    return BackendTimeout("other writers kept taking the unique key: nothing was written")
+                (result,) = yield from store(state, [again], until)
+                return result
+
+
+def _replace_call(state: QueueState, message: Outgoing, holder: str, nonce: str, until: float) -> Call:
+    lasts = min(max(0.0, until - state.clock.monotonic()), REPEATED_FOR) + LATE
+    shard = ",".join(map(str, state.shard(message.shard_key)))
+    delay = message.delay if message.delays else ""
+    args = (
+        state.epoch, nonce, round(lasts * 1000), holder, message.unique_key, shard, message.shard_key, message.tag,
+        message.body, message.headers, delay, message.deadline or "", state.config.max_deliveries, state.client,
+    )  # fmt: skip
+    return Call.on(state.keys, "replace", args, replicas=state.durability.replicas)

@@ -1,0 +1,38 @@
+"""What an operator mistypes at night: one clear line, the exit code that the help names, and nothing changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from shardq import Queue
+from tests.cli.conftest import Command
+
+WRONG = [
+    "limits jobs t max_in_flight=-1 --yes", "limits jobs t rate=abc --yes", "limits jobs t colour=3 --yes",
+    "limits jobs t", "limits jobs t rate=3", "pause jobs t --for -1 --yes", "pause jobs",
+    "peek jobs --stream 99999", "message jobs x", "result jobs x", "result jobs 1-1-1", "delete-dead jobs",
+    "delete-dead jobs --older-than -5 --yes", "delete-dead jobs --id x --yes",
+    "write jobs x -k t --on-conflict raise",
+]  # fmt: skip
+NOWHERE = [
+    "limits nowhere", "limits nowhere t rate=1 --yes", "pause nowhere --yes", "resume nowhere", "tenants nowhere",
+    "tenant nowhere t", "top nowhere", "peek nowhere", "message nowhere 1-1-1", "result nowhere 1-1-1",
+    "delete-dead nowhere --older-than 0 --yes",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_what_is_wrong_is_said_in_a_line(cli: Command, queue: Queue, line: str) -> None:
+    queue.write(1, shard_key="t")
+    before = queue.stats()
+    told = cli(*line.split())
+    assert (told.code, told.out, told.err.count("\n")) == (2, "", 1), told
+    assert told.err.startswith("shardq: ")
+    after = queue.stats()
+    assert (after.backlog, after.written, queue.limits(), queue.paused()) == (before.backlog, before.written, {}, {})
+
+
+@pytest.mark.parametrize("line", NOWHERE)
+def test_a_queue_that_is_not_there_is_said_in_a_line(cli: Command, line: str) -> None:
+    told = cli(*line.split())
+    assert (told.code, told.out, told.err) == (3, "", "shardq: there is no queue 'nowhere'\n")
