@@ -57,8 +57,10 @@ class Connection:
         self._call = send(metadata=metadata)
         try:
             async with asyncio.timeout(WELCOME):
-                await self.send(Request(version=VERSION, info=self._info))
+                # A gateway speaks first. Whoever writes while it refuses the call is told of an internal error
+                # instead of the reason (https://github.com/grpc/grpc/issues/36066).
                 first = await self._read()
+                await self.send(Request(version=VERSION, info=self._info))
         except TimeoutError:
             await self._close()
             raise ConnectionEnded(f"the gateway {settings.gateway} did not answer within {WELCOME:g} s") from None
