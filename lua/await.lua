@@ -2,7 +2,7 @@
 -- await: tell which of these messages are done or dead; the caller waits for the others, if it says so.
 -- KEYS[1] meta: until when somebody waits
 -- KEYS[2] results: what is kept of messages
--- KEYS[3] finished: ids of messages that have results
+-- KEYS[3] finished: ids of messages that have ended
 -- KEYS[4] moved: where redriven messages and dead letters lie
 -- KEYS[5] dead: dead letters
 -- ARGV[1] waits: ms for which the caller will look at `finished`, 0 = it will not

@@ -14,19 +14,20 @@
 -- KEYS[12] shard_keys: shard keys of what is delayed
 -- KEYS[13] overflow: handles that wait for room
 -- KEYS[14] journal: what happened to the messages
--- KEYS[15..] streams: the stream that the id names, unless it names the store
+-- KEYS[15] finished: ids of messages that have ended, for those who wait
+-- KEYS[16..] streams: the stream that the id names, unless it names the store
 -- ARGV[1] message_id: as write returned it
 -- ARGV[2] place: the last part of the id
 -- ARGV[3] id: the rest of it
 -- ARGV[4] client: what the journal calls the caller
 -- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
---- @use time, keys, streams, redelivery, accounts, overflow, whereabouts, window
+--- @use time, keys, streams, redelivery, accounts, overflow, whereabouts, window, ends
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], delayed = KEYS[4], redelivery = KEYS[5], bodies = KEYS[6], attempts = KEYS[7],
   cancelled = KEYS[8], moved = KEYS[9], notifications = KEYS[10], accounts = KEYS[11], shard_keys = KEYS[12], overflow = KEYS[13],
-  journal = KEYS[14], now = read_clock(), lengths = {},
+  journal = KEYS[14], finished = KEYS[15], now = read_clock(), lengths = {},
 }
-local message_id, place, id, client, stream = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[15]
+local message_id, place, id, client, stream = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[16]
 check_types({q.meta, q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow},
   {q.bodies, stream})
 local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
@@ -68,6 +69,7 @@ if q.journal_size > 0 then
   note_message(q, in_flight and 'k' or 'c', found.place, found.id, fields, 0)
   save_events(q, client)
 end
+announce_ends(q, {message_id})
 
 -- Whoever ends the lease of a message in flight forgets what is left of it: of a redriven one, its original id.
 if in_flight then

@@ -6,18 +6,17 @@
 -- KEYS[3] cancelled: handles cancelled while in flight
 -- KEYS[4] results: what is kept of messages
 -- KEYS[5] result_ends: the same by end
--- KEYS[6] finished: ids of messages that have results, for those who wait
+-- KEYS[6] finished: ids of messages that have ended, for those who wait
 -- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept, '1' if more has ended}
---- @use time, keys, leases, results
-local KEPT_IDS = 1000
+--- @use time, keys, leases, results, ends
 local q = {
-  meta = KEYS[1], leases = KEYS[2], cancelled = KEYS[3], results = KEYS[4], result_ends = KEYS[5], now = read_clock(),
+  meta = KEYS[1], leases = KEYS[2], cancelled = KEYS[3], results = KEYS[4], result_ends = KEYS[5],
+  finished = KEYS[6], now = read_clock(),
 }
-local finished = KEYS[6]
-local jump, ttl, awaited = unpack(redis.call('HMGET', q.meta, 'jump', 'result_ttl', 'awaited')) -- at most 3: the fields
+local jump, ttl = unpack(redis.call('HMGET', q.meta, 'jump', 'result_ttl')) -- at most 2: the fields
 q.jump = read_jump(jump, q.now)
-check_types({q.results, q.meta}, {q.result_ends}, {finished})
+check_types({q.results, q.meta}, {q.result_ends}, {q.finished})
 begin_results(q)
 local more = forget_ended_results(q)
 
@@ -46,7 +45,5 @@ for i, token in ipairs(tokens) do
 end
 save_results(q)
 if refused > 0 then redis.call('HINCRBY', q.meta, 'results_refused', refused) end
-if #ids > 0 and tonumber(awaited or '0') > q.now then
-  redis.call('XADD', finished, 'MAXLEN', '~', KEPT_IDS, '*', 'ids', table.concat(ids, ' '))
-end
+announce_ends(q, ids)
 return {q.now, table.concat(letters), more and '1' or ''}

@@ -17,7 +17,8 @@
 -- KEYS[15] overflow: handles that wait for room
 -- KEYS[16] journal: what happened to the messages
 -- KEYS[17] due: when the buckets of the timed indexes are due
--- KEYS[18..] streams: the bodies' streams
+-- KEYS[18] finished: ids of messages that have ended, for those who wait
+-- KEYS[19..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
 -- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
@@ -28,8 +29,8 @@
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], leases = KEYS[5], delayed = KEYS[6],
   redelivery = KEYS[7], bodies = KEYS[8], attempts = KEYS[9], cancelled = KEYS[10], dead = KEYS[11], moved = KEYS[12],
-  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], now = read_clock(),
-  due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
+  accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], finished = KEYS[18],
+  now = read_clock(), due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
 }
 local repeated, rejected, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
 local tokens, delays, errors = {}, {}, {}
@@ -47,7 +48,7 @@ local any_cancelled = redis.call('SCARD', q.cancelled) > 1
 -- Redis does not roll a script back: a key of another type must be found before the first effect.
 check_types({q.lens, q.attempts, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.overflow, q.due},
   {q.notifications, q.bodies, q.dead})
-local keys, at_key = {d = q.bodies}, 17
+local keys, at_key = {d = q.bodies}, 18
 for number in string.gmatch(ARGV[4], '[^,]+') do
   at_key = at_key + 1
   keys[number] = KEYS[at_key]
@@ -83,7 +84,7 @@ local items, at_item = end_leases(q, ended, any_cancelled), 0
 
 -- Each message goes to the dead letters, or it will be delivered again, now or after its delay. A repeated call that finds no
 -- lease did its work the first time: the message is not the caller's either way.
-local letters, kept, back, delayed = {}, {}, {}, {}
+local letters, kept, back, delayed, dead = {}, {}, {}, {}, {}
 for i in ipairs(tokens) do
   local letter, item = repeated and 'o' or 'l', nil
   if live[i] then
@@ -96,7 +97,7 @@ for i in ipairs(tokens) do
     if errors[i] ~= '' then item.last_error = errors[i] end
     if rejected or item.deliveries >= q.max_deliveries then
       item.is_rejected = rejected
-      letter = end_message(q, item, keys[item.place])
+      letter, dead[#dead + 1] = end_message(q, item, keys[item.place])
     else
       item.since, kept[#kept + 1] = q.now + delay, item
       local list = delay == 0 and back or delayed
@@ -129,4 +130,8 @@ elseif #back > 0 then
   enqueue_messages(q, back)
 end
 if details then save_events(q, details.client) end
+if #dead > 0 then
+  --- @use ends
+  announce_ends(q, dead)
+end
 return {q.now, table.concat(letters)}

@@ -26,7 +26,7 @@
 -- KEYS[23] limits: the limits of shard keys that have any
 -- KEYS[24] results: what is kept of messages
 -- KEYS[25] result_ends: the same by end
--- KEYS[26] finished: ids of messages that have results, for those who wait
+-- KEYS[26] finished: ids of messages that have ended, for those who wait
 -- KEYS[27..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same

@@ -78,11 +78,12 @@ local function spell_dead_letter(item, fields)
 end
 
 -- Moves a message to the dead letters. `key` is the stream where its body lies, `kind` is the letter of the journal's event.
--- Returns false if there was no room, or the message has too many fields: then it waits as a delayed one and is tried again.
+-- Returns the message's id; nil if there was no room, or the message has too many fields: then it waits as a delayed one and is
+-- tried again.
 local function move_to_dead(q, item, key, fields, kind)
   if #fields > MOST_FIELDS or not make_room(q) then
     postpone_dead_letter(q, item, fields)
-    return false
+    return nil
   end
   local entry = spell_dead_letter(item, fields)
   local entry_id = redis.call('XADD', q.dead, '*', unpack(entry)) -- at most 7,014: MOST_FIELDS and what is added
@@ -92,14 +93,17 @@ local function move_to_dead(q, item, key, fields, kind)
   redis.call('HINCRBY', q.meta, 'gone', 1)
   redis.call('HINCRBY', q.meta, 'dead_lettered', 1)
   if q.events then note_message(q, kind, item.place, item.id, fields, item.deliveries) end
-  return true
+  return entry[2]
 end
 
 -- Ends a message whose holder gave it back for the last time: it goes to the dead letters. Returns the letter of a reply: d(ead),
--- o(k) if it waits for room, l(ost) if its body is gone, so that nothing is left to move.
+-- with the message's id, o(k) if it waits for room, l(ost) if its body is gone, so that nothing is left to move.
 local function end_message(q, item, key)
   local body = redis.call('XRANGE', key, item.id, item.id)[1]
-  if body then return move_to_dead(q, item, key, body[2], item.is_rejected and 'r' or 'b') and 'd' or 'o' end
+  if body then
+    local message_id = move_to_dead(q, item, key, body[2], item.is_rejected and 'r' or 'b')
+    return message_id and 'd' or 'o', message_id
+  end
   redis.call('HINCRBY', q.meta, 'gone', 1)
   redis.call('HINCRBY', q.meta, 'vanished', 1)
   if q.events then note_event(q, 'z', item.id .. '-' .. item.place, '', 0) end

@@ -1,9 +1,9 @@
 """Wait for the result of a message without asking again and again.
 
-Whoever waits says so in Redis. While somebody does, a call that keeps results adds the ids of their messages to the
-stream `finished`, and whoever waits reads from there on. All who wait in one client share one blocking read, and look
-their results up together. Once in a while each of them looks for itself: a message that was cancelled, has expired or
-is a dead letter is announced by nobody.
+Whoever waits says so in Redis. While somebody does, a call that keeps results, makes dead letters of messages or
+cancels them adds their ids to the stream `finished`, and whoever waits reads from there on. All who wait in one client
+share one blocking read, and look their results up together. In turn each of them looks for itself: nobody announces
+that a message was purged or expired, or that it became a dead letter because its lease ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shardq.errors import ConfigError, MessageDead, NoResult, ResultPending
 from shardq.model import MessageId
 from shardq.ops.opening import find_queue, missing, reopen
 from shardq.ops.pump import LATENESS, PAUSE
-from shardq.ops.result_waiting import ResultWaiter
+from shardq.ops.result_waiting import Entry, ResultWaiter, order
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.status import status
@@ -31,7 +31,7 @@ ARMED: Final = 50
 """The results of so many waiters are looked up at the moment when a wait ends."""
 
 LOOKING: Final = 20
-"""After each wait that brought nothing, so many of the waiters look for themselves, in turn."""
+"""After each `wait_slice` so many of the waiters look for themselves, or a tenth of them if that is more, in turn."""
 
 _WHY: Final = {
     TOO_LARGE: "it was larger than max_result_size",
@@ -49,16 +49,18 @@ def result(state: QueueState, message_id: str, wait: float | None = None) -> Op[
     clock = state.clock
     ends = clock.monotonic() + (state.timeout if wait is None else seconds("timeout", wait, 0, MAX_BLOCK))
     yield from _check_kept(state)
+    woken_by = "0-0"
     while True:
         ended, position = yield from _look(state, message_id, announce=clock.monotonic() < ends)
         if ended is None:
             ended = yield from _check_alive(state, message_id)
         if ended is None and clock.monotonic() < ends:
+            position = max(position, woken_by, key=order)
             waiter = ResultWaiter(state.awaiting, message_id, until=ends, position=position)
             yield Wait(state, waiter, await_pump)
             if waiter.failure is not None:
                 raise waiter.failure
-            ended = waiter.ended
+            ended, woken_by = waiter.ended, waiter.position
             if ended is None:
                 continue
         if ended is None:
@@ -133,7 +135,8 @@ class _AwaitPump:
 
     def __init__(self, state: QueueState) -> None:
         self.state, self.clock, self.waiting = state, state.clock, state.awaiting
-        self.position = min((each.position for each in self.waiting.result_waiters()), key=_number, default="0-0")
+        oldest = min((each.position for each in self.waiting.result_waiters()), key=order, default="0-0")
+        self.position = max(oldest, self.waiting.position, key=order)
 
     def run(self) -> Op[None]:
         while True:
@@ -141,25 +144,26 @@ class _AwaitPump:
             waiters = self.waiting.result_waiters()
             if not waiters:
                 return
-            begun = self.clock.monotonic()
-            ids = yield from self._armed(begun, waiters)
-            if ids:
-                yield from self._tell([waiter for waiter in self.waiting.note(ids) if not waiter.done])
-            elif self.clock.monotonic() - begun >= self.state.wait_slice * 0.9:
+            entries = yield from self._armed(waiters)
+            yield from self._wake(self.waiting.note(entries))
+            self.waiting.position = self.position
+            if self._looks_in() <= 0:
                 waiters = self.waiting.result_waiters()
-                yield from self._tell(waiters)
-                for waiter in waiters[:LOOKING]:
-                    waiter.finish(None)
+                yield from self._wake(waiters[: max(LOOKING, len(waiters) // 10)])
+                self.waiting.looked_at = self.clock.monotonic()
+
+    def _looks_in(self) -> float:
+        return self.waiting.looked_at + self.state.wait_slice - self.clock.monotonic()
 
     def _block(self, waiters: Sequence[ResultWaiter]) -> float:
         until = max(waiter.until for waiter in waiters)
-        return max(0.001, min(self.state.wait_slice, until - self.clock.monotonic()))
+        return max(0.001, min(self._looks_in(), until - self.clock.monotonic()))
 
-    def _armed(self, begun: float, waiters: Sequence[ResultWaiter]) -> Op[list[str]]:
-        """Wait for what is finished, and tell some of *waiters* at once. Return the ids of those messages."""
+    def _armed(self, waiters: Sequence[ResultWaiter]) -> Op[list[Entry]]:
+        """Wait for what ends, and tell some of *waiters* at once. Return the entries that came."""
         state, told, block = self.state, waiters[:ARMED], self._block(waiters)
         call = _await_call(state, [waiter.message_id for waiter in told], announce=True)
-        self.waiting.overdue_at = begun + block + LATENESS
+        self.waiting.overdue_at = self.clock.monotonic() + block + LATENESS
         _, _, entries, reply = yield Armed(
             state.keys.finished, TOGETHER, math.ceil(block * 1000), call, math.inf, self.waiting, self.position
         )
@@ -172,16 +176,18 @@ class _AwaitPump:
         found = _entries(entries)
         if found:
             self.position = found[-1][0].decode()
-        elif len(reply) > 1 and _number(reply[1].decode()) < _number(self.position):
+        elif len(reply) > 1 and order(reply[1].decode()) < order(self.position):
             self.position = reply[1].decode()  # a failover lost the latest entries, or the queue is another one
         _end(told, reply)
-        return [each for _, fields in found for each in fields[1].decode().split()]
+        return [(position.decode(), fields[1].decode().split()) for position, fields in found]
 
-    def _tell(self, waiters: Sequence[ResultWaiter]) -> Op[None]:
-        """Tell those of *waiters* whose messages have ended."""
+    def _wake(self, waiters: Sequence[ResultWaiter]) -> Op[None]:
+        """Tell *waiters* how their messages have ended. Whose has not, or left nothing, must look for itself."""
         for start in range(0, len(waiters), TOGETHER):
             part = waiters[start : start + TOGETHER]
             _end(part, (yield _await_call(self.state, [waiter.message_id for waiter in part], announce=False)))
+            for waiter in part:
+                waiter.finish(None)
 
 
 def _end(waiters: Sequence[ResultWaiter], reply: Any) -> None:
@@ -191,11 +197,6 @@ def _end(waiters: Sequence[ResultWaiter], reply: Any) -> None:
         if ended is not None and not waiter.done:
             waiter.ended = ended
             waiter.finish([])
-
-
-def _number(position: str) -> tuple[int, int]:
-    ms, _, number = position.partition("-")
-    return int(ms), int(number)
 
 
 def _entries(answer: Any) -> list[Any]:

@@ -331,6 +331,51 @@ def test_a_wait_learns_of_every_other_end(open_queue: OpenQueue, soon: Soon) -> 
 
 
 @pytest.mark.usefixtures("real")
+def test_dead_letters_and_cancels_are_announced(open_queue: OpenQueue, world: World, soon: Soon) -> None:
+    queue = open_queue(result_ttl=60, max_deliveries=2)
+    waiter = world.client(wait_slice=5).queue(queue.name)
+    rejected, worn, waiting, in_flight = ids = [queue.write(each, shard_key=each) for each in ("r", "w", "c", "f")]
+    waits = {each: soon(waiter.result, each, timeout=60) for each in ids}
+    eventually(lambda: len(waiter.state.awaiting.waiters()) == 4 and world.blocked(queue))
+    looked_at = waiter.state.awaiting.looked_at
+    queue.cancel(waiting)
+    for delivery in queue.read_many(3):
+        match delivery.payload:
+            case "r":
+                delivery.reject("bad")
+            case "w":
+                delivery.nack()
+            case "f":
+                queue.cancel(in_flight)
+    queue.read().nack()
+    for each, error in ((rejected, MessageDead), (worn, MessageDead), (waiting, NoResult), (in_flight, NoResult)):
+        with pytest.raises(error):
+            waits[each].result(30)
+    assert waiter.state.awaiting.looked_at == looked_at  # so all were told
+
+
+@pytest.mark.usefixtures("real")
+def test_an_end_that_nobody_announces_is_seen_beside_others_that_go_on(
+    open_queue: OpenQueue, world: World, soon: Soon
+) -> None:
+    queue = open_queue(result_ttl=60)
+    waiter = world.client(wait_slice=0.1).queue(queue.name)
+    purged = queue.write("purged", shard_key="t")
+    waits = [soon(waiter.result, purged, timeout=60) for _ in range(30)]
+    eventually(lambda: len(waiter.state.awaiting.waiters()) == 30)
+    queue.purge()
+    for number in range(5000):
+        message_id = queue.write(number, shard_key="t")
+        queue.read().ack(result=number)
+        assert waiter.result(message_id) == number
+        if all(each.done() for each in waits):
+            break
+    for each in waits:
+        with pytest.raises(NoResult):
+            each.result(0)
+
+
+@pytest.mark.usefixtures("real")
 def test_who_waits_while_the_result_comes_misses_nothing(open_queue: OpenQueue, world: World, soon: Soon) -> None:
     queue = open_queue(result_ttl=60)
     reader = world.client().queue(queue.name)
