@@ -405,7 +405,6 @@ MUTANTS = [
     ("write", "prefix .. first[to] - 1", "prefix .. first[to]"),
     ("read", "% 2045 + 1", "% 2045"),
     ("read", "i <= over and share + 1 or share", "share"),
-    ("read", "#entries == math.min(length, most)", "#entries >= math.min(length, most)"),
     ("read", "score = bucket * SPAN + ends\n              scores", "score = bucket * SPAN\n              scores"),
     ("read", "count <= 64 or tonumber(active) <= 50", "count <= 64 or true"),
     ("read", "math.max(0, active - #gone) ..", "active .."),
@@ -420,6 +419,7 @@ MUTANTS = [
 """A script, a right text in it, and a wrong one that is found at once."""
 
 RARE_MUTANTS = [
+    ("read", "#entries == math.min(length, most)", "#entries >= math.min(length, most)"),
     ("write", "behind == '0' and places - shared or 0", "behind == '0' and places - shared + 9 or 0"),
     ("write", "'1 0', 'sum', active + 1", "'1 0', 'sum', active"),
     ("write", "behind + 1, 'sum'", "behind, 'sum'"),

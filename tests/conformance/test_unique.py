@@ -14,10 +14,7 @@ from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World, drained
 from tests.waiting import eventually
 
-SETTINGS = [
-    {"window": 0}, {"window": 1}, {"parents": 1}, {"max_in_flight": 5}, {"journal": 1000}, {"rate": 1000},
-]  # fmt: skip
-
+SETTINGS = [{"window": 0}, {"window": 1}, {"parents": 1, "max_in_flight": 5, "journal": 1000}, {"rate": 1000}]
 
 MODES: tuple[OnConflict, ...] = ("existing", "raise", "replace")
 
