@@ -144,10 +144,12 @@ class Replicated(_Group):
         self.primary, *self.replicas = self.members
 
     def wait_in_sync(self, timeout: float = 30.0) -> None:
-        """Return once every replica has all that the primary had when this was called."""
+        """Return once every replica has all that the primary had when this was called, and the primary counts on it."""
         offset = self.primary.info("replication")["master_repl_offset"]
         for replica in self.replicas:
             eventually(lambda replica=replica: _follows(replica, offset), timeout, what="in sync")  # type: ignore[misc]
+        # A link is up at the replica's end first: the primary counts it from its first acknowledgement on.
+        eventually(lambda: self.primary.run("WAIT", 0, 0) == len(self.replicas), timeout, what="acknowledged")
 
     def promote(self, replica: Server) -> None:
         """Make `replica` the primary, and all others its replicas; returns when they are in sync."""

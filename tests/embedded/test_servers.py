@@ -333,6 +333,7 @@ def test_a_failing_test_shows_the_seed_that_repeats_it(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(seed): assert not seed\n")
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)]
+    command += [f"--basetemp={tmp_path / 'run'}"]
     environment = os.environ | {"SHARDQ_SEED": "4711", "PYTHONPATH": str(root)}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=root)
     shown = re.search(r"seed (\d+); SHARDQ_SEED=4711 repeats it", run.stdout)

@@ -70,10 +70,23 @@ def meet(
     queue: Queue, pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]], verb: str = "write"
 ) -> list[Future[Any]]:
     """Start *calls*, one after the other has come: the first one goes out, and the others wait for the next call."""
-    futures = []
-    for count, call in enumerate(calls, 1):
-        futures.append(pool.submit(ended, call))
-        eventually(lambda count=count: waiting(queue, verb) >= count, what="the caller has come")  # type: ignore[misc]
+    return meet_more(queue, pool, [], calls, verb)
+
+
+def meet_more(
+    queue: Queue,
+    pool: ThreadPoolExecutor,
+    here: Sequence[Future[Any]],
+    calls: Sequence[Callable[[], Any]],
+    verb: str = "write",
+) -> list[Future[Any]]:
+    """As `meet`, while the callers of *here* wait, too. Return those and the new ones."""
+    futures = list(here)
+    for call in calls:
+        futures.append(latest := pool.submit(ended, call))
+        # Who has little time may have come and gone before anybody looked.
+        has_come = lambda latest=latest: latest.done() or waiting(queue, verb) >= len(futures)  # noqa: E731
+        eventually(has_come, what="the caller has come")
     return futures
 
 
@@ -128,7 +141,7 @@ def test_the_call_of_a_caller_whose_time_is_up_goes_on_for_the_others(proxy: Pro
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
         futures = meet(queue, pool, [written(queue, 0, timeout=30)])
-        futures += meet_more(queue, pool, [written(queue, 1, timeout=4), written(queue, 2, timeout=60)])
+        futures = meet_more(queue, pool, futures, [written(queue, 1, timeout=4), written(queue, 2, timeout=60)])
         cut = proxy.cut_after_request(b"EVALSHA", skip=1)
         open_but_for(proxy)
         assert cut.struck.wait(60)
@@ -141,15 +154,6 @@ def open_but_for(proxy: Proxy) -> None:
     """Let the link pass again, with its cuts."""
     proxy._prompt.set()
     proxy._open.set()
-
-
-def meet_more(queue: Queue, pool: ThreadPoolExecutor, calls: Sequence[Callable[[], Any]]) -> list[Future[Any]]:
-    futures = []
-    before = waiting(queue)
-    for count, call in enumerate(calls, before + 1):
-        futures.append(pool.submit(ended, call))
-        eventually(lambda count=count: waiting(queue) >= count)  # type: ignore[misc]
-    return futures
 
 
 def test_a_bad_message_harms_no_other(proxy: Proxy, server: Server, queue: Queue) -> None:
@@ -243,7 +247,7 @@ def test_who_gives_up_before_a_shared_call_is_sent_knows_that_nothing_happened(p
         proxy.drop()
         proxy.blackhole()
         futures = meet(queue, pool, [written(queue, n, timeout=30) for n in range(2)])
-        futures += meet_more(queue, pool, [written(queue, 2, timeout=0.4)])
+        futures = meet_more(queue, pool, futures, [written(queue, 2, timeout=0.4)])
         error = futures[2].result(60)
         proxy.heal()
         assert all(isinstance(future.result(60), str) for future in futures[:2])

@@ -50,7 +50,7 @@ BACKGROUND = ("sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 
 
 def run(file: Path, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """pytest on `file` with the settings of these tests, as a run of its own."""
+    """pytest on `file` with the settings of these tests, as a run of its own: with its own folder, too."""
     environment = {name: value for name, value in os.environ.items() if name not in (RUN, "SHARDQ_SEED")}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
     environment["SHARDQ_TEST_GRACE"] = "0.5"
@@ -64,6 +64,7 @@ def run(file: Path, *words: str, before: Sequence[str] = ()) -> subprocess.Popen
         "pyproject.toml",
         "-p",
         "no:cacheprovider",
+        f"--basetemp={file.parent / 'run'}",
         str(file),
         *words,
     ]
