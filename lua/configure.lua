@@ -7,15 +7,16 @@
 -- KEYS[5] shard_keys: shard keys of what is delayed
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
--- ARGV[3..] settings: name, value, ...; an empty value unsets
+-- ARGV[3] client: what the journal calls the caller
+-- ARGV[4..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
---- @use time, keys, epochs, accounts, rules
+--- @use time, keys, epochs, accounts, journal, rules
 local q = {
   meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5], now = read_clock(),
 }
 local READERS = 64
-local epoch, following, changes = ARGV[1], ARGV[2], {}
-for at = 3, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
+local epoch, following, client, changes = ARGV[1], ARGV[2], ARGV[3], {}
+for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
 check_types({q.meta, q.accounts, q.shard_keys}, {}, {q.journal, q.notifications})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
@@ -44,6 +45,12 @@ for name, value in pairs(changes) do
 end
 redis.call('HSET', q.meta, 'epoch', following)
 save_mark(q)
+q.journal_size = tonumber(changes.journal or journal or '') or 0
+if q.journal_size > 0 then
+  begin_events(q)
+  note_event(q, 'o', '', '', 0)
+  save_events(q, client)
+end
 if counted and not counts then redis.call('HSET', q.accounts, 'sum', q.active .. ' ' .. q.held) end
 if q.held > 0 then
   --- @use window

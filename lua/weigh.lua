@@ -4,27 +4,35 @@
 -- KEYS[1] meta: how many have a weight
 -- KEYS[2] accounts: what each shard key holds, and its weight
 -- KEYS[3] notifications: wakes blocked readers
+-- KEYS[4] journal: what happened
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: so many may have one
--- ARGV[4..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
+-- ARGV[4] client: what the journal calls the caller
+-- ARGV[5..] changes: shard key, weight, ...; 1 is every shard key's and kept of none
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'FULL' when they would be too many: nothing is changed
---- @use time, keys, epochs, weights, accounts, rules
-local q = {meta = KEYS[1], accounts = KEYS[2], notifications = KEYS[3], now = read_clock()}
-local epoch, following, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
-check_types({q.meta, q.accounts}, {}, {q.notifications})
+--- @use time, keys, epochs, weights, accounts, journal, rules
+local q = {meta = KEYS[1], accounts = KEYS[2], notifications = KEYS[3], journal = KEYS[4], now = read_clock()}
+local epoch, following, most, client = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+check_types({q.meta, q.accounts}, {}, {q.notifications, q.journal})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
 local weights, keys = read_weights(q)
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local key, weight = ARGV[i], ARGV[i + 1]
   if not weights[key] then keys[#keys + 1] = key end
   weights[key] = weight
 end
 local text, weighted = join_weights(weights, keys)
 if weighted > most then return 'FULL' end
-for i = 4, #ARGV, 2 do save_weight(q, ARGV[i], weights[ARGV[i]]) end
+q.journal_size = tonumber(redis.call('HGET', q.meta, 'journal') or '0')
+if q.journal_size > 0 then begin_events(q) end
+for i = 5, #ARGV, 2 do
+  save_weight(q, ARGV[i], weights[ARGV[i]])
+  if q.events then note_event(q, 'j', '', ARGV[i], 0) end
+end
+if q.events then save_events(q, client) end
 redis.call('HSET', q.accounts, 'weights', text)
 redis.call('HSET', q.meta, 'weighted', weighted, 'epoch', following)
 save_mark(q)

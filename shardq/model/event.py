@@ -13,8 +13,9 @@ class Event(msgspec.Struct, frozen=True):
     delivered (for a delivery: when it could be), None for at once. `client` names the client that made the call, '' for
     a write.
 
-    Events of the kinds "limited", "paused" and "resumed" are of a shard key (None: of the whole queue) and no message:
-    their `message_id` is ''. Of a pause, `due` is its end.
+    Events of the kinds "weighted", "limited", "paused" and "resumed" are of a shard key (None: of the whole queue),
+    those of the kind "configured" of the queue, and none of them of a message: their `message_id` is ''. Of a pause,
+    `due` is its end.
     """
 
     number: int

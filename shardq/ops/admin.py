@@ -163,7 +163,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
     def make(epoch: str, following: str) -> Call:
         nonlocal before
         before = state.config
-        return Call.on(state.keys, "configure", (epoch, following, *_settings(state, changes)))
+        return Call.on(state.keys, "configure", (epoch, following, state.client, *_settings(state, changes)))
 
     reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"BUSY":

@@ -42,7 +42,7 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     until = state.until(timeout)
 
     def make(epoch: str, following: str) -> Call:
-        return Call.on(state.keys, "weigh", (epoch, following, MAX_WEIGHTED, *args))
+        return Call.on(state.keys, "weigh", (epoch, following, MAX_WEIGHTED, state.client, *args))
 
     reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"FULL":

@@ -36,11 +36,13 @@ KINDS: Final = {
     "c": "cancelled",
     "g": "purged",
     "z": "vanished",
+    "o": "configured",
+    "j": "weighted",
     "i": "limited",
     "h": "paused",
     "f": "resumed",
 }
-"""The kinds of events, by the letter that stands for each in an entry. The last three are of no message."""
+"""The kinds of events, by the letter that stands for each in an entry. The last five are of no message."""
 
 
 @dataclass(slots=True)

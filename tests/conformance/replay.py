@@ -29,7 +29,7 @@ MOVES: dict[str, tuple[set[str | None], str]] = {
     "cancelled": ({WAITING, CANCELLING}, GONE),
     "purged": ({WAITING}, GONE),
 }
-OF_NO_MESSAGE = {"limited", "paused", "resumed"}
+OF_NO_MESSAGE = {"configured", "weighted", "limited", "paused", "resumed"}
 KEYLESS = {"lease_ended", "recovered", "cancelled"}
 
 

@@ -267,7 +267,7 @@ def test_switched_off_it_drops_what_it_held_and_the_gap_is_noticed(queue: Queue,
     queue.configure(journal=20)
     queue.write("3", shard_key="a")
     page = queue.journal(after=begin)
-    assert (len(page.events), page.lost) == (1, 1)
+    assert ([each.kind for each in page.events], page.lost) == (["configured", "configured", "written"], 1)
 
 
 def test_a_position_of_an_earlier_life_is_noticed(open_queue: OpenQueue, queue: Queue, world: World) -> None:
@@ -321,7 +321,8 @@ def test_a_client_that_does_not_know_of_the_journal_yet_is_journaled_all_the_sam
     one.ack()
     two.nack()
     queue.ack_many(rest)
-    events = queue.journal().events
+    configured, *events = queue.journal().events
+    assert configured.kind == "configured"
     assert [each.kind for each in events] == ["acked", "nacked", "acked", "acked"]
     assert [each.message_id for each in events] == [each.message_id for each in (one, two, *rest)]
 
@@ -379,6 +380,21 @@ def test_it_says_who_limited_and_paused_whom(queue: Queue) -> None:
     }
     ends = [None if each.due is None else round(each.due - each.time) for each in events]
     assert ends == [None, None, 60, None, None, 30, None]
+
+
+def test_it_says_who_changed_settings_and_weights(queue: Queue) -> None:
+    queue.declare()
+    queue.configure(max_deliveries=9)
+    queue.set_weights({"acct-7": 3, "acct-8": 2})
+    events = queue.journal().events
+    assert [(each.kind, each.shard_key, each.message_id) for each in events] == [
+        ("configured", None, ""), ("weighted", "acct-7", ""), ("weighted", "acct-8", ""),
+    ]  # fmt: skip
+    assert {each.client for each in events} == {queue.state.client}
+    queue.configure(journal=0)
+    queue.configure(max_deliveries=8)
+    queue.configure(journal=10)
+    assert [each.kind for each in queue.journal().events] == ["configured"]
 
 
 def test_every_letter_stands_for_one_kind() -> None:
