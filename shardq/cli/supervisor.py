@@ -45,7 +45,8 @@ class Supervisor:
         before = {number: signal.signal(number, self._forward) for number in stop_signals()}
         try:
             for number in range(1, self._count + 1):
-                self._start(number)
+                if not self._signals:
+                    self._start(number)
             while self._members or (self._due and not self._signals):
                 self._wait()
         finally:
@@ -109,8 +110,6 @@ class Supervisor:
 
     def _stop(self, number: int) -> None:
         self._signals += 1
-        if not self._members:
-            sys.exit(self._code)
         for process in list(self._members):
             with contextlib.suppress(OSError):
                 process.send_signal(number)

@@ -32,7 +32,7 @@ class Program:
         self.log = log
         self.errors = log.with_suffix(f".{handler}.{time.monotonic_ns()}.err")
         command = [sys.executable, "-W", "error", "-m", "shardq.cli", "worker", f"tests.worker.handlers:{handler}"]
-        environment = os.environ | {"SHARDQ_URL": url, "SHARDQ_TEST_LOG": str(log)}
+        environment = os.environ | {"SHARDQ_URL": url, "SHARDQ_TEST_LOG": str(log), "PYTHONFAULTHANDLER": "1"}
         with self.errors.open("wb") as errors:
             self.process = subprocess.Popen(
                 [*before, *command, "--queue", "jobs", *words], cwd=ROOT, env=environment, stderr=errors
@@ -50,7 +50,18 @@ class Program:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        return self.process.wait(30)
+        """The exit code. A program that does not end says where its threads are, and so do its processes."""
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            for pid in (*children_of(self.process.pid), self.process.pid):
+                os.kill(pid, signal.SIGABRT)
+            self.process.wait(30)
+            raise AssertionError(f"it did not end within 30 s:\n{self.errors.read_text()}") from None
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.fixture
@@ -180,6 +191,32 @@ def test_a_handler_that_is_not_there_is_a_usage_error(begin: Begin, handler: str
     program = begin(handler)
     assert program.wait() == 2
     assert program.told(complaint)
+
+
+DYING = """
+import os
+import signal
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):  # the signal's handler runs in here
+            pass
+
+Last()
+
+def handle(delivery):
+    pass
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["alone", "several"])
+def test_a_signal_counts_where_python_ignores_exceptions(url: str, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A worker that was asked to stop while a destructor ran went on, and its service manager waited for it."""
+    (tmp_path / "dying.py").write_text(DYING)
+    command = [sys.executable, "-m", "shardq.cli", "--url", url, "worker", "dying:handle", "--queue", "jobs", *words]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_several_processes_share_the_work_and_end_on_one_signal(begin: Begin, jobs: Queue) -> None:

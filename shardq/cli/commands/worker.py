@@ -84,8 +84,8 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Work until a signal comes."""
-    for each in stop_signals():  # until the worker sets handlers of its own it has no messages, so it can just exit
-        signal.signal(each, lambda *_: sys.exit(OK))
+    for each in stop_signals():
+        signal.signal(each, _end)
     handle = imported(args.handler)
     if args.processes > 1:
         return Supervisor(shell.url, shell.timeout, lambda n: _arguments(args, n), args.processes).run()
@@ -107,6 +107,14 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         run_in: Literal["threads", "processes"] = args.run_in
         Worker(queue, handle, run_in=run_in, **settings).run()
     return OK
+
+
+def _end(*_: object) -> None:
+    """End this process as it is: until the worker handles signals itself it has no messages.
+
+    An exception could be lost: Python ignores those that leave destructors and callbacks of weak references.
+    """
+    os._exit(OK)
 
 
 def imported(name: str) -> Callable[[Any], Any]:
