@@ -58,7 +58,7 @@ class Following(NamedTuple):
 
 @pytest.fixture
 def following(queue: Queue, url: str, tmp_path: Path) -> Iterator[Following]:
-    """Of a queue with 20 events."""
+    """Of a queue with 21 events: 20 writes, after that its journal was switched on."""
     check_java()
     queue.configure(journal=1000)
     for at in range(20):
@@ -86,7 +86,7 @@ def test_it_reports_when_it_is_ended_while_it_waits(following: Following, number
     eventually(following.waits, 120)
     ended, out, told = following.end(number)
     name = {130: "Ctrl-C", 143: "SIGTERM"}[code]
-    assert (ended, out.split()) == (code, ["journal", "rows", "20"]), told
+    assert (ended, out.split()) == (code, ["journal", "rows", "21"]), told
     assert told[-2] == f"shardq: ended by {name}; run it again, and it goes on with what is left"
     assert told[-1].startswith("shardq: archive took ")
     assert len(told) <= 5, told  # with the batch, and where the archive is
