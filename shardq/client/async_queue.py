@@ -267,9 +267,8 @@ class AsyncQueue(AsyncQueueAdmin):
         """Tell where a message is: waiting (about how many before it), held back, delayed, in flight, done or unknown.
 
         *message_id* is what `write` returned. The call changes nothing and costs about the same whatever the queue
-        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown,
-        unless its result is kept. QueueMissing if
-        there is no such queue, ConfigError if the id is none.
+        holds; `MessageStatus` says what is known in each state. A message that was settled is unknown, unless its
+        result is kept. QueueMissing if there is no such queue, ConfigError if the id is none.
         """
         return await self._client.run(status(self.state, message_id, timeout))
 
@@ -322,7 +321,8 @@ class AsyncQueue(AsyncQueueAdmin):
         try:
             with self._telemetry.settling(verb, received):
                 results = await self._client.run(op)
-                self._telemetry.note_dead(results.count(settle.Settled.DEAD))
+                if verb != "ack":
+                    self._telemetry.note_dead(results.count(settle.Settled.DEAD))
         except BaseException:
             known = [each for each in deliveries if each.received.token in found]
             note_results(known, [found[each.received.token] for each in known])

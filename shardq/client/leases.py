@@ -187,7 +187,7 @@ class LeasedDelivery(DeliveryView):
         self.received = received  # not by the base class: this is done for each delivery
         self._codecs = queue._codecs
         self._clock = queue.state.clock
-        self._lost = self.answered = False
+        self._lost = self.answered = self.dead = False
         self._queue = queue
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
@@ -250,9 +250,12 @@ def _call(callback: Callable[[D], object], delivery: D) -> None:
 def note_results(deliveries: Sequence[D], results: Sequence[Settled]) -> list[D]:
     """Note how settling *deliveries* ended, and return those whose leases were lost."""
     late = []
+    settled, dead = Settled.OK, Settled.DEAD  # looked up once: an enum's members and hashes are slow
     for delivery, result in zip(deliveries, results, strict=True):
-        delivery._note(lost=result in LOST)
-        delivery.dead = result is Settled.DEAD
-        if result in LOST:
+        lost = result is not settled and result in LOST
+        delivery._note(lost=lost)
+        if lost:
             late.append(delivery)
+        elif result is dead:
+            delivery.dead = True
     return late

@@ -49,12 +49,12 @@ class Outgoing(msgspec.Struct, frozen=True):
     @property
     def options(self) -> str:
         """The options as `write.lua` takes them."""
+        if not (self.delay or self.deadline or self.dedup_key or self.unique_key):
+            return ""
         if self.unique_key:
             mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
             times = f"{self.delay or ''}|{self.deadline or ''}"
             return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
-        if not (self.delay or self.deadline or self.dedup_key):
-            return ""
         return f"{self.delay or ''}|{self.deadline or ''}|{self.dedup_key}"
 
 
@@ -64,10 +64,10 @@ def compose(state: QueueState, codecs: Codecs, message: Message, context: Mappin
     *context* is the trace context, which becomes headers. Headers that the user set win over it.
     """
     plain = compose_plain(state, codecs, message.payload, message.shard_key)
-    check_conflict(message.unique_key, message.on_conflict)
-    given = (message.delay, message.deadline, message.dedup_key, message.headers, message.unique_key)
-    if is_plain(*given) and not context:
+    is_bare = is_plain(message.delay, message.deadline, message.dedup_key, message.headers, message.unique_key)
+    if is_bare and not context and message.on_conflict == "existing":
         return plain
+    check_conflict(message.unique_key, message.on_conflict)
     due = 0 if message.delay is None else _ms("delay", message.delay, 0)
     ends = 0 if message.deadline is None else max(1, _ms("deadline", message.deadline, 0.001))
     if ends and ends <= due:

@@ -39,6 +39,18 @@ def test_a_message_that_fails_too_often_becomes_a_dead_letter(short: Queue, worl
     assert world.census(short).problems() == []
 
 
+def test_a_delivery_says_whether_its_message_became_a_dead_letter(short: Queue) -> None:
+    short.write_many([(number, "t") for number in range(6)])
+    acked, rejected, *others = short.read_many(6)
+    assert not any(each.dead for each in (acked, rejected, *others))
+    acked.ack()
+    rejected.reject("no")
+    short.nack_many(others[:2])
+    short.ack_many(others[2:3])
+    short.reject_many(others[3:], "no")
+    assert [each.dead for each in (acked, rejected, *others)] == [False, True, False, False, False, True]
+
+
 def test_a_message_whose_holders_die_becomes_a_dead_letter(short: Queue, world: World) -> None:
     short.write("poison", shard_key="t")
     for count in (1, 2, 3):
