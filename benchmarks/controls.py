@@ -4,169 +4,133 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from benchmarks.cycles import PAYLOAD, cost_table, make_queue
 from benchmarks.prior_art import connect
-from benchmarks.report import Table, Target, percentile, times, us
-from benchmarks.rounds import Contender, middle, ratio, take_runs
+from benchmarks.report import Table, Target, percentile, us
 from benchmarks.settings import Place
 from shardq import Client, Empty, Limits, Queue
 
-PAYLOAD: Final = b"x" * 100
 SLOW: Final = 5000  # µs
 RATE, BURST, CONSUMERS = 200.0, 10, 3
 EACH: Final = 10  # messages of each tenant of the crowd
-KINDS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "none": ("without limits", {}),
-    "another": ("another tenant has a limit", {}),
-    "capped": ("each tenant has a cap", {"max_in_flight": 1_000}),
-    "rated": ("each tenant has a rate", {"rate": 100_000, "burst": 100_000}),
-    "total": ("the queue has a cap and a rate", {"total_in_flight": 1_000_000, "total_rate": 1_000_000}),
+ANOTHER: Final = "another tenant has a limit"
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "without limits": {},
+    ANOTHER: {},
+    "each tenant has a cap": {"max_in_flight": 1_000},
+    "each tenant has a rate": {"rate": 100_000, "burst": 100_000},
+    "the queue has a cap and a rate": {"total_in_flight": 1_000_000, "total_rate": 1_000_000},
 }
 
 
 def run(place: Place) -> list[Table]:
     """All tables; the queues are in the same server, each round in another order."""
     with Client.from_url(place.url) as client, connect(place.url) as server:
-        return [_cost(place, client, server), _rate(place, client), _crowd(place, client, server)]
-
-
-def _queue(place: Place, client: Client, name: str, **settings: Any) -> Queue:
-    chosen = place.settings
-    made = client.queue(
-        f"controls-{name}-{uuid.uuid4().hex[:8]}",
-        streams=chosen.streams,
-        streams_per_shard=chosen.per_shard,
-        visibility_timeout=600.0,
-        **settings,
-    )
-    made.declare()
-    return made
-
-
-# --- what they cost
-
-
-def _cycle(queue: Queue, messages: int, batch: int) -> None:
-    """Write, read and ack for quiet tenants: in batches, or one at a time (*batch* 1)."""
-    for start in range(0, messages, batch):
-        if batch == 1:
-            queue.write(PAYLOAD, shard_key=f"t{start % 1000}")
-            queue.read().ack()
-            continue
-        queue.write_many([(PAYLOAD, f"t{number % 1000}") for number in range(start, start + batch)])
-        left = batch
-        while left:
-            found = queue.read_many(left)
-            left -= len(found)
-            assert not queue.ack_many(found)
+        return [_cost(place, client, server), *_rate(place, client), _crowd(place, client, server)]
 
 
 def _cost(place: Place, client: Client, server: Any) -> Table:
-    chosen = place.settings
-    sizes = {chosen.batch: chosen.messages, 1: max(20, chosen.messages // 5)}
-    queues = {kind: _queue(place, client, kind, **settings) for kind, (_, settings) in KINDS.items()}
-    queues["another"].set_limits({"somebody": Limits(max_in_flight=1)})
-    contenders = [
-        Contender(f"{kind}|{batch}", messages, _running(queue, messages, batch))
-        for kind, queue in queues.items()
-        for batch, messages in sizes.items()
-    ]
-    runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
-    rows: list[tuple[str, ...]] = [
-        (f"{text}, {_shape(batch)}", us(middle(runs[f"{kind}|{batch}"], "server")),
-         times(ratio(runs[f"{kind}|{batch}"], runs[f"none|{batch}"], "server")),
-         times(ratio(runs[f"{kind}|{batch}"], runs[f"none|{batch}"], "wall")))
-        for kind, (text, _) in KINDS.items()
-        for batch in sizes
-    ]  # fmt: skip
-    return Table(
-        "controls",
-        "What limits cost quiet tenants",
-        place.described(),
-        ("written, read and acked", "server CPU", "of none", "by the clock"),
-        rows,
-        data={name: [run._asdict() for run in each] for name, each in runs.items()},
-    )
-
-
-def _shape(batch: int) -> str:
-    return "one at a time" if batch == 1 else f"in batches of {batch}"
-
-
-def _running(queue: Queue, messages: int, batch: int) -> Callable[[], Any]:
-    return lambda: _cycle(queue, messages, batch)
+    queues = {text: make_queue(place, client, "controls-cost", **settings) for text, settings in KINDS.items()}
+    queues[ANOTHER].set_limits({"somebody": Limits(max_in_flight=1)})
+    return cost_table(place, server, "controls", "What limits cost quiet tenants", queues)
 
 
 # --- how exact a rate is
 
 
-def _rate(place: Place, client: Client) -> Table:
+def _rate(place: Place, client: Client) -> list[Table]:
     """A flood is delivered at its rate by several consumers, while a quiet tenant writes now and then."""
     lasting = max(1.0, place.settings.seconds / 2)
-    alone = _waits(place, client, lasting / 2, None)
-    queue = _queue(place, client, "rate")
+    alone = _serve(make_queue(place, client, "controls-alone"), lasting)
+    beside = _serve(make_queue(place, client, "controls-steady"), lasting, steady=True)
+    queue = make_queue(place, client, "controls-rate")
     queue.set_limits({"flood": Limits(rate=RATE, burst=BURST)})
     for _ in range(4):
         queue.write_many([(PAYLOAD, "flood")] * int(RATE * lasting))
-    counted: list[float] = []
-    waits = _waits(place, client, lasting, queue, counted)
-    delivered, over = len(counted), counted[-1] - counted[0]
-    exact = (delivered - BURST) / (RATE * over)
-    wait = {name: percentile(each, 0.5) for name, each in (("alone", alone), ("beside", waits))}
-    p99 = {name: percentile(each, 0.99) for name, each in (("alone", alone), ("beside", waits))}
-    rows: list[tuple[str, ...]] = [
-        ("messages of the flood", f"{delivered:,}", f"{exact:.4f} of the rate"),
-        ("pick-up of a quiet tenant, median", f"{1e6 * wait['beside']:.0f} µs", f"alone {1e6 * wait['alone']:.0f} µs"),
-        ("pick-up of a quiet tenant, p99", f"{1e6 * p99['beside']:.0f} µs", f"alone {1e6 * p99['alone']:.0f} µs"),
-    ]
+    rated = _serve(queue, lasting)
+    said = f"{place.described()}; {CONSUMERS} consumers; {lasting:g} s"
+    beside_whom = {
+        "nobody": alone.waits,
+        f"a tenant that writes {RATE:g} messages per second": beside.waits,
+        "the flood": rated.waits,
+    }
+    return [_exactness(said, sorted(rated.others)), _pickups(said, beside_whom)]
+
+
+def _exactness(said: str, delivered: list[float]) -> Table:
+    exact = (len(delivered) - BURST) / (RATE * (delivered[-1] - delivered[0]))
     return Table(
         "controls-rate",
-        f"A flood with a rate of {RATE:g} per second, {CONSUMERS} consumers",
-        f"{place.described()}; {lasting:g} s",
-        ("", "measured", "beside"),
-        rows,
+        f"A flood with a rate of {RATE:g} per second",
+        said,
+        ("delivered", "of the rate"),
+        [(f"{len(delivered):,}", f"{exact:.4f}")],
         [Target("distance from the rate", abs(exact - 1), 0.02, True, unit="")],
-        {"delivered": counted, "alone": alone, "beside": waits, "rate": RATE, "burst": BURST},
+        {"delivered": delivered, "rate": RATE, "burst": BURST},
     )
 
 
-def _waits(
-    place: Place, client: Client, lasting: float, queue: Queue | None, counted: list[float] | None = None
-) -> list[float]:
-    """How long messages of a quiet tenant waited for blocked consumers, in seconds."""
-    jobs = queue or _queue(place, client, "alone")
-    waits: list[float] = []
-    over = threading.Event()
+def _pickups(said: str, waits: dict[str, list[float]]) -> Table:
+    *_, (_, steady), (_, rated) = waits.items()
+    ratios = {share: percentile(rated, share) / percentile(steady, share) for share in (0.5, 0.99)}
+    return Table(
+        "controls-pickup",
+        "Pick-up of a quiet tenant's messages beside a flood with a rate",
+        said,
+        ("beside", "median", "p99"),
+        [(text, *(us(1e6 * percentile(each, share)) for share in (0.5, 0.99))) for text, each in waits.items()],
+        [
+            Target("median beside the flood, of that beside who writes so many", ratios[0.5], 1.2, True),
+            Target("p99 beside the flood, of that beside who writes so many", ratios[0.99], 1.2, True),
+        ],
+        dict(waits),
+    )
 
-    def consume() -> None:
-        while not over.is_set():
-            try:
-                delivery = jobs.read(block=0.2)
-            except Empty:
-                continue
-            now = time.perf_counter()
-            if delivery.shard_key == "quiet":
-                waits.append(now - delivery.payload)
-            elif counted is not None:
-                counted.append(now)
-            delivery.ack()
 
-    consumers = [threading.Thread(target=consume) for _ in range(CONSUMERS)]
-    for consumer in consumers:
-        consumer.start()
-    end = time.perf_counter() + lasting
-    while time.perf_counter() < end:
-        time.sleep(0.02)
-        jobs.write(time.perf_counter(), shard_key="quiet")
+class Served(NamedTuple):
+    """How long messages of a quiet tenant waited, in seconds; and when those of others were delivered."""
+
+    waits: list[float]
+    others: list[float]
+
+
+def _serve(queue: Queue, lasting: float, *, steady: bool = False) -> Served:
+    """Deliver what a quiet tenant writes now and then; with *steady*, also what another one writes at the rate."""
+    served, over = Served([], []), threading.Event()
+    threads = [threading.Thread(target=_consume, args=(queue, served, over)) for _ in range(CONSUMERS)]
+    if steady:
+        threads.append(threading.Thread(target=_write, args=(queue, "steady", 1 / RATE, over)))
+    threads.append(threading.Thread(target=_write, args=(queue, "quiet", 0.02, over)))
+    for thread in threads:
+        thread.start()
+    over.wait(lasting)
     over.set()
-    for consumer in consumers:
-        consumer.join()
-    if counted is not None:
-        counted.sort()
-    return waits
+    for thread in threads:
+        thread.join()
+    return served
+
+
+def _write(queue: Queue, shard_key: str, pause: float, over: threading.Event) -> None:
+    due = time.perf_counter()
+    while not over.wait(max(0.0, due - time.perf_counter())):
+        queue.write(time.perf_counter(), shard_key=shard_key)
+        due += pause
+
+
+def _consume(queue: Queue, served: Served, over: threading.Event) -> None:
+    while not over.is_set():
+        try:
+            delivery = queue.read(block=0.2)
+        except Empty:
+            continue
+        now = time.perf_counter()
+        if delivery.shard_key == "quiet":
+            served.waits.append(now - delivery.payload)
+        else:
+            served.others.append(now)
+        delivery.ack()
 
 
 # --- a crowd that is held back
@@ -175,8 +139,8 @@ def _waits(
 def _crowd(place: Place, client: Client, server: Any) -> Table:
     """Each tenant of a crowd has a cap of one message in flight, which is there; beside it a quiet tenant."""
     tenants, looks = 20 * place.settings.messages, max(20, place.settings.messages // 5)
-    alone = _singles(_queue(place, client, "empty", max_in_flight=1), looks)
-    queue = _queue(place, client, "crowd", max_in_flight=1)
+    alone = _singles(make_queue(place, client, "controls-empty", max_in_flight=1), looks)
+    queue = make_queue(place, client, "controls-crowd", max_in_flight=1)
     server.config_set("slowlog-log-slower-than", SLOW)
     server.config_set("slowlog-max-len", 100_000)
     server.slowlog_reset()

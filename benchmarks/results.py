@@ -6,23 +6,19 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from typing import Any, Final
 
 import redis.asyncio
 
+from benchmarks.cycles import PAYLOAD, cost_table, make_queue
 from benchmarks.prior_art import connect
-from benchmarks.report import Table, percentile, times, us
-from benchmarks.rounds import Contender, middle, ratio, take_runs
+from benchmarks.report import Table, percentile, us
 from benchmarks.settings import Place
 from shardq import AsyncClient, Client, Queue
 
-PAYLOAD: Final = b"x" * 100
 WAITERS: Final = 200
 PAUSE: Final = 0.004
 """Seconds between two messages that are done."""
-
-KINDS: Final[dict[str, str]] = {"none": "no results", "kept": "with results of 100 B"}
 
 
 def run(place: Place) -> list[Table]:
@@ -31,75 +27,12 @@ def run(place: Place) -> list[Table]:
         return [_cost(place, client, server), _waits(place, client)]
 
 
-def _queue(place: Place, client: Client, name: str, **settings: Any) -> Queue:
-    chosen = place.settings
-    made = client.queue(
-        f"results-{name}-{uuid.uuid4().hex[:8]}",
-        streams=chosen.streams,
-        streams_per_shard=chosen.per_shard,
-        visibility_timeout=600.0,
-        **settings,
-    )
-    made.declare()
-    return made
-
-
-# --- what they cost
-
-
-def _cycle(queue: Queue, messages: int, batch: int) -> None:
-    """Write, read and ack for quiet tenants: in batches, or one at a time (*batch* 1)."""
-    keeps = queue.state.config.result_ttl is not None
-    for start in range(0, messages, batch):
-        if batch == 1:
-            queue.write(PAYLOAD, shard_key=f"t{start % 1000}")
-            delivery = queue.read()
-            if keeps:
-                delivery.ack(result=PAYLOAD)
-            else:
-                delivery.ack()
-            continue
-        queue.write_many([(PAYLOAD, f"t{number % 1000}") for number in range(start, start + batch)])
-        left = batch
-        while left:
-            found = queue.read_many(left)
-            left -= len(found)
-            assert not queue.ack_many(found, results=[PAYLOAD] * len(found) if keeps else None)
-
-
 def _cost(place: Place, client: Client, server: Any) -> Table:
-    chosen = place.settings
-    sizes = {chosen.batch: chosen.messages, 1: max(20, chosen.messages // 5)}
     queues = {
-        "none": _queue(place, client, "none"),
-        "kept": _queue(place, client, "kept", result_ttl=60, max_result_bytes=2**32),
+        "no results": make_queue(place, client, "results-none"),
+        "with results of 100 B": make_queue(place, client, "results-kept", result_ttl=60, max_result_bytes=2**32),
     }
-    contenders = [
-        Contender(f"{kind}|{batch}", messages, _running(queue, messages, batch))
-        for kind, queue in queues.items()
-        for batch, messages in sizes.items()
-    ]
-    runs = take_runs(server, contenders, chosen.rounds, chosen.seed)
-    rows: list[tuple[str, ...]] = [
-        (f"{text}, {'one at a time' if batch == 1 else f'in batches of {batch}'}",
-         us(middle(runs[f"{kind}|{batch}"], "server")),
-         times(ratio(runs[f"{kind}|{batch}"], runs[f"none|{batch}"], "server")),
-         times(ratio(runs[f"{kind}|{batch}"], runs[f"none|{batch}"], "wall")))
-        for kind, text in KINDS.items()
-        for batch in sizes
-    ]  # fmt: skip
-    return Table(
-        "results",
-        "What kept results cost",
-        place.described(),
-        ("written, read and acked", "server CPU", "of none", "by the clock"),
-        rows,
-        data={name: [run._asdict() for run in each] for name, each in runs.items()},
-    )
-
-
-def _running(queue: Queue, messages: int, batch: int) -> Callable[[], Any]:
-    return lambda: _cycle(queue, messages, batch)
+    return cost_table(place, server, "results", "What kept results cost", queues)
 
 
 # --- how soon they are there
@@ -108,7 +41,7 @@ def _running(queue: Queue, messages: int, batch: int) -> Callable[[], Any]:
 def _waits(place: Place, client: Client) -> Table:
     """Tasks of one event loop wait for messages, which a thread finishes one after the other."""
     rounds = max(1, round(place.settings.seconds / (WAITERS * PAUSE)))
-    queue = _queue(place, client, "waits", result_ttl=60)
+    queue = make_queue(place, client, "results-waits", result_ttl=60)
     ours, theirs, connections = [], [], {"shardq": 0, "list": 0}
     for _ in range(rounds):
         ours += asyncio.run(_awaited(place, queue, connections))
