@@ -17,6 +17,7 @@ from benchmarks.settings import Settings, place
 CHOICES = {"aof": ("off", "everysec"), "link": ("tcp", "unix", "both")}
 MEANS = {
     "server": "a server program, or `all`: Valkey and Redis, in turn; default: the one that shardq finds",
+    "most": "before: how many times the base's server time a call may take; default: other bounds for each",
     "base": "a checkout to compare with, a folder or a commit: single, concurrent, before; default: none",
 }
 NAMES = (

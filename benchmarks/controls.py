@@ -7,6 +7,7 @@ import time
 from typing import Any, Final, NamedTuple
 
 from benchmarks.cycles import PAYLOAD, cost_table, make_queue
+from benchmarks.fairness.limited import limited
 from benchmarks.prior_art import connect
 from benchmarks.report import Table, Target, percentile, us
 from benchmarks.settings import Place
@@ -28,7 +29,8 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 def run(place: Place) -> list[Table]:
     """All tables; the queues are in the same server, each round in another order."""
     with Client.from_url(place.url) as client, connect(place.url) as server:
-        return [_cost(place, client, server), *_rate(place, client), _crowd(place, client, server)]
+        floods = limited(place, client, place.settings.messages // 2)
+        return [_cost(place, client, server), *_rate(place, client), floods, _crowd(place, client, server)]
 
 
 def _cost(place: Place, client: Client, server: Any) -> Table:

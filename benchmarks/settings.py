@@ -31,6 +31,7 @@ class Settings:
     link: str = "tcp"
     server: str = ""
     base: str = ""
+    most: float = 0.0
     seed: int = 1
 
     def quick(self) -> Settings:

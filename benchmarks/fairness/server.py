@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from benchmarks.fairness.disciplines import Discipline, shard_key
-from shardq import Client, Delivery, Queue
+from shardq import Client, Delivery, Limits, Queue
 
 ACK_EVERY = 100
 
@@ -56,6 +56,11 @@ class Real(Discipline):
 
     def _body(self, tenant: int, message: int) -> bytes:
         return (b"%d %d" % (tenant, message)).ljust(self._payload)
+
+    def limit(self, limits: Mapping[int, Limits]) -> None:
+        """Give tenants limits, before anything is written."""
+        self._queue.declare()
+        self._queue.set_limits({shard_key(tenant, self._salt): each for tenant, each in limits.items()})
 
     def drop(self) -> None:
         """Delete the queue, to make room on the server for the next one."""
