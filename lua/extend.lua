@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- extend: move the deadline of live leases. A token that is not live changes nothing.
+-- extend: move the deadline of live leases, or only tell which are live. A token that is not live changes nothing.
 -- KEYS[1] meta: the clock's last jump, who waits
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] leases: tokens by deadline in ms
 -- KEYS[4] cancelled: handles cancelled while in flight
 -- KEYS[5] due: when the buckets of the timed indexes are due
--- ARGV[1] visibility: the leases end so many ms from now
+-- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
 -- ARGV[2..] tokens: of the leases
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled)}
 --- @use time, leases, schedule, notifications
@@ -28,7 +28,7 @@ for i, token in ipairs(tokens) do
     letters[i] = 'c'
   else
     letters[i] = 'o'
-    moved[#moved + 1], moved[#moved + 2] = move_deadline(q, scores[i], q.now + visibility), token
+    if visibility then moved[#moved + 1], moved[#moved + 2] = move_deadline(q, scores[i], q.now + visibility), token end
   end
 end
 

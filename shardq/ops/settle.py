@@ -216,9 +216,9 @@ def nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[
 
 
 def extend(
-    state: QueueState, deliveries: Sequence[Received], duration: float, timeout: float | None = None
+    state: QueueState, deliveries: Sequence[Received], duration: float | None, timeout: float | None = None
 ) -> Op[list[Settled]]:
-    """Let these leases end *duration* seconds from now. Return a result for each."""
+    """Let these leases end *duration* seconds from now; with None they stay as they are. Return a result for each."""
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
         return extend_call(state, part, duration)
@@ -226,10 +226,10 @@ def extend(
     return (yield from _settle_all(state, deliveries, call, timeout))
 
 
-def extend_call(state: QueueState, part: Sequence[Received], duration: float) -> Call:
-    """Make the call that lets these leases end *duration* seconds from now."""
+def extend_call(state: QueueState, part: Sequence[Received], duration: float | None) -> Call:
+    """Make the call that lets these leases end *duration* seconds from now, or leaves them as they are."""
     tokens = (token_argument(delivery.token) for delivery in part)
-    return Call.on(state.keys, "extend", (round(duration * 1000), *tokens))
+    return Call.on(state.keys, "extend", ("" if duration is None else round(duration * 1000), *tokens))
 
 
 def _journal_argument(state: QueueState, deliveries: Sequence[Received]) -> bytes:

@@ -206,9 +206,10 @@ class Keeper:
         return PULSE if self._plan.alive else None
 
     def _look_for_cancels(self) -> None:
-        """Extend all leases if a message of the queue was cancelled since the last look: that tells whose it was.
+        """If a message of the queue was cancelled since the last look, ask of all leases whether they are lost.
 
-        The queue counts its cancels, so a look costs one HGET, however many messages the worker holds.
+        The queue counts its cancels, so a look costs one HGET, however many messages the worker holds. No lease is
+        extended, since a handler may have given its own another end.
         """
         now = self._clock.monotonic()
         if not self._batches or now - self._looked_at < LOOK * 0.9:
@@ -222,16 +223,16 @@ class Keeper:
             client = self._own_client()
             state = client.state_of(self._queue.keys.name, {})
             cancels = client.run(ask(state, "HGET", state.keys.meta, "cancelled"))
+            if cancels == self._cancels:
+                return
+            timeout = self._timeout(self._visibility)
+            results = client.run(settle.extend(state, [job.delivery.received for job in held], None, timeout))
         except (BackendError, ClosedError):
             return  # it is looked for again
-        if cancels != self._cancels and self._extend_now(held):
-            self._cancels = cancels
-
-    def _extend_now(self, held: Sequence[Job]) -> bool:
-        with self._lock:
-            for job in held:
-                job.batch.discard(job)
-        return self._extend(held, self._visibility)
+        self._cancels = cancels
+        for job, result in zip(held, results, strict=True):
+            if result in settle.LOST:
+                self._lose(job)
 
     def _show_alive(self) -> None:
         now = self._clock.monotonic()
@@ -256,8 +257,13 @@ class Keeper:
         if due:
             self._extend(due, visibility)
 
-    def _extend(self, jobs: Sequence[Job], visibility: float) -> bool:
-        """Extend the leases of *jobs*. Return whether Redis has answered; else it is tried again later."""
+    def _lose(self, job: Job) -> None:
+        """Note that Redis said that the lease of *job* is lost."""
+        _delivery(job)._lease.lose()
+        self._events.lost(job)
+
+    def _extend(self, jobs: Sequence[Job], visibility: float) -> None:
+        """Extend the leases of *jobs*. If Redis does not answer it is tried again later."""
         client, timeout = self._own_client(), self._timeout(visibility)
         state = client.state_of(self._queue.keys.name, {})
         sent = self._clock.monotonic()
@@ -267,15 +273,13 @@ class Keeper:
         except (BackendError, ClosedError) as error:  # it is tried again, as long as the lease lasts
             log.debug("leases of queue %r were not extended: %s", self._queue.keys.name, error)
             self._retry(jobs)
-            return False
+            return
         for job, before, result in zip(jobs, held, results, strict=True):
             if result in settle.LOST:
-                _delivery(job)._lease.lose()
-                self._events.lost(job)
+                self._lose(job)
             elif job.delivery.received is before:  # else the handler itself has extended it meanwhile
                 _delivery(job)._extended(sent, visibility)
         self._add([job for job in jobs if job.message == LEASED])
-        return True
 
     def _own_client(self) -> Client:
         """The keeper's client, which connects when it is first used. It is made when the queue's settings are known."""

@@ -32,6 +32,7 @@ class Extender:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.calls: list[int] = []
+        self.looks: list[int] = []  # the same of calls that extend nothing
         self.cancels: bytes | None = None
         self.answer: Extend = lambda held: [Settled.OK] * len(held)
 
@@ -44,9 +45,9 @@ class Extender:
         if op.gi_code.co_name == "ask":
             op.close()
             return self.cancels
-        held = op.gi_frame.f_locals["deliveries"]
+        held, duration = op.gi_frame.f_locals["deliveries"], op.gi_frame.f_locals["duration"]
         op.close()
-        self.calls.append(len(held))
+        (self.looks if duration is None else self.calls).append(len(held))
         return self.answer(held)
 
     def close(self) -> None:
@@ -120,22 +121,27 @@ def test_leases_are_extended_by_one_call_after_a_third_of_their_time(bench: Benc
 
 
 def test_after_a_cancel_all_leases_are_looked_at_once_and_at_once(bench: Bench) -> None:
-    """The queue's count of cancels tells that there was one, and an extension whose it was."""
+    """The queue's count of cancels tells that there was one, and one call whose it was. No lease gets another end."""
     (unwanted,) = bench.arrive()
+    (longer,) = bench.arrive()
+    cast("Delivery", longer.delivery)._extended(bench.clock.monotonic(), 5 * LEASE)
     bench.passes(1.0)
     bench.keeper._owed.put(())
     bench.passes(0.1)
-    assert bench.extender.calls == [], "nothing was cancelled"
+    assert bench.extender.looks == [], "nothing was cancelled"
     bench.extender.cancels = b"1"
-    bench.extender.answer = lambda held: [Settled.CANCELLED] * len(held)
+    bench.extender.answer = lambda held: [
+        Settled.CANCELLED if each is unwanted.delivery.received else Settled.OK for each in held
+    ]
     bench.keeper._looked_at -= 1.0
     bench.keeper._owed.put(())
     bench.passes(0.1)
-    assert (bench.extender.calls, set(bench.lost_jobs)) == ([1], {unwanted})
+    assert (bench.extender.looks, set(bench.lost_jobs)) == ([2], {unwanted})
+    assert longer.delivery.remaining > 4 * LEASE
     bench.keeper._looked_at -= 1.0
     bench.keeper._owed.put(())
     bench.passes(0.1)
-    assert bench.extender.calls == [1], "the count is the same as before"
+    assert (bench.extender.looks, bench.extender.calls) == ([2], []), "the count is the same as before"
 
 
 def test_a_look_that_got_no_answer_is_made_again(bench: Bench) -> None:
@@ -149,7 +155,7 @@ def test_a_look_that_got_no_answer_is_made_again(bench: Bench) -> None:
         bench.keeper._looked_at -= 1.0
         bench.keeper._owed.put(())
         bench.passes(0.1)
-    assert bench.extender.calls == [2, 2]
+    assert (bench.extender.looks, bench.extender.calls) == ([2, 2], [])
     assert not bench.lost_jobs
 
 

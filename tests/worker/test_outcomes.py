@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Nack, Queue, Reject
+from shardq import AsyncClient, AsyncDelivery, AsyncQueue, AsyncWorker, Client, Delivery, Nack, Queue, Reject
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
+from shardq.ops.settle import Settled, extend
 from shardq.worker import aio, threads
 from tests.servers import Server
 from tests.waiting import eventually
@@ -227,6 +229,23 @@ def test_a_cancelled_message_stops_its_handler_and_is_not_acked(begin: Begin, jo
     pass_time(30)  # to its end
     eventually(lambda: (jobs.stats().in_flight, jobs.stats().backlog, jobs.stats().cancelled) == (0, 0, 1))
     assert jobs.stats().acked == 0
+
+
+def test_a_cancel_of_another_message_leaves_a_lease_as_its_handler_extended_it(begin: Begin, jobs: Queue) -> None:
+    gate = Gate()
+    jobs.write("long", shard_key="t")
+    unwanted = jobs.write("unwanted", shard_key="t")
+    begin(gate)
+    eventually(lambda: len(gate.inside) == 2)
+    (long,) = [each for each in gate.inside if each.message_id != unwanted]
+    sent = jobs.state.clock.monotonic()
+    assert jobs.client.run(extend(jobs.state, [long.received], 10_000)) == [Settled.OK]  # as its handler would do it
+    cast("Delivery", long)._extended(sent, 10_000)
+    assert jobs.cancel(unwanted) == "in flight"
+    eventually(lambda: gate.told)
+    assert long.remaining > 5_000
+    status = jobs.status(long.message_id)
+    assert status.until is not None and status.until - status.time > 5_000
 
 
 def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
