@@ -31,7 +31,7 @@
 -- ARGV[13] max_deliveries: if the queue does not say how many
 -- ARGV[14] client: what the journal calls the caller
 -- Reply: 'OK' | 'GONE': the key is free | 'FLIGHT': it is being worked on, or on its way to the dead letters | 'EPOCH'
---- @use time, keys, accounts, attempts, messages, notifications, overflow, redelivery, schedule, streams, unique, window
+--- @use time, keys, accounts, attempts, messages, notifications, overflow, producers, redelivery, schedule, streams, unique, window
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], redelivery = KEYS[6], bodies = KEYS[7],
   attempts = KEYS[8], dedup = KEYS[9], dedup_index = KEYS[10], moved = KEYS[11], accounts = KEYS[12], shard_keys = KEYS[13],
@@ -121,6 +121,8 @@ else
 end
 if counts then close_accounts(q) end
 
+-- More is forgotten than comes in: where one message is replaced again and again, no write does it.
+forget_ended(q, q.dedup_index, 4)
 save_unique(q, unique_key, id, message_id)
 redis.call('HSET', q.dedup, 'r:' .. nonce, string.format('%.0f|', q.now + keep))
 redis.call('ZADD', q.dedup_index, string.format('%.0f', q.now + keep), 'r:' .. nonce)

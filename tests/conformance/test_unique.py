@@ -349,6 +349,28 @@ def test_what_still_waits_is_not_forgotten(open_queue: OpenQueue, world: World) 
     assert world.raw.zscore(keys.dedup_index, "u:k") > 1
 
 
+def test_replacements_are_forgotten_though_nothing_else_is_written(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4)
+    write(queue, "first")
+    dedup, index = queue.state.keys.dedup, queue.state.keys.dedup_index
+
+    def remembered() -> int:
+        """How many calls that replaced a message are known."""
+        known = sum(field.startswith(b"r:") for field in world.raw.hkeys(dedup))
+        assert known == sum(member.startswith(b"r:") for member in world.raw.zrange(index, 0, -1))
+        return known
+
+    for number in range(20):
+        write(queue, number, "replace")
+    assert remembered() == 20
+    for field in world.raw.zrange(index, 0, -1):  # two minutes later
+        world.raw.zadd(index, {field: 1}, xx=True) if field else None
+    for number in range(10):
+        write(queue, number, "replace")
+    assert remembered() == 10
+    assert payloads(queue) == [9]
+
+
 @pytest.mark.usefixtures("real")
 def test_of_many_writers_at_once_one_writes(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4)
