@@ -45,6 +45,11 @@ def place_of(token: str) -> str:
     return token.partition(":")[0]
 
 
+def deliveries_in(token: str) -> int:
+    """Return which delivery it is since the message was written or redriven: `max_deliveries` bounds these."""
+    return int(token.split(":", 3)[2])
+
+
 def safe_deadline(sent: float, visibility_timeout: float) -> float:
     """Return the local time until which a holder may rely on its lease, which was requested at local time *sent*.
 

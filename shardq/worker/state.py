@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from shardq.model import DeliveryView
 from shardq.ops.settle import CHUNK
+from shardq.protocol.lease import deliveries_in
 from shardq.worker.outcome import GIVE_BACK, Outcome, Verb
 
 Table: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -63,6 +64,14 @@ BATCH: Final = 500
 
 ALONG: Final = CHUNK
 """How many acks a read takes along, at most: as many as go out in one round trip."""
+
+
+def is_last(delivery: DeliveryView, most: int | None) -> bool:
+    """Return whether this delivery is the last of *most*, so that the message dies if it is given back.
+
+    Those before a redrive, which `delivery.count` has as well, do not count. *most* is None if it is not known.
+    """
+    return most is not None and deliveries_in(delivery.received.token) >= most
 
 
 class Job:
@@ -341,8 +350,8 @@ class WorkerState:
     def _let_go(self, jobs: Iterable[Job]) -> None:
         """Give back waiting jobs, except those on their last delivery, which are still handled during the grace."""
         for job in jobs:
-            last = self.max_deliveries is not None and job.delivery.count >= self.max_deliveries
-            if job.slot == WAITING and (not last or self.life == RETURNING):
+            must_run = is_last(job.delivery, self.max_deliveries) and self.life != RETURNING
+            if job.slot == WAITING and not must_run:
                 self._give_back(job)
 
     def _give_back(self, job: Job) -> None:

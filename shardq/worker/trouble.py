@@ -15,7 +15,7 @@ from shardq.errors import ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
 from shardq.worker.outcome import Nack, Outcome, Reject, outcome_of
 from shardq.worker.plan import RETRY
-from shardq.worker.state import Job
+from shardq.worker.state import Job, is_last
 
 log = logging.getLogger("shardq")
 FATAL = (ClosedError, ConfigError, ServerUnfit)
@@ -91,7 +91,7 @@ def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most:
             "message %s rejected, delivery %d, to the dead letters: %s",
             delivery.message_id, delivery.count, outcome.text,
         )  # fmt: skip
-    elif not isinstance(error, Nack) or _is_last(delivery, most):
+    elif not isinstance(error, Nack) or is_last(delivery, most):
         log.warning(
             "message %s failed, delivery %d, %s: %s",
             delivery.message_id, delivery.count, _next_step(delivery, most, outcome.delay), outcome.text,
@@ -125,13 +125,9 @@ def _traced(error: BaseException) -> BaseException | None:
     return error
 
 
-def _is_last(delivery: DeliveryView, most: int | None) -> bool:
-    return most is not None and delivery.count >= most
-
-
 def _next_step(delivery: DeliveryView, most: int | None, delay: float) -> str:
     """What happens next to a message that is given back with *delay*, as text for the log."""
-    return "the last: to the dead letters" if _is_last(delivery, most) else f"again in {delay:.1f} s"
+    return "the last: to the dead letters" if is_last(delivery, most) else f"again in {delay:.1f} s"
 
 
 def log_lost(job: Job) -> None:

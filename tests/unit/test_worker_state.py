@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,12 +43,17 @@ _numbers: Iterator[int] = count()
 
 @dataclass(eq=False)
 class FakeDelivery:
-    """What the machine looks at."""
+    """What the machine looks at; `count` is the delivery's in its token."""
 
     count: int = 1
     remaining: float = 10.0
     answered: bool = False
     number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def received(self) -> SimpleNamespace:
+        """What Redis said."""
+        return SimpleNamespace(token=f"0:1-1:{self.count}:holder")
 
 
 def deliveries(how_many: int, **fields: float) -> list[Any]:

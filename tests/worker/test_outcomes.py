@@ -156,6 +156,26 @@ def test_the_log_says_what_becomes_of_a_message(begin: Begin, jobs: Queue, caplo
     }
 
 
+def test_the_log_of_a_redriven_message_counts_from_the_redrive(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its deliveries before that are told, but it is not dead before it has had as many again."""
+
+    def handle(_: DeliveryView) -> None:
+        raise ValueError("boom")
+
+    message_id = jobs.write("fails", shard_key="t")
+    begun = begin(handle, backoff=Constant(0.001))
+    (letter,) = eventually(jobs.dead)
+    assert jobs.redrive([letter]) == 1
+    eventually(lambda: jobs.stats().dead_lettered == 2)
+    begun.stop()
+    begins = f"message {message_id} failed, "
+    told = [each.message.removeprefix(begins) for each in caplog.records if each.message.startswith(begins)]
+    kinds = ["again in 0.0 s", "again in 0.0 s", "the last: to the dead letters"] * 2
+    assert told == [f"delivery {at + 1}, {kind}: ValueError: boom" for at, kind in enumerate(kinds)]
+
+
 def test_a_nack_is_delayed_as_it_says(begin: Begin, jobs: Queue) -> None:
     def handle(_: DeliveryView) -> None:
         raise Nack(500)
@@ -245,7 +265,8 @@ def test_a_cancel_of_another_message_leaves_a_lease_as_its_handler_extended_it(b
     eventually(lambda: gate.told)
     assert long.remaining > 5_000
     status = jobs.status(long.message_id)
-    assert status.until is not None and status.until - status.time > 5_000
+    assert status.until is not None
+    assert status.until - status.time > 5_000
 
 
 def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
