@@ -20,6 +20,7 @@ from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.telling import AsyncTeller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
     FATAL,
@@ -30,7 +31,6 @@ from shardq.worker.trouble import (
     log_late,
     log_left,
     log_lost,
-    logged,
     overran,
 )
 
@@ -67,6 +67,7 @@ class AsyncWorker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
+        self._teller = AsyncTeller(self._plan.on_dead)
         self._keeper_events = _KeeperEvents(self)
         self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._keeper_events)
 
@@ -97,6 +98,7 @@ class AsyncWorker:
                 for timer in filter(None, (self._timer, self._wake_timer)):
                     timer.cancel()
                 await self._loop.run_in_executor(None, self._keeper.close)
+                await self._teller.close()
         if self._failure is not None:
             raise self._failure
 
@@ -281,12 +283,7 @@ class AsyncWorker:
         else:
             delays = [outcome.delay for outcome in outcomes]
             late = await self._jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
-        for delivery, text in dead_of(self._jobs.name, deliveries, texts):
-            if self._plan.on_dead is not None:
-                with logged("on_dead"):
-                    told = self._plan.on_dead(delivery, text)
-                    if inspect.isawaitable(told):
-                        await told
+        await self._teller.tell(dead_of(self._jobs.name, deliveries, texts))
         return late
 
     # --- events of the keeper ---------------------------------------------------------------------------------------

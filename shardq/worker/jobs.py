@@ -10,9 +10,9 @@ from shardq.ops.keeping import keep, kept_result
 from shardq.ops.steps import Op
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import ACK, Outcome
-from shardq.worker.plan import OnDead
 from shardq.worker.state import Job, Settle
-from shardq.worker.trouble import CALL_TIMEOUT, dead_of, logged
+from shardq.worker.telling import Teller
+from shardq.worker.trouble import CALL_TIMEOUT, dead_of
 
 
 def acked(jobs: Queue | AsyncQueue, value: object) -> Outcome:
@@ -32,7 +32,7 @@ def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
     return keep(jobs.state, results, CALL_TIMEOUT) if results else None
 
 
-def settle(jobs: Queue, action: Settle, on_dead: OnDead | None) -> Sequence[Delivery]:
+def settle(jobs: Queue, action: Settle, teller: Teller) -> Sequence[Delivery]:
     """Settle the jobs of *action* in Redis, and tell of dead letters. Return the deliveries whose leases had ended."""
     deliveries = [cast("Delivery", job.delivery) for job in action.jobs]
     outcomes = [cast("Outcome", job.outcome) for job in action.jobs]
@@ -46,8 +46,5 @@ def settle(jobs: Queue, action: Settle, on_dead: OnDead | None) -> Sequence[Deli
     else:
         delays = [outcome.delay for outcome in outcomes]
         late = jobs.nack_many(deliveries, delay=delays, error=texts, timeout=CALL_TIMEOUT)
-    for delivery, text in dead_of(jobs.name, deliveries, texts):
-        if on_dead is not None:
-            with logged("on_dead"):
-                on_dead(delivery, text)
+    teller.tell(dead_of(jobs.name, deliveries, texts))
     return late

@@ -30,8 +30,8 @@ class Plan:
     handlers run (the queue's setting). `alive`: a file to touch, or a function to call in a thread, about each second
     while the worker does not hang. `signals`: whether `run`, in the main thread, stops on SIGTERM and SIGINT, and ends
     the process at once on a second one. `on_dead`: a function that is called with the delivery and the reason when a
-    message of this worker has become a dead letter (an AsyncWorker's may be a coroutine function); what it raises is
-    logged. ConfigError for a bad setting.
+    message of this worker has become a dead letter (an AsyncWorker's may be a coroutine function), beside all else, in
+    one call after the other; what it raises is logged. ConfigError for a bad setting.
     """
 
     concurrency: int = 64

@@ -29,6 +29,7 @@ from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import Plan, PlanSettings
 from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
+from shardq.worker.telling import Teller
 from shardq.worker.trouble import (
     CALL_TIMEOUT,
     FATAL,
@@ -88,6 +89,7 @@ class Worker:
         self._traced = False
         self._reads = Trouble(jobs.name, "reading")
         self._settles = Trouble(jobs.name, "settling")
+        self._teller = Teller(self._plan.on_dead)
         self._events = _KeeperEvents(self)
         self._keeper = Keeper(jobs.client, jobs.state, self._plan, self._events)
 
@@ -114,6 +116,7 @@ class Worker:
                 self._stopped.set()
                 self._left.set()
                 self._keeper.close()
+                self._teller.close()
                 if self._children:
                     self._children.close()
 
@@ -352,7 +355,7 @@ class Worker:
     def _settle(self, action: Settle) -> Report:
         jobs, state = action.jobs, self._state
         try:
-            log_late(settle(self._jobs, action, self._plan.on_dead), action.verb)
+            log_late(settle(self._jobs, action, self._teller), action.verb)
         except FATAL:
             raise
         except DurabilityUnknown as error:  # the messages are settled

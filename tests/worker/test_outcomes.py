@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -351,8 +352,9 @@ def test_whoever_is_told_of_dead_letters_is_told_of_each_once(
             raise OSError("disk")
 
     ids = {payload: jobs.write(payload, shard_key="acct-7") for payload in ("fine", "poison", "broken")}
-    begin(handle, backoff=AT_ONCE, on_dead=on_dead)
+    begun = begin(handle, backoff=AT_ONCE, on_dead=on_dead)
     eventually(lambda: len(told) == 2 and jobs.stats().acked == 1)
+    begun.stop()
     assert {(each[0], each[2], each[3]) for each in told} == {(ids["poison"], True, 1), (ids["broken"], True, 2)}
     assert {each[0]: each[1] for each in told}[ids["poison"]] == "no such model"
     lines = [each.getMessage() for each in caplog.records if "is a dead letter" in each.getMessage()]
@@ -362,6 +364,34 @@ def test_whoever_is_told_of_dead_letters_is_told_of_each_once(
         for message_id, reason, _, count in told
     )
     assert sum("on_dead raised an error" in each.getMessage() for each in caplog.records) == 2
+
+
+def test_whoever_is_told_of_dead_letters_may_take_its_time(begin: Begin, jobs: Queue) -> None:
+    """What fails or is rejected meanwhile is settled, and the worker ends when all is told."""
+    told: list[str] = []
+    may_go_on = threading.Event()
+
+    async def wait() -> None:
+        while not may_go_on.is_set():  # noqa: ASYNC110 (a thread sets it)
+            await asyncio.sleep(0.002)
+
+    def on_dead(delivery: DeliveryView, reason: str) -> object:
+        told.append(reason)
+        return wait() if isinstance(delivery, AsyncDelivery) else may_go_on.wait(60)
+
+    def handle(delivery: DeliveryView) -> None:
+        raise Reject("poison") if delivery.payload == "poison" else Nack(500)
+
+    jobs.write("poison", shard_key="t")
+    begun = begin(handle, on_dead=on_dead)
+    eventually(lambda: told)
+    jobs.write_many([("fails", "t"), ("poison", "t")])
+    eventually(lambda: (jobs.stats().delayed, jobs.stats().dead) == (1, 2))
+    assert told == ["poison"]
+    begun.stop(wait=False)
+    may_go_on.set()
+    begun.join()
+    assert (told, begun.failure) == (["poison", "poison"], None)
 
 
 async def test_a_coroutine_may_be_told_of_dead_letters(default_server: Server, queue_name: str) -> None:

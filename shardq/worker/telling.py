@@ -1,0 +1,93 @@
+"""Tell the user's `on_dead` of dead letters, beside the settling: the messages that wait for that have leases, too.
+
+Calls are made one after the other. At most UNTOLD wait; whoever brings more waits for room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from shardq.model import DeliveryView
+from shardq.timing.aside import Aside
+from shardq.worker.plan import OnDead
+from shardq.worker.trouble import RETURN_TIMEOUT, logged
+
+log = logging.getLogger("shardq")
+UNTOLD: Final = 1000
+Dead: TypeAlias = Sequence[tuple[DeliveryView, str]]
+"""Deliveries whose messages are dead letters now, each with the reason."""
+
+
+class Teller:
+    """Calls *on_dead* in a thread, which runs while there is something to tell."""
+
+    def __init__(self, on_dead: OnDead | None) -> None:
+        self._on_dead, self._aside = on_dead, Aside()
+        self._room = threading.Semaphore(UNTOLD)
+
+    def tell(self, dead: Dead) -> None:
+        """Have the function called for each of *dead*."""
+        for delivery, reason in dead if self._on_dead else ():
+            self._room.acquire()
+            self._aside(lambda delivery=delivery, reason=reason: self._call(delivery, reason))  # type: ignore[misc]
+
+    def _call(self, delivery: DeliveryView, reason: str) -> None:
+        try:
+            with logged("on_dead"):
+                self._on_dead(delivery, reason)  # type: ignore[misc]
+        finally:
+            self._room.release()
+
+    def close(self) -> None:
+        """Wait until all is told, for RETURN_TIMEOUT at most."""
+        told = threading.Event()
+        self._aside(told.set)
+        if not told.wait(RETURN_TIMEOUT):
+            _log_untold()
+
+
+class AsyncTeller:
+    """Calls *on_dead* in a task, and awaits what it returns if that can be awaited."""
+
+    def __init__(self, on_dead: OnDead | None) -> None:
+        self._on_dead = on_dead
+        self._room = asyncio.Semaphore(UNTOLD)
+        self._untold: asyncio.Queue[tuple[DeliveryView, str] | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def tell(self, dead: Dead) -> None:
+        """Have the function called for each of *dead*."""
+        for each in dead if self._on_dead else ():
+            await self._room.acquire()
+            self._untold.put_nowait(each)
+            if self._task is None or self._task.done():
+                self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while (item := await self._untold.get()) is not None:
+            try:
+                with logged("on_dead"):
+                    told = self._on_dead(*item)  # type: ignore[misc]
+                    if inspect.isawaitable(told):
+                        await told
+            finally:
+                self._room.release()
+
+    async def close(self) -> None:
+        """Wait until all is told, for RETURN_TIMEOUT at most."""
+        if self._task is None:
+            return
+        self._untold.put_nowait(None)
+        await asyncio.wait([self._task], timeout=RETURN_TIMEOUT)
+        if not self._task.done():
+            _log_untold()
+            self._task.cancel()
+
+
+def _log_untold() -> None:
+    log.warning("the worker ends before on_dead has been told of all dead letters")
