@@ -7,7 +7,7 @@
 -- KEYS[4] results: what is kept of messages
 -- KEYS[5] result_ends: the same by end
 -- KEYS[6] finished: ids of messages that have ended, for those who wait
--- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"
+-- ARGV[1..] results: four arguments each: lease token, message id, kind, and "tag|payload"; a kind '' only forgets the progress
 -- Reply: {now, a letter per lease: o(k), l(ost), c(ancelled), f(ull): the payload was not kept, '1' if more has ended}
 --- @use time, keys, leases, results, ends
 local q = {
@@ -35,12 +35,15 @@ for i, token in ipairs(tokens) do
     -- Where there is no room for the payload, it is still said that the message is done.
     local known, progress = unpack(redis.call('HMGET', q.results, message_id, 'p:' .. message_id)) -- at most 2: the fields
     if progress then forget_result(q, 'p:' .. message_id, progress) end
-    local head = ends .. string.format('|%.0f|', q.now)
-    local is_kept = ttl and keep_result(q, message_id, ends, head .. kind .. '|' .. payload, known)
-    if ttl and not is_kept and keep_result(q, message_id, ends, head .. 'full||', known) then known = true end
-    letters[i] = is_kept and 'o' or 'f'
-    if not is_kept or kind ~= 'v' then refused = refused + 1 end
-    ids[#ids + 1] = message_id
+    letters[i] = 'o'
+    if kind ~= '' then
+      local head = ends .. string.format('|%.0f|', q.now)
+      local is_kept = ttl and keep_result(q, message_id, ends, head .. kind .. '|' .. payload, known)
+      if ttl and not is_kept then keep_result(q, message_id, ends, head .. 'full||', known) end
+      if not is_kept then letters[i] = 'f' end
+      if not is_kept or kind ~= 'v' then refused = refused + 1 end
+      ids[#ids + 1] = message_id
+    end
   end
 end
 save_results(q)

@@ -10,7 +10,7 @@ from shardq.arguments import MAX_BLOCK, lease_time, seconds
 from shardq.client.leases import LeasedDelivery
 from shardq.client.results import NOTHING, checked_progress
 from shardq.errors import LeaseLost
-from shardq.ops.keeping import progress
+from shardq.ops.keeping import NO_RESULT, keep, progress
 from shardq.ops.settle import LOST, Settled
 from shardq.ops.settling import Settle
 
@@ -42,6 +42,8 @@ class Delivery(LeasedDelivery):
         """
         if result is not NOTHING:
             self._queue._keep([self], [result], timeout)
+        elif self.has_told:
+            self._queue.client.run(keep(self._queue.state, [(self.received, NO_RESULT)], timeout))
         self._settle("ack", Settle(self.received), timeout)
 
     def progress(

@@ -216,6 +216,11 @@ class LeasedDelivery(DeliveryView):
         """
         self._lease.when_lost(partial(_call, callback, self))
 
+    @property
+    def has_told(self) -> bool:
+        """Whether its progress was told, so that there is something to forget when it is acked."""
+        return getattr(self, "_told", None) is not None
+
     def _is_worth_telling(self, *, is_last: bool) -> bool:
         """Return whether progress may be sent now: once in a while, and once more when all is done."""
         now = self._clock.monotonic()

@@ -20,7 +20,7 @@ from shardq.ops.settle import CHUNK, Settled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.lease import token_argument
-from shardq.protocol.results import NOT_ENCODED, TOO_LARGE, VALUE, KeptResult, spell_progress
+from shardq.protocol.results import NOT_ENCODED, NOTHING_KEPT, TOO_LARGE, VALUE, KeptResult, spell_progress
 
 log = logging.getLogger("shardq")
 Results: TypeAlias = Sequence[tuple[Received, KeptResult]]
@@ -30,6 +30,9 @@ CHUNK_BYTES: Final = 1_000_000
 
 PROGRESS_TTL: Final = 86_400.0
 """Seconds for which progress is kept at least."""
+
+NO_RESULT: Final = KeptResult(NOTHING_KEPT)
+"""What is said of a delivery that told its progress and is about to be acked without a result."""
 
 _FULL: Final = "f"
 _WARNED: Final[set[str]] = set()
@@ -75,7 +78,7 @@ def keep(state: QueueState, results: Results, timeout: float | None = None) -> O
         try:
             reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         except OutOfMemory:
-            full += len(part)
+            full += sum(result is not NO_RESULT for _, result in part)
         else:
             full += reply[1].decode().count(_FULL)
     if full:

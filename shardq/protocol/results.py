@@ -12,6 +12,9 @@ NOT_ENCODED: Final = "codec"
 FULL: Final = "full"
 """What is kept of a message that is done: its value, or why there is none."""
 
+NOTHING_KEPT: Final = ""
+"""Nothing is kept of the message: only its progress is forgotten."""
+
 MAX_NOTE: Final = 200
 """A note of progress is cut to so many characters."""
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from shardq.client import AsyncQueue, Delivery, Queue
-from shardq.ops.keeping import keep, kept_result
+from shardq.client.leases import LeasedDelivery
+from shardq.ops.keeping import NO_RESULT, keep, kept_result
 from shardq.ops.steps import Op
 from shardq.protocol.results import KeptResult
 from shardq.worker.outcome import ACK, Outcome
@@ -26,9 +27,16 @@ def acked(jobs: Queue | AsyncQueue, value: object) -> Outcome:
 
 
 def keeping(jobs: Queue | AsyncQueue, acks: Sequence[Job]) -> Op[None] | None:
-    """Return the operation that keeps the results of *acks*, which comes before these; None if they have none."""
-    outcomes = [(job.delivery.received, cast("Outcome", job.outcome).result) for job in acks]
-    results = [(received, result) for received, result in outcomes if result is not None]
+    """Return the operation that keeps the results of *acks*, which comes before these; None if they have none.
+
+    Of those that have none but told their progress, that is forgotten.
+    """
+    outcomes = [(job.delivery, cast("Outcome", job.outcome).result) for job in acks]
+    results = [
+        (delivery.received, result or NO_RESULT)
+        for delivery, result in outcomes
+        if result is not None or cast("LeasedDelivery", delivery).has_told
+    ]
     return keep(jobs.state, results, CALL_TIMEOUT) if results else None
 
 

@@ -255,6 +255,27 @@ def test_progress_is_part_of_the_status(open_queue: OpenQueue, world: World) -> 
             delivery.progress(*bad)
 
 
+def test_progress_is_forgotten_with_the_ack(open_queue: OpenQueue, world: World) -> None:
+    """Else a queue whose handlers tell their progress would be full of that of messages that are gone."""
+    queue = open_queue()
+    for _ in range(3):
+        message_id = queue.write(1, shard_key="t")
+        delivery = queue.read()
+        assert delivery.progress(1, 2)
+        delivery.ack()
+        assert queue.status(message_id).progress is None
+    stats = queue.stats()
+    assert (stats.acked, stats.result_count, stats.result_bytes, stats.results_refused) == (3, 0, 0, 0)
+    assert world.raw.hlen(queue.state.keys.results) == 1  # the sentinel
+    queue.write(2, shard_key="t")
+    lost = queue.read(visibility_timeout=20)
+    assert lost.progress(1, 2)
+    world.elapse(queue, 30)
+    with pytest.raises(LeaseLost):
+        lost.ack()
+    assert queue.stats().result_count == 1, "it is the next holder's to forget"
+
+
 def test_progress_of_a_cancelled_message_says_so(queue: Queue) -> None:
     message_id = queue.write(1, shard_key="t")
     delivery = queue.read()

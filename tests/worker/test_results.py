@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, MessageDead, NoResult, Queue
+from shardq import AsyncDelivery, Client, Delivery, MessageDead, NoResult, Queue
 from shardq.backoff import Constant
 from shardq.model import DeliveryView
+from tests.clients import ClientKind
 from tests.waiting import eventually
 from tests.worker import handlers
 from tests.worker.conftest import Begin
@@ -42,6 +43,21 @@ def test_what_a_handler_returns_is_the_result(kept: Queue, begin: Begin) -> None
     running.stop()
     stats = kept.stats()
     assert (stats.acked, stats.in_flight, stats.result_count, stats.results_refused) == (601, 0, 601, 1)
+
+
+def test_the_progress_of_what_is_done_is_forgotten(jobs: Queue, begin: Begin, client_kind: ClientKind) -> None:
+    def tell(delivery: Delivery) -> None:
+        assert delivery.progress(1, 2)
+
+    async def tell_async(delivery: AsyncDelivery) -> None:
+        assert await delivery.progress(1, 2)
+
+    ids = [jobs.write(number, shard_key=f"t{number}") for number in range(20)]
+    running = begin(tell if client_kind == "sync" else tell_async)
+    eventually(lambda: jobs.stats().acked == len(ids))
+    running.stop()
+    assert [jobs.status(each).state for each in ids] == ["unknown"] * len(ids)
+    assert (jobs.stats().result_count, jobs.stats().result_bytes) == (0, 0)
 
 
 def test_a_worker_keeps_no_results_before_the_queue_does(jobs: Queue, begin: Begin) -> None:
