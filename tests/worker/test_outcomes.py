@@ -268,6 +268,7 @@ def test_a_cancel_of_another_message_leaves_a_lease_as_its_handler_extended_it(b
     status = jobs.status(long.message_id)
     assert status.until is not None
     assert status.until - status.time > 5_000
+    gate.open.set()
 
 
 def test_a_lost_lease_stops_the_handler_which_then_settles_nothing(
