@@ -356,7 +356,7 @@ def test_replacements_are_forgotten_though_nothing_else_is_written(open_queue: O
 
     def remembered() -> int:
         """How many calls that replaced a message are known."""
-        known = sum(field.startswith(b"r:") for field in world.raw.hkeys(dedup))
+        known: int = sum(field.startswith(b"r:") for field in world.raw.hkeys(dedup))
         assert known == sum(member.startswith(b"r:") for member in world.raw.zrange(index, 0, -1))
         return known
 
