@@ -34,8 +34,8 @@ local holder, from, visibility, page = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 local where, client = ARGV[5], ARGV[6]
 check_types({q.lens, q.attempts, q.moved, q.accounts}, {q.ready, q.redelivery, q.overflow, q.due}, {q.notifications, q.bodies})
 local any_cancelled = redis.call('SCARD', q.cancelled) > 1
-local waiting, streams, fair, journal_size, written = unpack( -- at most 5: the fields
-  redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n'))
+local waiting, streams, fair, journal_size, written, total_in_flight = unpack( -- at most 6: the fields
+  redis.call('HMGET', q.meta, 'waiting', 'streams', 'fair', 'journal', 'n', 'total_in_flight'))
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
 q.is_fair, q.journal_size = fair == '1', tonumber(journal_size or '0')
 if q.journal_size > 0 then begin_events(q) end
@@ -74,6 +74,10 @@ for _, item in ipairs(end_leases(q, tokens, any_cancelled)) do
 end
 save_attempts(q, known)
 if q.events then save_events(q, client) end
+if (total_in_flight or '0') ~= '0' then
+  --- @use notifications
+  for _ = 1, #tokens do notify_reader(q, '') end -- readers may be blocked by the cap of the whole queue
+end
 
 -- All are to be delivered at once. One whose shard key has no room waits in the overflow.
 if q.is_fair then

@@ -9,16 +9,23 @@
 local LATE = 50 -- ms by which a token may be fetched late without being lost
 local SOON = 5000 -- ms after which blocked readers look again by themselves
 
+-- Returns a bucket, given what is stored of when it is full again. No bucket is emptier than empty: one whose rate was raised, or
+-- whose time is from before the clock was set back, would else give nothing until then.
+local function read_bucket(q, rate, burst, full_at)
+  local interval = rate > 0 and 1000 / rate or 0
+  burst = burst > 0 and burst or math.max(1, math.ceil(rate))
+  return {interval = interval, burst = burst, full_at = math.min(tonumber(full_at or q.now), q.now + burst * interval)}
+end
+
 -- Returns the limits that a shard key has, given what is stored of them; false if it has none.
 local function parse_limits(q, text, full_at)
   local cap, rate, burst, paused_until = string.match(text or '- - - 0', '^(%S+) (%S+) (%S+) (%d+)$')
   if rate == '-' or not rate then rate, burst = q.rate, q.burst end
   rate, burst = tonumber(rate), tonumber(burst) or 0
   if not text and rate == 0 and not full_at then return false end
-  return {
-    cap = tonumber(cap), paused_until = tonumber(paused_until or '0'), interval = rate > 0 and 1000 / rate or 0,
-    burst = burst > 0 and burst or math.max(1, math.ceil(rate)), full_at = tonumber(full_at or q.now), stored = full_at,
-  }
+  local limits = read_bucket(q, rate, burst, full_at)
+  limits.cap, limits.paused_until, limits.stored = tonumber(cap), tonumber(paused_until or '0'), full_at
+  return limits
 end
 
 -- Loads the limits of accounts that were just opened.

@@ -4,20 +4,45 @@
 -- `waiting`: so writes wake nobody.
 --- @use keys, limits, notifications, schedule, time
 
--- Returns how many messages may be delivered under the cap of what is in flight, and in how many ms a lease may end.
+-- Returns when the first lease ends of those in buckets whose time in `due` is over. Leases that were acked leave such a time behind,
+-- and a read that may deliver nothing gets no further; so this corrects it.
+local function next_end_of_passed(q)
+  local ends = NEVER
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', q.due, '-inf', q.now)) do
+    local first = string.sub(member, 1, 1) == 'l' and (first_of_bucket(q, member) or NEVER)
+    if first == NEVER then
+      redis.call('ZREM', q.due, member)
+    elseif first and first > q.now then
+      redis.call('ZADD', q.due, string.format('%.0f', first), member)
+    elseif first then
+      local start = string.sub(member, 2) * SPAN
+      local from, upto = string.format('(%.0f', start + q.now), string.format('(%.0f', start + SPAN)
+      local score = redis.call('ZRANGEBYSCORE', q.leases, from, upto, 'WITHSCORES', 'LIMIT', 0, 1)[2]
+      first = score and score - start or NEVER
+    end
+    ends = math.min(ends, first or NEVER)
+  end
+  return ends
+end
+
+-- Returns how many messages may be delivered under the cap of what is in flight; and if there are none, in how many ms a lease may
+-- end. Leases from before a jump of the clock end later than they say, so the reader looks again after a moment.
 local function find_total_room(q, cap, jump)
   if cap == 0 then return 9e15, -1 end
-  local room = cap - count_not_due(q, q.leases, 'l', read_jump(jump, q.now))
-  local ends = first_of_bucket_0(q.leases, '(' .. q.now)
+  jump = read_jump(jump, q.now)
+  local room = cap - count_not_due(q, q.leases, 'l', jump)
+  if room > 0 then return room, -1 end
   local next_due = redis.call('ZRANGEBYSCORE', q.due, '(' .. q.now, '(9000000000000000', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  ends = math.min(ends, tonumber(next_due) or NEVER)
+  local ends = math.min(first_of_bucket_0(q.leases, '(' .. q.now), next_end_of_passed(q), tonumber(next_due) or NEVER)
+  if jump then ends = math.min(ends, q.now + MOMENT) end
   return room, ends < NEVER and ends - q.now or -1
 end
 
 -- Returns how many tokens the bucket of the queue has, and in how many ms it will have one.
 local function find_tokens(q, rate, burst, full_at)
-  local total = {interval = 1000 / rate, burst = burst > 0 and burst or math.max(1, math.ceil(rate)), full_at = tonumber(full_at or q.now)}
+  local total = read_bucket(q, rate, burst, full_at)
   q.total = total
+  if full_at and total.full_at < tonumber(full_at) then redis.call('HSET', q.meta, 'total_full_at', string.format('%.3f', total.full_at)) end
   return count_tokens(q, total), math.ceil(total.full_at - (total.burst - 1) * total.interval - q.now)
 end
 
