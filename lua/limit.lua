@@ -16,10 +16,11 @@
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: so many may have limits of their own
 -- ARGV[4] client: what the journal calls the caller
--- ARGV[5..] changes: shard key, cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
+-- ARGV[5..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
 --            the queue says
--- Reply: 'OK' | 'FORGET' if what was counted in flight before counts no more | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts |
---        'CHILD' where the queue has parents, and a key is a child | 'FULL' when they would be too many: then nothing is changed
+-- Reply: {'OK' | 'FORGET' if what was counted in flight before counts no more, how many of the shard keys this call did} | 'NOQUEUE' |
+--        'EPOCH' | 'PLAIN' where no message counts | 'CHILD' where the queue has parents, and a key is a child | 'FULL' when they
+--        would be too many: then nothing is changed
 --- @use time, keys, epochs, accounts, journal, limits, named_limits, window, notifications
 local q = {
   meta = KEYS[1], accounts = KEYS[2], limits = KEYS[3], notifications = KEYS[4], lens = KEYS[5], ready = KEYS[6], redelivery = KEYS[7],
@@ -35,13 +36,16 @@ if fair ~= '1' then return 'PLAIN' end
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
 q.journal_size = tonumber(journal_size or '0')
 
+q.has_parents = parents == '1'
 local names, changes = {}, {}
 for at = 5, #ARGV, 5 do
   local name = ARGV[at]
-  if parents == '1' and (string.match(name, '^[^/]+') or name) ~= name then return 'CHILD' end
-  if not changes[name] then names[#names + 1] = name end
+  if account_name(q, name) ~= name then return 'CHILD' end
+  names[#names + 1] = name
   changes[name] = {ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]}
 end
+local done = find_countable(q, names)
+for at = #names, done + 1, -1 do names[at] = nil end
 local texts, limited = join_limits(q, names, changes)
 if limited > most and limited > redis.call('HLEN', q.limits) - 1 then return 'FULL' end
 local is_switched = save_named(q, names, texts, limited)
@@ -62,7 +66,7 @@ begin_limits(q)
 begin_looks(q)
 if q.has_limits then
   load_accounts(q, names)
-  for _, name in ipairs(names) do recount_flight(q, q.account_by[name]) end
+  recount_flights(q, names)
   close_accounts(q)
 elseif redis.call('ZCARD', q.overflow) > 1 then
   -- No limits are left, and nobody counts in flight any more: the reads that come look at every shard key.
@@ -71,4 +75,4 @@ elseif redis.call('ZCARD', q.overflow) > 1 then
   request_walk(q)
 end
 notify_reader(q, '')
-return is_switched and 'FORGET' or 'OK'
+return {is_switched and 'FORGET' or 'OK', done}

@@ -7,9 +7,9 @@ lua/modules/limits.lua has the mechanism, docs/limits.md what it promises.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from shardq.arguments import seconds, shown
 from shardq.errors import ConfigError
@@ -27,7 +27,7 @@ MOST: Final = 10_000
 NEVER: Final = 9_000_000_000_000_000
 """The time in ms that never comes."""
 LONGEST_PAUSE: Final = 366 * 86_400.0
-PER_CALL: Final = 100
+PER_CALL: Final = 50
 PAGE: Final = 1000
 READERS: Final = 64
 """So many blocked readers are woken when a queue is paused no more. Others look again by themselves, within 5 s."""
@@ -71,13 +71,16 @@ def set_limits(state: QueueState, changes: Mapping[Key, Limits], timeout: float 
     """Give shard keys limits. ConfigError for a bad one; then nothing is changed."""
     if not isinstance(changes, Mapping):
         raise ConfigError(f"limits must be a dict of shard key: Limits, not {shown(changes)}")
-    rows: list[Change] = []
+    rows: dict[bytes, Change] = {}
     for key, each in changes.items():
         if not isinstance(each, Limits):
             raise ConfigError(f"the limits of {shown(key)} must be Limits(...), not {shown(each)}")
         numbers = (_argument(each.max_in_flight), _argument(each.rate), _argument(each.burst))
-        rows.append((key_bytes(key), *numbers, _SAME))
-    yield from _limit(state, rows, timeout)
+        name = key_bytes(key)
+        rows[name] = (name, *numbers, _SAME)
+    if sum(each != Limits() for each in changes.values()) > MOST:
+        raise _full()
+    yield from _limit(state, [*rows.values()], timeout)
 
 
 def pause(state: QueueState, key: Key | None, lasting: float | None, timeout: float | None = None) -> Op[None]:
@@ -105,26 +108,22 @@ def _pause(state: QueueState, key: Key | None, until_when: Argument, timeout: fl
 
 
 def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> Op[None]:
-    until, missing, is_switched = state.until(timeout), None, False
-    for args in _pages(rows):
+    until, missing, is_switched, at = state.until(timeout), None, False, 0
+    while at < len(rows):
+        args = tuple(word for row in rows[at : at + PER_CALL] for word in row)
 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "limit", (epoch, following, MOST, state.client, *args))
 
         reply, underreplicated = yield from change_queue(state, make, until)
         _check(state, reply)
-        missing, is_switched = missing or underreplicated, is_switched or reply == b"FORGET"
+        missing, is_switched, at = missing or underreplicated, is_switched or reply[0] == b"FORGET", at + reply[1]
     if is_switched:
         yield from forget_flights(state, timeout)
     check_replicas(state, missing, None)
 
 
-def _pages(rows: Sequence[Change]) -> Iterator[tuple[Argument, ...]]:
-    for start in range(0, len(rows), PER_CALL):
-        yield tuple(word for row in rows[start : start + PER_CALL] for word in row)
-
-
-def _check(state: QueueState, reply: bytes) -> None:
+def _check(state: QueueState, reply: Any) -> None:
     if reply == b"PLAIN":
         raise ConfigError(
             f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
@@ -135,9 +134,13 @@ def _check(state: QueueState, reply: bytes) -> None:
             f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
         )
     if reply == b"FULL":
-        raise ConfigError(
-            f"at most {MOST:,} shard keys may have limits or be paused: give others Limits(), or resume them, first"
-        )
+        raise _full()
+
+
+def _full() -> ConfigError:
+    return ConfigError(
+        f"at most {MOST:,} shard keys may have limits or be paused: give others Limits(), or resume them, first"
+    )
 
 
 def _argument(number: float | None) -> Argument:
