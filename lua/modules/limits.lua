@@ -85,9 +85,10 @@ local function find_next_look(q, account)
   return is_stored(q, limits) and limits.full_at + LATE or nil
 end
 
--- Writes down when to look at the accounts of this call again. Blocked readers look again by themselves, but maybe not so soon.
+-- Writes down when to look at the accounts of this call again. Blocked readers look again by themselves, but maybe not so soon; one
+-- learned of it already unless the time is a new one.
 local function note_looks(q)
-  local looks, is_soon = {}, false
+  local looks, is_soon, changed = {}, false, 0
   for _, account in ipairs(q.loaded) do
     local look_at = account.limits and find_next_look(q, account)
     if look_at then
@@ -95,8 +96,8 @@ local function note_looks(q)
       is_soon = is_soon or account.held > 0 and look_at < q.now + SOON
     end
   end
-  act_in_parts(looks, function(from, upto) redis.call('ZADD', q.due, unpack(looks, from, upto)) end)
-  if is_soon then notify_reader(q, '') end
+  act_in_parts(looks, function(from, upto) changed = changed + redis.call('ZADD', q.due, 'CH', unpack(looks, from, upto)) end)
+  if is_soon and changed > 0 then notify_reader(q, '') end
 end
 
 -- Writes down the buckets of the accounts of this call.

@@ -108,3 +108,24 @@ def test_a_delivery_that_is_given_back_unseen_makes_room_in_a_full_queue(
     blocked(world, queue, 1)
     queue._client.run(unread(queue.state, [held.received], 60))
     assert reader.got().payload == "other"
+
+
+def test_writes_that_a_rate_holds_back_wake_a_reader_once(
+    queue: Queue, world: World, start_reader: StartReader
+) -> None:
+    """It learns when the next token is there."""
+    queue.set_limits({"t": Limits(rate=0.22, burst=1)})
+    queue.write(0, shard_key="t")
+    queue.read()
+    reader = start_reader(queue)
+    blocked(world, queue, 1)
+    before = woken(world, queue)
+    for number in range(1, 20):
+        queue.write(number, shard_key="t")
+    assert woken(world, queue) - before == 1
+    assert reader.got().payload == 1
+
+
+def woken(world: World, queue: Queue) -> int:
+    """How many notifications there were."""
+    return int(world.raw.xinfo_stream(queue.state.keys.notifications)["entries-added"])
