@@ -283,6 +283,7 @@ if q.is_fair then
     begin_looks(q)
     if q.has_limits then begin_withholding(q) end
   end
+  bound_fair_read(q)
   q.may_pass, q.give_back = may_pass, give_back_fairly
 end
 

@@ -2,19 +2,23 @@
 -- the overflow when a round ends. What a batch wants beyond the streams comes straight out of overflows.
 --- @use accounts, bodies, deliveries, journal, keys, messages, offset, overflow, redelivery, schedule, walks, window
 
--- Begins a read of a fair queue. What a read of many messages takes grows with the accounts that it comes across, most of all
--- where these hold something back: then it takes back and delivers less, so that nobody waits for a long script. Where there are
--- more rules than the window, each account takes longest.
+-- Begins a read of a fair queue.
 local function begin_fair_read(q)
   prepare_admission(q)
   load_sum(q, redis.call('HGET', q.accounts, 'sum'))
-  local is_flooded = q.held > 0 and q.active > 50
-  q.most_due = is_flooded and 25 or 34
-  if is_flooded then q.count = math.min(q.count, q.has_more and 34 or 64) end
   local written, walks = unpack(redis.call('HMGET', q.meta, 'n', 'walk')) -- at most 2: the fields
   q.positions_from, q.walks_left, q.walked = tonumber(written), tonumber(walks or '0'), 0
   q.left, q.lease_scores, q.lease_dues, q.turns = {shard_keys = {}, delivered = {}, streams = {}}, {}, {}, {}
   q.has_turns = q.has_weights and q.window > 0
+end
+
+-- Sets the bounds of a read. What one of many messages takes grows with the accounts that it comes across, most of all where these
+-- hold something back: then it takes back and delivers less, so that nobody waits for a long script. Where there are more rules
+-- than the window each account takes longer, and longest where it may have limits.
+local function bound_fair_read(q)
+  local is_flooded = q.held > 0 and q.active > 50
+  q.most_due = is_flooded and 25 or 34
+  if is_flooded then q.count = math.min(q.count, q.has_limits and 25 or q.has_more and 34 or 64) end
 end
 
 -- Counts a turn of an account with a weight: a turn begins with all that the weight gives, less this message. Whose turn has

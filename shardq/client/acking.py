@@ -10,6 +10,7 @@ from shardq.client.leases import LeasedDelivery, note_results
 from shardq.errors import ConfigError
 from shardq.model.delivery import received_of
 from shardq.ops.acks import Acks
+from shardq.ops.settle import most_settled
 from shardq.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def to_ack(queue: Queue | AsyncQueue, ack: Any) -> tuple[Sequence[LeasedDelivery
         if each.queue.client is not queue.client:
             raise ConfigError(f"{each!r} was read by another client: ack it there")
     open_ones = [each for each in deliveries if not each.answered]
-    return open_ones, Acks([each.received for each in open_ones]) if open_ones else None
+    received = [each.received for each in open_ones]
+    return open_ones, Acks(received, most_settled(queue.state)) if open_ones else None
 
 
 def note_answers(

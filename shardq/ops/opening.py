@@ -123,7 +123,7 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     )  # its messages in flight are settled there, even after the setting changed
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
-    state.view = QueueView(epoch, streams, wanted, config, found)
+    state.view = QueueView(epoch, streams, wanted, config, found, meta.get("limited", "0") != "0")
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
 

@@ -16,6 +16,7 @@ class QueueView:
 
     The epoch in a call tells the server that the call was made with the right settings, while another thread may look
     the queue up at any time. So everything in one call comes from one view. With epoch '' the queue must be looked up.
+    It `has_named` shard keys if any have limits of their own.
     `positions_cache` holds one dict, from a shard key to its positions as `write.lua` takes them; when it grows large,
     an empty dict replaces it. `words_cache` has what single writes that declare so many streams have in common, and
     `heads_cache`, for each tag, what all messages of a shard key have in common in calls for many.
@@ -26,6 +27,7 @@ class QueueView:
     wanted: int = 0
     config: QueueConfig = field(default_factory=QueueConfig)
     assigned: StoredAssignment = NOTHING_ASSIGNED
+    has_named: bool = False
     positions_cache: list[dict[str | bytes, bytes]] = field(default_factory=lambda: [{}], compare=False, repr=False)
     words_cache: dict[int, Any] = field(default_factory=dict, compare=False, repr=False)
     heads_cache: dict[str, dict[str | bytes, bytes]] = field(default_factory=dict, compare=False, repr=False)
@@ -39,8 +41,8 @@ class QueueView:
 
     @property
     def limited(self) -> bool:
-        """Whether each shard key has a cap or a rate, which makes scripts slower."""
-        return bool(self.config.max_in_flight or self.config.rate)
+        """Whether shard keys have caps or rates, which makes scripts slower: each has, or some have their own."""
+        return bool(self.has_named or self.config.max_in_flight or self.config.rate)
 
     @property
     def choices(self) -> int:

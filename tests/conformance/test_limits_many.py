@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Limits, Queue
+from shardq import ConfigError, Delivery, Limits, Queue
+from shardq.ops.settle import CHUNK, most_settled
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -53,3 +54,22 @@ def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
     with pytest.raises(ConfigError, match="10,000"):
         queue.set_limits({f"t{number}": Limits(rate=1) for number in range(10_001)})
     assert queue.limits() == {}
+
+
+def test_a_call_settles_fewer_where_shard_keys_have_limits(open_queue: OpenQueue) -> None:
+    """Each takes longer then. Clients learn of it when they look the queue up again, after the change."""
+    queue = open_queue(streams=8, streams_per_shard=2)
+    ids = queue.write_many([(number, f"t{number}") for number in range(CHUNK)])
+    assert most_settled(queue.state) == CHUNK
+    queue.set_limits({"somebody": Limits(max_in_flight=1)})
+    found: list[Delivery] = []
+    while len(found) < len(ids):
+        found += queue.read_many(CHUNK)
+    assert queue.ack_many(found[:-1]) == []
+    assert most_settled(queue.state) < CHUNK
+    assert len(queue.nack_many(found)) == CHUNK - 1
+    assert queue.len() == 1
+    queue.set_limits({"somebody": Limits()})
+    queue.read().ack()
+    queue.write("next", shard_key="t")
+    assert most_settled(queue.state) == CHUNK
