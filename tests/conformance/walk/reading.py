@@ -211,8 +211,9 @@ class Reading(Base):
         active = {model.terms.name_of(each.key) for each in model.having(WAITING) if each.counts}
         share = sum(model.terms.weights.get(name, 1) for name in active)
         waiting = Counter(model.terms.name_of(each.key) for each in model.having(WAITING))
+        are_limited = model.terms.rate_burst or self._total_room() < EVER
         for each in model.having(WAITING):
-            is_limited = model.terms.rate_burst or self._name(each) in model.terms.own or self._total_room() < EVER
+            is_limited = are_limited or self._name(each) in model.terms.own
             if waiting[self._name(each)] > 1 or is_limited:
                 each.quiet_since = None  # others of the same shard key came, or came back; or it may have to wait
             if each.quiet_since is not None and each.total == 0 and not each.stale:
