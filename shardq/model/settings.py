@@ -131,6 +131,13 @@ _SETTINGS: Final[Mapping[str, Setting]] = {
 }
 
 
+def differs(name: str, one: Any, other: Any) -> bool:
+    """Return whether Redis keeps two values of a setting differently: 1.0004 s and 1.0 s are both 1000 ms."""
+    if one is None or other is None:
+        return one is not other
+    return _SETTINGS[name].stored(one) != _SETTINGS[name].stored(other)
+
+
 class QueueSettings(TypedDict, total=False):
     """The keyword arguments of `Client.queue`: any of the fields of `QueueConfig`.
 

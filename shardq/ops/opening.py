@@ -19,6 +19,7 @@ from shardq.errors import (
     ServerUnfit,
 )
 from shardq.model import QueueConfig
+from shardq.model.settings import differs
 from shardq.ops.registry import register
 from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
@@ -131,7 +132,7 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
 def _differences(state: QueueState) -> Differences:
     """Return the settings that this client was given and that the queue has otherwise: (requested, actual) by name."""
     pairs_of = ((name, getattr(state.requested, name), getattr(state.config, name)) for name in sorted(state.explicit))
-    return {name: (requested, actual) for name, requested, actual in pairs_of if requested != actual}
+    return {name: (requested, actual) for name, requested, actual in pairs_of if differs(name, requested, actual)}
 
 
 def warn_of(state: QueueState, differences: Differences) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Limits
 from tests.cli.conftest import Command
 
 FILE = """
@@ -147,6 +147,14 @@ def test_one_change_needs_a_yes_or_an_answer(cli: Command, client: Client, file:
         ("[queues.jobs.assignment]\nnames = ['a']", "assignment has 'names', which is none of keys, max_overlap"),
         ("[[bindings]]\npattern = 'a'", "binding 1:"),
         ("[[bindings]]\npattern = 'a..b'\nqueue = 'jobs'", "binding 1:"),
+        ("[queues.jobs.weights]\n'' = 2", "queue 'jobs': weights: a shard key must not be empty"),
+        ("[queues.jobs.limits.'']\nrate = 2", "queue 'jobs': limits: a shard key must not be empty"),
+        ("[queues.jobs.limits.a]\nrate = -2", "queue 'jobs': rate must be a number per second"),
+        ("[queues.jobs.assignment]\nkeys = ['']", "queue 'jobs': assignment: a shard key must not be empty"),
+        ("[queues.jobs.assignment]\nkeys = ['a']\nmax_overlap = '1'", "assignment: max_overlap must be a whole number"),
+        ("[queues.jobs.weights]\n" + "".join(f"k{n} = 2\n" for n in range(1001)), "weights: at most 1,000 shard keys"),
+        ("[[bindings]]\npattern = 'a'\nqueue = 'jobs'\nrouter = 3", "binding 1: router must be a text, not 3"),
+        ("[[bindings]]\nqueue = 'jobs'", "binding 1: it has no pattern"),
         ("bindings = 1", "bindings must be tables"),
     ],
 )
@@ -157,6 +165,75 @@ def test_a_file_with_a_mistake_changes_nothing(cli: Command, client: Client, tex
     assert told in found.err
     assert len(found.err.splitlines()) == 1
     assert client.queues() == []
+
+
+@pytest.mark.parametrize("raw", [b"[queues.jobs]\n# \xff", b"\xff\xfe["])
+def test_a_file_that_is_not_utf_8_is_refused(cli: Command, raw: bytes) -> None:
+    told = cli("apply", "-", "--yes", stdin=raw)
+    assert (told.code, len(told.err.splitlines())) == (2, 1)
+    assert "this is not TOML, which is UTF-8" in told.err
+
+
+def test_a_byte_order_mark_is_no_mistake(cli: Command) -> None:
+    assert cli("apply", "-", "--dry-run", stdin=b"\xef\xbb\xbf[queues.jobs]\nstreams = 4\n").code == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("streams = 4\nstreams_per_shard = 2\nassignment = {keys = ['a', 'b', 'c'], max_overlap = 0}", "no room for"),
+        ("streams = 4\nassignment = {keys = ['a'], max_overlap = 4}", "assignment: max_overlap must be"),
+        ("parents = 1\n[queues.jobs.limits.'acct-7/user']\nrate = 1", "limits of 'acct-7/user': it has parents"),
+        ("window = 0\n[queues.jobs.limits.a]\nrate = 1", "limits: it has no window"),
+    ],
+)
+def test_what_a_queue_cannot_become_is_told_before_anything_is_changed(
+    cli: Command, client: Client, text: str, told: str
+) -> None:
+    file = f"[queues.good]\nstreams = 1\n[queues.jobs]\n{text}\n"
+    for how in ("--dry-run", "--yes"):
+        found = cli("apply", "-", how, stdin=file.encode())
+        assert (found.code, found.out, len(found.err.splitlines())) == (1, "", 1)
+        assert f"queue 'jobs': {told}" in found.err or told in found.err
+    assert client.queues() == []
+
+
+def test_a_setting_that_redis_rounds_is_applied_once(cli: Command, client: Client) -> None:
+    """Redis keeps times in whole ms."""
+    file = b"[queues.jobs]\nvisibility_timeout = 1.23456\ndead_ttl = 60.0001\n"
+    assert cli("apply", "-", "--yes", stdin=file).code == 0
+    assert cli("apply", "-", "--yes", stdin=file).err == "shardq: there was nothing to change\n"
+    assert cli("apply", "-", "--dry-run", stdin=file.replace(b"1.23456", b"1.24")).code == 4
+
+
+def test_a_table_is_changed_by_few_calls(cli: Command, client: Client) -> None:
+    """Each call moves the epoch, so clients would look the queue up again for every one of many shard keys."""
+    jobs = client.queue("jobs", streams=2, journal=100_000)
+    jobs.declare()
+    tables = "".join(f"[queues.jobs.limits.k{n}]\nmax_in_flight = 2\n" for n in range(300))
+    file = f"[queues.jobs.weights]\n{''.join(f'k{n} = 2{chr(10)}' for n in range(1000))}{tables}"
+    told = cli("apply", "-", "--yes", stdin=file.encode())
+    assert (told.code, len(told.out.splitlines())) == (0, 1300)
+    assert "1,300 changes made" in told.err
+    assert (len(jobs.weights()), len(jobs.limits())) == (1000, 300)
+    moments = {each.time for each in jobs.journal(10_000).events}
+    assert 1 < len(moments) <= 2 + 3  # calls; of limits, one for each 100
+    told = cli("apply", "-", "--yes", stdin=file.replace("k", "other").encode())
+    assert (told.code, len(jobs.weights()), len(jobs.limits())) == (0, 1000, 300)
+    assert "other7" in jobs.weights()
+    assert cli("export", "jobs").out == cli("export", "jobs").out
+
+
+def test_two_servers_export_the_same_text(cli: Command, client: Client) -> None:
+    """In the order of the shard keys, whatever the order in which they were given."""
+    for name in ("one", "two"):
+        jobs = client.queue(name, streams=2)
+        jobs.declare()
+        for key in ("b", "a", "c") if name == "one" else ("c", "b", "a"):
+            jobs.set_weights({key: 2})
+            jobs.set_limits({key: Limits(max_in_flight=2)})
+    one, two = cli("export", "one").out, cli("export", "two").out
+    assert one.replace("one", "two") == two
 
 
 def test_a_change_that_is_refused_is_named(cli: Command, client: Client, file: Path) -> None:

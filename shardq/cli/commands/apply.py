@@ -14,9 +14,9 @@ from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
 
 ABOUT = """FILE is TOML; - is stdin. It declares queues and what belongs to them. What it does not name stays as it is,
-but the weights and bindings of a queue are exactly those that it names, if it names any. `shardq export` writes such
-a file. Applying a file twice changes nothing the second time. With --dry-run, nothing is changed, and the exit code is
-4 if something would be.
+but the weights, limits and bindings of a queue are exactly those that it names, if it names any; assigned shard keys
+keep their shards until `shardq unassign`. `shardq export` writes such a file. Applying a file twice changes nothing the
+second time. With --dry-run, nothing is changed, and the exit code is 4 if something would be.
 
   [queues.predictions]
   streams = 64
@@ -25,6 +25,10 @@ a file. Applying a file twice changes nothing the second time. With --dry-run, n
 
   [queues.predictions.weights]
   "acct-7" = 3
+
+  [queues.predictions.limits."acct-7"]
+  max_in_flight = 3
+  rate = 10
 
   [queues.predictions.assignment]
   keys = ["acct-7", "acct-8"]
@@ -50,17 +54,19 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Show the changes, ask for confirmation, and make them."""
-    declared = parsed(sys.stdin.read() if args.file == "-" else Path(args.file).read_text())
+    declared = parsed(sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes())
     found = changes(shell.client, declared)
+    count = _count(found)
     if args.dry_run:
         for change in found:
             _show(change, shell)
-        remark(f"{plural(len(found), 'change')}; nothing was changed" if found else "there is nothing to change")
+        remark(f"{plural(count, 'change')}; nothing was changed" if found else "there is nothing to change")
         return DIFFERENT if found else OK
     if not args.yes:
         for change in found:
-            remark(f"{change.what}: {change.text}")
-    if found and not shell.confirm(f"Make {plural(len(found), 'change')}?", yes=args.yes):
+            for line in change.lines:
+                remark(f"{change.what}: {line}")
+    if found and not shell.confirm(f"Make {plural(count, 'change')}?", yes=args.yes):
         return FAILED
     return _make_all(found, declared, shell)
 
@@ -72,18 +78,21 @@ def _make_all(found: list[Change], declared: Declaration, shell: Shell) -> int:
             try:
                 change.make()
             except ShardqError as error:
-                raise ShardqError(f"{change.what}: {change.text}: {error}") from error
+                raise ShardqError(f"{change.title}: {error}") from error
             _show(change, shell)
-            made += 1
+        made += _count(found)
         found = changes(shell.client, declared)
         if not found:
             remark(f"{plural(made, 'change')} made" if made else "there was nothing to change")
             return OK
-    remark(
-        f"others keep changing this: {plural(len(found), 'difference')} left, such as {found[0].what}: {found[0].text}"
-    )
+    remark(f"others keep changing this: {plural(_count(found), 'difference')} left, such as {found[0].title}")
     return FAILED
 
 
+def _count(found: list[Change]) -> int:
+    return sum(len(change.lines) for change in found)
+
+
 def _show(change: Change, shell: Shell) -> None:
-    shell.show(printable(f"{change.what}: {change.text}"), {"what": change.what, "change": change.text})
+    for line in change.lines:
+        shell.show(printable(f"{change.what}: {line}"), {"what": change.what, "change": line})

@@ -1,7 +1,7 @@
 """A file that declares queues: how it is read, how it differs from what Redis has, and how it is written.
 
-`declaration` has what a file says, `changes` compares that with Redis and carries out the differences, and `export`
-writes a file.
+`declaration` has what a file says, `changes` compares that with Redis and carries out the differences, `feasible` tells
+what a queue cannot become, and `export` writes a file.
 """
 
 from __future__ import annotations

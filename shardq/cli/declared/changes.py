@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue
+from shardq.cli.declared.feasible import check_feasible
 from shardq.client import Client, Queue
 from shardq.model import Limits, QueueConfig
+from shardq.model.settings import differs
+from shardq.planner import Assignment
 from shardq.routing import Binding
+
+T = TypeVar("T")
+BATCH: Final = 500
+"""So many shard keys are changed by one call, since each call moves the queue's epoch, which its clients must learn."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: of what (`queue "jobs"`), what it is in words, and how it is made."""
+    """What one call changes: of what (`queue "jobs"`), in words, a line for each thing, and how it is made."""
 
     what: str
-    text: str
+    lines: tuple[str, ...]
     make: Callable[[], object]
+
+    @property
+    def title(self) -> str:
+        """The change in one line, for an error."""
+        more = len(self.lines) - 1
+        return f"{self.what}: {self.lines[0]}" + (f" (and {more:,} more)" if more else "")
 
 
 def changes(client: Client, declared: Declaration) -> list[Change]:
     """Return what must change until Redis has what is *declared*, in the order in which it can be changed.
 
     What is not named stays as it is: settings, the weights and limits of a queue without a table of them, bindings of
-    other routers, and those of queues that the file does not name.
+    other routers, and those of queues that the file does not name. ShardqError if a change is known to be impossible.
     """
     found: list[Change] = []
     for each in declared.queues:
@@ -40,34 +53,29 @@ def changes(client: Client, declared: Declaration) -> list[Change]:
 def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
     what = f"queue {declared.name!r}"
     queue = client.queue(declared.name)
+    assigned: Assignment | None = None
     if not queue.stats().streams:
         given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
         made = client.queue(declared.name, create=True, **declared.settings)
-        yield Change(what, f"create it with {given}", made.declare)
+        yield Change(what, (f"create it with {given}",), made.declare)
         actual, weights, limits = made.state.requested, dict[str | bytes, int](), dict[str | bytes, Limits]()
-        assigned, overlap = set[str](), None
     else:
-        actual, weights, limits, stored = queue.settings(), queue.weights(), queue.limits(), queue.assignment()
-        assigned, overlap = {key.decode(errors="replace") for key, _ in stored.items()}, stored.max_overlap
+        actual, weights, limits, assigned = queue.settings(), queue.weights(), queue.limits(), queue.assignment()
+    check_feasible(declared, actual, replace(actual, **declared.settings), assigned)
     yield from _settings(queue, what, declared.settings, actual)
     yield from _weights(queue, what, declared.weights, weights)
     yield from _limits(queue, what, declared.limits, limits)
-    if missing := [key for key in declared.assigned if key not in assigned]:
-        text = f"assign shards to {len(missing):,} shard keys, such as {missing[0]!r}"
-        yield Change(what, text, partial(queue.assign, declared.assigned, max_overlap=declared.max_overlap))
-    elif declared.assigned and declared.max_overlap not in (None, overlap):
-        text = f"let assigned shards share {declared.max_overlap} streams at most (now {overlap})"
-        yield Change(what, text, partial(queue.assign, declared.assigned, max_overlap=declared.max_overlap))
+    yield from _assigned(queue, what, declared, assigned)
 
 
 def _settings(queue: Queue, what: str, wanted: Mapping[str, Any], actual: QueueConfig) -> Iterator[Change]:
-    differ = {name: value for name, value in wanted.items() if getattr(actual, name) != value}
+    differ = {name: value for name, value in wanted.items() if differs(name, getattr(actual, name), value)}
     streams = differ.pop("streams", None)
     if differ:
         text = ", ".join(f"{name}: {_shown(getattr(actual, name))} -> {_shown(to)}" for name, to in differ.items())
-        yield Change(what, text, partial(queue.configure, **differ))
+        yield Change(what, (text,), partial(queue.configure, **differ))
     if streams is not None:
-        yield Change(what, f"streams: {actual.streams} -> {streams}", partial(queue.resize, streams))
+        yield Change(what, (f"streams: {actual.streams} -> {streams}",), partial(queue.resize, streams))
 
 
 def _weights(
@@ -77,10 +85,9 @@ def _weights(
         return
     goal = dict.fromkeys(actual, 1)
     goal.update(wanted.items())
-    differ = {key: weight for key, weight in goal.items() if actual.get(key, 1) != weight}
-    for key, weight in differ.items():
-        text = f"weight of {key!r}: {actual.get(key, 1)} -> {weight}"
-        yield Change(what, text, partial(queue.set_weights, {key: weight}))
+    for some in _batches((key, weight) for key, weight in goal.items() if actual.get(key, 1) != weight):
+        lines = tuple(f"weight of {key!r}: {actual.get(key, 1)} -> {weight}" for key, weight in some.items())
+        yield Change(what, lines, partial(queue.set_weights, some))
 
 
 def _limits(
@@ -88,12 +95,28 @@ def _limits(
 ) -> Iterator[Change]:
     if wanted is None:
         return
-    goal = dict.fromkeys(actual, Limits())
+    none = Limits()
+    goal = dict.fromkeys(actual, none)
     goal.update(wanted.items())
-    for key, limits in goal.items():
-        if (before := actual.get(key, Limits())) != limits:
-            text = f"limits of {key!r}: {named(before)} -> {named(limits)}"
-            yield Change(what, text, partial(queue.set_limits, {key: limits}))
+    for some in _batches((key, limits) for key, limits in goal.items() if actual.get(key, none) != limits):
+        lines = (f"limits of {key!r}: {named(actual.get(key, none))} -> {named(to)}" for key, to in some.items())
+        yield Change(what, tuple(lines), partial(queue.set_limits, some))
+
+
+def _assigned(queue: Queue, what: str, declared: DeclaredQueue, stored: Assignment | None) -> Iterator[Change]:
+    make = partial(queue.assign, declared.assigned, max_overlap=declared.max_overlap)
+    if missing := [key for key in declared.assigned if stored is None or key not in stored]:
+        yield Change(what, (f"assign shards to {len(missing):,} shard keys, such as {missing[0]!r}",), make)
+    elif stored is not None and declared.assigned and declared.max_overlap not in (None, stored.max_overlap):
+        text = f"let assigned shards share {declared.max_overlap} streams at most (now {stored.max_overlap})"
+        yield Change(what, (text,), make)
+
+
+def _batches(changed: Iterable[tuple[str | bytes, T]]) -> Iterator[dict[str | bytes, T]]:
+    """Return what changes in dicts of at most `BATCH` shard keys. Those that lose something come first, as given."""
+    pairs = list(changed)
+    for start in range(0, len(pairs), BATCH):
+        yield dict(pairs[start : start + BATCH])
 
 
 def named(limits: Limits) -> str:
@@ -103,13 +126,13 @@ def named(limits: Limits) -> str:
 
 
 def _of_router(client: Client, router: str, wanted: frozenset[Binding], named: set[str]) -> Iterator[Change]:
-    actual = set(client.router(router).bindings())
+    actual, what = set(client.router(router).bindings()), f"router {router!r}"
     for binding in sorted(wanted - actual):
         make = partial(client.bind, binding.pattern, binding.queue, router=router)
-        yield Change(f"router {router!r}", f"bind {binding.pattern!r} to {binding.queue!r}", make)
+        yield Change(what, (f"bind {binding.pattern!r} to {binding.queue!r}",), make)
     for binding in sorted(each for each in actual - wanted if each.queue in named):
         make = partial(client.unbind, binding.pattern, binding.queue, router=router)
-        yield Change(f"router {router!r}", f"unbind {binding.pattern!r} from {binding.queue!r}", make)
+        yield Change(what, (f"unbind {binding.pattern!r} from {binding.queue!r}",), make)
 
 
 def _shown(value: Any) -> str:

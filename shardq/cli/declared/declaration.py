@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -11,10 +11,13 @@ from shardq.arguments import check_name, shown, whole
 from shardq.errors import ConfigError
 from shardq.model import Limits, QueueConfig
 from shardq.model.settings import queue_config
-from shardq.ops.weighing import MAX_WEIGHT
+from shardq.ops.assigning import MAX_ASSIGNED
+from shardq.ops.limiting import MOST as MAX_LIMITED
+from shardq.ops.weighing import MAX_WEIGHT, MAX_WEIGHTED
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding
 from shardq.routing.topic import check_bindable
+from shardq.sharding import MAX_STREAMS, check_names
 
 UNSET: Final = "none"
 """What stands for a setting without a value, since TOML has no such word."""
@@ -40,10 +43,12 @@ class Declaration:
     bindings: Mapping[str, frozenset[Binding]] = field(default_factory=dict)
 
 
-def parsed(text: str) -> Declaration:
+def parsed(raw: bytes) -> Declaration:
     """Return what a file says. ConfigError tells what is wrong with it, and where."""
     try:
-        top = tomllib.loads(text)
+        top = tomllib.loads(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"this is not TOML, which is UTF-8: byte {error.start:,} is none") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"this is not TOML: {error}") from None
     _only(top, {"queues", "bindings"}, "the file")
@@ -57,20 +62,48 @@ def _queue(name: str, found: Any) -> DeclaredQueue:
     table = dict(_table(found, where))
     weights, limits = table.pop("weights", None), table.pop("limits", None)
     assignment = _table(table.pop("assignment", {}), f"{where}: assignment")
-    _only(assignment, {"keys", "max_overlap"}, f"{where}: assignment")
     settings = {key: None if value == UNSET else value for key, value in table.items()}
     try:
         queue_config(settings)
-        if weights is not None:
-            for key, weight in _table(weights, "weights").items():
-                whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT)
-        made = None if limits is None else {key: _limits(key, each) for key, each in _table(limits, "limits").items()}
+        return DeclaredQueue(
+            name,
+            settings,
+            None if weights is None else _weights(_table(weights, "weights")),
+            None if limits is None else _all_limits(_table(limits, "limits")),
+            *_assignment(assignment),
+        )
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    keys = assignment.get("keys", [])
-    if not isinstance(keys, list) or not all(isinstance(key, str) and key for key in keys):
-        raise ConfigError(f"{where}: assignment: keys must be a list of shard keys, not {shown(keys)}")
-    return DeclaredQueue(name, settings, weights, made, tuple(keys), assignment.get("max_overlap"))
+
+
+def _weights(table: Mapping[str, Any]) -> Mapping[str, int]:
+    _keys("weights", table, MAX_WEIGHTED)
+    return {key: whole(f"the weight of {key!r}", weight, 1, MAX_WEIGHT) for key, weight in table.items()}
+
+
+def _all_limits(table: Mapping[str, Any]) -> Mapping[str, Limits]:
+    _keys("limits", table, MAX_LIMITED)
+    return {key: _limits(key, each) for key, each in table.items()}
+
+
+def _assignment(table: Mapping[str, Any]) -> tuple[tuple[str, ...], int | None]:
+    _only(table, {"keys", "max_overlap"}, "assignment")
+    keys, overlap = table.get("keys", []), table.get("max_overlap")
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ConfigError(f"assignment: keys must be a list of shard keys, not {shown(keys)}")
+    if overlap is not None:
+        whole("assignment: max_overlap", overlap, 0, MAX_STREAMS - 1)
+    return _keys("assignment", keys, MAX_ASSIGNED), overlap
+
+
+def _keys(where: str, found: Iterable[str], most: int) -> tuple[str, ...]:
+    """Return shard keys without duplicates. ConfigError for a bad one, and if there are more than *most*."""
+    keys = tuple(dict.fromkeys(found))
+    try:
+        check_names(keys, most)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return keys
 
 
 def _limits(key: str, found: Any) -> Limits:
@@ -89,9 +122,14 @@ def _bindings(found: Any) -> dict[str, frozenset[Binding]]:
         table = _table(each, where)
         _only(table, {"pattern", "queue", "router"}, where)
         router = table.get("router", "default")
+        if absent := sorted({"pattern", "queue"} - table.keys()):
+            raise ConfigError(f"{where}: it has no {absent[0]}")
+        for word, value in table.items():
+            if not isinstance(value, str):
+                raise ConfigError(f"{where}: {word} must be a text, not {shown(value)}")
         try:
             RouterKeys(router)
-            made = Binding(check_bindable(str(table.get("pattern", ""))), str(check_name(str(table.get("queue", "")))))
+            made = Binding(check_bindable(table["pattern"]), check_name(table["queue"]))
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
         routers.setdefault(router, set()).add(made)

@@ -36,17 +36,16 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
     left_out += [f"the weight of {key!r} in queue {name!r}" for key in weights if isinstance(key, bytes)]
     if weights:
         yield f"[queues.{_value(name)}.weights]"
-        for key, weight in weights.items():
-            if isinstance(key, str):
-                yield f"{_value(key)} = {weight}"
+        for key in sorted(key for key in weights if isinstance(key, str)):  # so that two files can be compared
+            yield f"{_value(key)} = {weights[key]}"
         yield ""
     limits = queue.limits()
     left_out += [f"the limits of {key!r} in queue {name!r}" for key in limits if isinstance(key, bytes)]
-    for key, each in limits.items():
-        if isinstance(key, str):
-            yield f"[queues.{_value(name)}.limits.{_value(key)}]"
-            yield from (f"{limit} = {_value(number)}" for limit, number in asdict(each).items() if number is not None)
-            yield ""
+    for key in sorted(key for key in limits if isinstance(key, str)):
+        yield f"[queues.{_value(name)}.limits.{_value(key)}]"
+        numbers = asdict(limits[key]).items()
+        yield from (f"{limit} = {_value(number)}" for limit, number in numbers if number is not None)
+        yield ""
     if len(stored):
         keys = [text_or_bytes(key) for key, _ in stored.items()]
         left_out += [f"the shard of {key!r} in queue {name!r}" for key in keys if isinstance(key, bytes)]
