@@ -23,10 +23,12 @@ class Tenant:
     `backlog` is `in_streams` (undelivered in the shared streams) + `held_back` (in its overflow); `withheld` counts
     those held back for a limit or a pause, the others wait for their turn. `delayed` messages are not due yet.
     `in_flight` is None if it would have to be counted over all leases (a parent without limits). `oldest_age` is for
-    how many seconds the one that waits longest has been deliverable, as far as the first few messages of each of its
-    streams and of its overflow tell; None if nothing waits. `paused_until` is a time of the server in seconds since
-    1970, None if it is not paused. `streams` are those that it may use; () of a parent. `neighbours`, of one tenant
-    only, are the shard keys with the largest backlogs of those that share most streams with it.
+    how many seconds the one that waits longest has been deliverable; None if nothing waits. Where more than 10,000
+    messages wait in the streams, a table in another order than "oldest" has it only as far as the first few messages
+    of each of its streams and of its overflow tell, and None if they do not. A message whose lease ended counts as in
+    flight, and one that came due as delayed, until a read takes it back. `paused_until` is a time of the server in
+    seconds since 1970, None if it is not paused. `streams` are those that it may use; () of a parent. `neighbours`, of
+    one tenant only, are the shard keys with the largest backlogs of those that share most streams with it.
     """
 
     shard_key: str | bytes

@@ -1,7 +1,8 @@
 """Who has what in a queue: tenants by their backlog, by what they have in flight, by how long they wait.
 
 A survey reads pages of the queue's own accounts. Each page is a script that only reads, and takes less than 2 ms of the
-server, however many tenants there are; the order is made here. It is not one instant.
+server, however many tenants there are; the order is made here. It is not one instant. Scripts are not sent together,
+since the server would serve nobody else between two of them.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from shardq.arguments import whole
-from shardq.errors import ConfigError, ShardqError
+from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
+from shardq.ops.ages import Waits, all_waits, tenant_of, wait_of
 from shardq.ops.limiting import end_of_pause, parsed_limits
 from shardq.ops.opening import missing
 from shardq.ops.retry import retry_until
-from shardq.ops.sight import sight
+from shardq.ops.sight import Sight, sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
-from shardq.ops.together import run_together
 from shardq.ops.view import QueueView
 from shardq.protocol.replies import text_or_bytes
 from shardq.sharding import key_bytes
@@ -32,10 +33,10 @@ ORDERS: Final[tuple[Order, ...]] = ("backlog", "oldest", "in_flight", "held_back
 MOST: Final = 1000
 PAGE: Final = 500
 LEASES: Final = 250
-RUNS: Final = 150
-WAITING: Final = 40
 LOOKED_AT: Final = 16
-"""So many of a tenant's streams are searched for its oldest message."""
+"""So many of a tenant's streams are searched for its oldest message, where not all that waits is looked at."""
+SMALL: Final = 10_000
+"""Up to so many messages in the streams and tenants with an overflow, all that waits is looked at for its age."""
 NEIGHBOURS: Final = 10
 CANDIDATES: Final = 1000
 """Neighbours are looked for among the tenants with the largest backlogs, so many."""
@@ -71,18 +72,32 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
     whole("limit", limit, 1, MOST)
     whole("start", start, 0, 2**40)
     until = state.until(timeout)
-    view = (yield from sight(state, until)).view
-    ranks = yield from _ranks(state, view, order, until)
+    seen = yield from sight(state, until)
+    accounts = yield from _accounts(state, until)
+    is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
+    waits = (yield from all_waits(state, seen.view, until)) if is_small or order == "oldest" else None
+    if order == "in_flight":
+        ranks: Mapping[bytes, float] = yield from _in_flight(state, seen.view, until)
+    else:
+        ranks = _ranks(order, accounts, waits)
     first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
-    return (yield from _details(state, view, [name for name, _ in first], until))
+    found: list[Tenant] = []
+    for name, _ in first:
+        found.append((yield from _detail(state, seen, name, waits, until)))
+    return found
 
 
 def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) -> Op[Tenant]:
     """Return what one tenant has, with its neighbours."""
     until, name = state.until(timeout), key_bytes(key)
-    view = (yield from sight(state, until)).view
-    accounts = yield from _accounts(state, until)
-    (found,) = yield from _details(state, view, [name], until)
+    seen = yield from sight(state, until)
+    view, accounts = seen.view, (yield from _accounts(state, until))
+    found = yield from _detail(state, seen, name, None, until)
+    if found.in_streams or view.config.parents:
+        age = _age(seen, (yield from wait_of(state, view, name, found.in_streams, until)))
+        found = replace(
+            found, oldest_age=max((each for each in (age, found.oldest_age) if each is not None), default=None)
+        )
     if not found.streams:
         return found
     backlogs = {other: account.backlog for other, account in accounts.items() if other != name and account.backlog}
@@ -94,12 +109,9 @@ def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) ->
     return replace(found, neighbours=tuple(near[:NEIGHBOURS]))
 
 
-def _ranks(state: QueueState, view: QueueView, order: str, until: float) -> Op[Mapping[bytes, float]]:
-    accounts = yield from _accounts(state, until)
-    if order == "in_flight":
-        return (yield from _in_flight(state, view, until))
+def _ranks(order: str, accounts: Mapping[bytes, Account], waits: Waits | None) -> Mapping[bytes, float]:
     if order == "oldest":
-        return (yield from _oldest(state, view, until))
+        return {name: -ms for name, ms in (waits or {}).items()}
     if order == "held_back":
         return {name: each.held_back for name, each in accounts.items() if each.held_back}
     return {name: each.backlog for name, each in accounts.items() if each.backlog or each.delayed}
@@ -128,57 +140,29 @@ def _in_flight(state: QueueState, view: QueueView, until: float) -> Op[Counter[b
     while cursor != b"0":
         cursor, rows = yield from _ask(state, until, Call.on(state.keys, "leased", (cursor, LEASES)))
         for key, number in _pairs(rows):
-            found[_name(view, key)] += number
+            found[tenant_of(view, key)] += number
     return found
 
 
-def _oldest(state: QueueState, view: QueueView, until: float) -> Op[dict[bytes, float]]:
-    """The time at which each became deliverable, negated: the oldest has the most."""
-    found: dict[bytes, float] = {}
-
-    def note(rows: Sequence[Any]) -> None:
-        for key, ms in _pairs(rows):
-            name = _name(view, key)
-            found[name] = max(found.get(name, -(2.0**60)), -float(ms))
-
-    place: Argument = "("
-    while place:
-        place, rows = yield from _ask(state, until, Call.on(state.keys, "runs", (place, RUNS)))
-        note(rows)
-    for number in range(view.streams):
-        after, returned = b"", b"0"
-        is_over = False
-        while not is_over:
-            args = (number, after, returned, WAITING)
-            call = Call.on(state.keys, "waiting", args, rest=(state.keys.stream(number),))
-            after, reply, rows = yield from _ask(state, until, call)
-            note(rows)
-            is_over = returned == b"" and after == b""
-            returned = reply if isinstance(reply, bytes) else b"%d" % reply
-    return found
+def _detail(state: QueueState, seen: Sight, name: bytes, waits: Waits | None, until: float) -> Op[Tenant]:
+    """Return one tenant. If *waits* are given, they say since when it waits."""
+    streams = () if waits is not None else _streams(seen.view, name)[:LOOKED_AT]
+    reply = yield from _ask(state, until, _call(state, name, streams, 0))
+    leased, at = reply[6], reply[7]
+    while at != b"":
+        more = yield from _ask(state, until, _call(state, name, (), at))
+        leased, at = leased + more[6], more[7]
+    found = _tenant(seen.view, name, reply, leased)
+    return found if waits is None else replace(found, oldest_age=_age(seen, waits.get(name)))
 
 
-def _details(state: QueueState, view: QueueView, names: Sequence[bytes], until: float) -> Op[list[Tenant]]:
-    results = yield from run_together([_detail(state, view, name, until) for name in names])
-    for each in results:
-        if isinstance(each, ShardqError):
-            raise each
-    return [each for each in results if isinstance(each, Tenant)]
-
-
-def _detail(state: QueueState, view: QueueView, name: bytes, until: float) -> Op[Tenant]:
-    reply = yield from retry_until(_same(_call(state, view, name, 0)), until, state.clock)
-    leased, seen = reply[6], reply[7]
-    while seen != b"":
-        more = yield from retry_until(_same(_call(state, view, name, seen)), until, state.clock)
-        leased, seen = leased + more[6], more[7]
-    return _tenant(view, name, reply, leased)
-
-
-def _call(state: QueueState, view: QueueView, name: bytes, seen: int) -> Call:
-    streams = _streams(view, name)[:LOOKED_AT]
+def _call(state: QueueState, name: bytes, streams: Sequence[int], leases: int) -> Call:
     rest = tuple(map(state.keys.stream, streams))
-    return Call.on(state.keys, "tenant", (name, ",".join(map(str, streams)), seen), rest=rest)
+    return Call.on(state.keys, "tenant", (name, ",".join(map(str, streams)), leases), rest=rest)
+
+
+def _age(seen: Sight, since: int | None) -> float | None:
+    return None if since is None else max(0, round(seen.time * 1000) - since) / 1000
 
 
 def _tenant(view: QueueView, name: bytes, reply: Sequence[Any], leased: int) -> Tenant:
@@ -205,10 +189,6 @@ def _tenant(view: QueueView, name: bytes, reply: Sequence[Any], leased: int) -> 
 
 def _streams(view: QueueView, name: bytes) -> tuple[int, ...]:
     return () if view.config.parents else tuple(view.shard(text_or_bytes(name)))
-
-
-def _name(view: QueueView, key: bytes) -> bytes:
-    return (key.split(b"/")[0] or key) if view.config.parents else key
 
 
 def _ask(state: QueueState, until: float, call: Call) -> Op[Any]:

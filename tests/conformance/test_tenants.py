@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any, TypeVar
 
 import pytest
 
 from shardq import ConfigError, Limits, Queue, QueueMissing
+from shardq.model import PeekState
+from shardq.ops import tenants
+from shardq.ops.steps import Batch, Op, Step
 from shardq.ops.tenants import ORDERS
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_fairness import flood, sound
 from tests.conformance.world import World
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -89,6 +95,60 @@ def test_who_waits_longest_comes_first(queue: Queue) -> None:
     assert queue.tenants("oldest")[-1].shard_key == "first"
     ages = [each.oldest_age or 0 for each in queue.tenants("oldest")]
     assert ages == sorted(ages, reverse=True)
+
+
+@pytest.mark.parametrize("parents", [0, 1])
+@pytest.mark.parametrize("small", [0, 10_000])
+def test_each_age_is_that_of_the_message_that_waits_longest(
+    open_queue: OpenQueue, monkeypatch: pytest.MonkeyPatch, parents: int, small: int
+) -> None:
+    """Also of a message behind many others, and of children."""
+    monkeypatch.setattr(tenants, "SMALL", small)
+    queue = open_queue(streams=2, streams_per_shard=1, window=50, parents=parents)
+    since: dict[str, int] = {}
+    for number in range(90):
+        flood(queue, f"acct-{number % 30}/a", 2)
+    queue.nack_many(queue.read_many(7))
+    states: list[PeekState] = ["waiting", "held_back"]
+    for message in [each for state in states for each in queue.peek(1000, state=state).messages]:
+        name = str(message.shard_key).split("/")[0] if parents else str(message.shard_key)
+        since[name] = min(since.get(name, 2**60), round((message.since or message.written_at) * 1000))
+    assert len(since) == 30
+    before = queue.stats().time
+    found = queue.tenants("oldest", limit=1000)
+    ages = [each.oldest_age or -1.0 for each in found]
+    assert ages == sorted(ages, reverse=True)
+    found += [queue.tenant(name) for name in since]
+    found += queue.tenants(limit=1000) if small else []
+    after = queue.stats().time
+    for each in found:
+        assert each.oldest_age is not None
+        begun = since[str(each.shard_key)] / 1000
+        assert before - begun - 0.002 <= each.oldest_age <= after - begun + 0.002
+
+
+def test_scripts_of_a_survey_are_sent_one_by_one(queue: Queue) -> None:
+    """Between two that are sent together the server would serve nobody else."""
+    for number in range(30):
+        flood(queue, f"t{number}", 2)
+    steps: list[Step] = []
+    for order in ORDERS:
+        queue.client.run(noted(tenants.tenants(queue.state, order, 1000, 0), steps))
+    queue.client.run(noted(tenants.tenant(queue.state, "t7"), steps))
+    assert len(steps) > 90
+    assert not [step for step in steps if isinstance(step, Batch)]
+
+
+def noted(op: Op[T], steps: list[Step]) -> Op[T]:
+    """Run an operation, and note its steps."""
+    outcome: Any = None
+    while True:
+        try:
+            step = op.send(outcome)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        steps.append(step)
+        outcome = yield step
 
 
 def test_limits_pauses_and_weights_are_shown(queue: Queue) -> None:
