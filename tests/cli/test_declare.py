@@ -10,6 +10,7 @@ import pytest
 
 from shardq import Client, Limits
 from tests.cli.conftest import Command
+from tests.servers import Server
 
 FILE = """
 [queues.predictions]
@@ -262,6 +263,18 @@ def test_a_queue_that_redis_lost_is_shown_as_missing(cli: Command, client: Clien
     client.run(_forget("lost"))
     assert [line.split()[:2] for line in cli("queues").out.splitlines()[1:]] == [["lost", "missing"], ["there", "0"]]
     assert "lost" not in cli("export").out
+
+
+def test_a_queue_that_cannot_be_read_hides_no_other(cli: Command, client: Client, cli_server: Server) -> None:
+    client.queue("closed", streams=1).declare()
+    client.queue("there", streams=1).declare()
+    cli_server.run("UNLINK", "shardq:{closed}:lens")
+    cli_server.run("SET", "shardq:{closed}:lens", "another program's")
+    told = cli("queues")
+    assert (told.code, len(told.err.splitlines())) == (1, 1)
+    assert "queue 'closed': a key of this queue holds another type" in told.err
+    assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["closed", "unreadable"], ["there", "0"]]
+    assert [each["queue"] for each in cli("queues", "--json").objects] == ["there"]
 
 
 def _forget(name: str):  # type: ignore[no-untyped-def] # an operation

@@ -172,7 +172,12 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     kinds = {each.kind for each in happened.events}
     assert kinds >= {"written", "delivered", "acked", "nacked", "rejected", "lease_ended"}
     assert {each.kind for each in happened.events} >= {"redriven", "cancelled", "purged"}
-    assert operator.client.queues() == ["jobs"]
+    assert operator.client.queues() == observer.client.queues() == ["jobs"]
+    assert [each.shard_key for each in observer.tenants()] == []
+    assert observer.tenant("tenant").backlog == 0
+    operator.client.bind("orders.*", operator)
+    assert operator.client.router().match("orders.new") == {"jobs"}
+    assert operator.client.unbind("orders.*", operator)
     assert operator.delete(expected=None) == 1
     assert (operator.client.queues(), observer.stats().streams) == ([], ())
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from shardq.cli.exits import OK
+from shardq.cli.exits import FAILED, OK
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell
+from shardq.cli.shell import Shell, remark
 from shardq.cli.table import draw
 from shardq.cli.text import duration, printable
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
+from shardq.model import QueueStats
 
 ABOUT = """Lists the queues that clients with settings have declared, in the order of their names. A queue whose keys
-are gone, since Redis lost them, is shown as missing."""
+are gone, since Redis lost them, is shown as missing; one that this user may not read, as unreadable, and the exit code
+is 1 then."""
 COLUMNS = ("queue", "backlog", "in flight", "delayed", "dead", "oldest", "streams")
 
 
@@ -21,14 +24,20 @@ def register(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
-    """Show each queue with its numbers."""
+    """Show each queue with its numbers. One that cannot be read does not hide the others."""
     rows: list[tuple[str, ...]] = []
+    code = OK
     for name in shell.client.queues():
-        now = shell.queue(name).stats()
-        age = duration(now.oldest_age)
-        numbers = (now.backlog, now.in_flight, now.delayed, now.dead)
-        shown = (*(f"{each:,}" for each in numbers), age, str(now.wanted)) if now.streams else ("missing", *[""] * 5)
-        rows.append((printable(name), *shown))
+        try:
+            now = shell.queue(name).stats()
+        except (BackendTimeout, OutcomeUnknown):
+            raise
+        except BackendError as error:
+            remark(f"queue {name!r}: {error}")
+            rows.append((printable(name), "unreadable", *[""] * 5))
+            code = FAILED
+            continue
+        rows.append((printable(name), *_shown(now)))
         if shell.json:
             shell.show("", {
                 "queue": name, "exists": bool(now.streams), "backlog": now.backlog, "in_flight": now.in_flight,
@@ -36,4 +45,11 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             })  # fmt: skip
     if not shell.json:
         draw(COLUMNS, rows, right=frozenset(COLUMNS[1:]))
-    return OK
+    return code
+
+
+def _shown(now: QueueStats) -> tuple[str, ...]:
+    if not now.streams:
+        return ("missing", *[""] * 5)
+    numbers = (now.backlog, now.in_flight, now.delayed, now.dead)
+    return (*(f"{each:,}" for each in numbers), duration(now.oldest_age), str(now.wanted))
