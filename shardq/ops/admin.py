@@ -23,7 +23,7 @@ from shardq.ops.opening import (
     touch,
     upkeep,
 )
-from shardq.ops.registry import unregister
+from shardq.ops.registry import register, unregister
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -122,6 +122,8 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
             break
     state.view = QueueView()
     yield from unregister(state, until)
+    if (yield from exists(state, until)):  # a writer created it again, and added its name before that was taken out
+        yield from register(state)
     return int(held)
 
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from shardq import Client, ConfigError, Empty, Message, Queue, QueueMissing, QueueNotEmpty
+from shardq.ops.admin import delete
+from shardq.ops.declaring import declare
+from shardq.ops.steps import Call, Op
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
@@ -29,6 +32,15 @@ def test_who_has_no_settings_creates_no_queue(world: World, queue_name: str) -> 
             call()
     assert (queue.len(), queue.stats().streams) == (0, ())
     assert not [key for key in world.stored() if queue_name in key]
+
+
+def test_a_time_that_redis_rounds_is_no_difference(world: World, queue_name: str) -> None:
+    """Redis keeps times in whole ms."""
+    for _ in range(2):
+        queue = world.client().queue(queue_name, streams=1, visibility_timeout=1.23456, on_mismatch="raise")
+        assert queue.declare().visibility_timeout == 1.235
+    with pytest.raises(ConfigError, match="visibility_timeout"):
+        world.client().queue(queue_name, visibility_timeout=1.2, on_mismatch="raise").declare()
 
 
 def test_who_has_settings_creates_it_and_the_others_use_it(world: World, queue_name: str) -> None:
@@ -180,6 +192,28 @@ def test_deleting_leaves_no_key_whatever_the_queue_had(world: World, open_queue:
     assert queue.delete(expected=None) == 5
     assert not [key for key in world.stored() if queue.name in key]
     assert queue.client.queues() == []
+
+
+def test_a_queue_that_is_created_while_it_is_deleted_is_listed(
+    world: World, open_queue: OpenQueue, queue_name: str
+) -> None:
+    queue, other = open_queue(streams=2), world.client()
+
+    def creating(op: Op[int]) -> Op[int]:
+        """Let another client create the queue just before its name is taken out of the list."""
+        outcome: Any = None
+        while True:
+            try:
+                step = op.send(outcome)
+            except StopIteration as done:
+                return int(done.value)
+            if isinstance(step, Call) and step.args[:1] == ("-",):
+                yield from declare(other.queue(queue_name, streams=2).state)
+            outcome = yield step
+
+    assert queue.client.run(creating(delete(queue.state, 0))) == 0
+    assert queue_name in other.queues()
+    assert other.queue(queue_name).stats().streams == (0, 0)
 
 
 def test_a_deleted_queue_can_be_made_again(world: World, open_queue: OpenQueue, queue_name: str) -> None:
