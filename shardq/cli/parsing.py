@@ -103,6 +103,14 @@ def time(text: str) -> float:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}") from None
 
 
+def period(text: str) -> float:
+    """How often to look, in seconds: 0.05 to a day."""
+    value = time(text)
+    if not 0.05 <= value <= 86_400:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0.05 to 86,400, not {text!r}")
+    return value
+
+
 def header(text: str) -> tuple[str, str]:
     """`name=value`."""
     name, equals, value = text.partition("=")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-FOLDED = 12  # the smallest width at which a folded column is readable
+FOLDED = 12
+"""The smallest width at which a folded column is readable, if it has none of its own."""
 
 
 def draw(
@@ -15,12 +16,12 @@ def draw(
     rows: Iterable[Sequence[str]],
     *,
     right: frozenset[str] = frozenset(),
-    folded: frozenset[str] = frozenset(),
+    folded: Collection[str] = (),
 ) -> None:
     """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already.
 
-    Only *folded* columns are broken into lines, because an id that is broken cannot be copied. On a terminal that is
-    too narrow for the others, each row is printed as a block of lines.
+    Only *folded* columns are broken into lines, because an id that is broken cannot be copied. As a dict, *folded* has
+    the smallest width of each. On a terminal that is too narrow, each row is printed as a block of lines.
     """
     listed = [list(row) for row in rows]
     console = _console()
@@ -48,9 +49,10 @@ def facts(pairs: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in pairs)
 
 
-def _narrowest(headers: Sequence[str], rows: list[list[str]], folded: frozenset[str]) -> int:
+def _narrowest(headers: Sequence[str], rows: list[list[str]], folded: Collection[str]) -> int:
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    least = (min(width, FOLDED) if name in folded else width for name, width in zip(headers, widths, strict=True))
+    smallest = folded if isinstance(folded, Mapping) else dict.fromkeys(folded, FOLDED)
+    least = (min(width, smallest.get(name, width)) for name, width in zip(headers, widths, strict=True))
     return sum(least) + 2 * (len(widths) - 1)
 
 

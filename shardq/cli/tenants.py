@@ -10,6 +10,8 @@ from shardq.model import Tenant
 
 COLUMNS: Final = ("shard key", "backlog", "held back", "withheld", "in flight", "delayed", "oldest", "")
 RIGHT: Final = frozenset(COLUMNS[1:-1])
+FOLDED: Final = {"shard key": 10, "": 7}
+"""So narrow may these columns be, that the table fits into 80 columns."""
 
 
 def row_of(tenant: Tenant) -> tuple[str, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from shardq import Limits, Queue
 from tests.cli.conftest import Command
 
@@ -51,3 +53,33 @@ def test_top_looks_again_and_again(cli: Command, queue: Queue) -> None:
     assert len(re.findall(r"^jobs: backlog 41, runnable 0, in flight 4,", told.out, re.MULTILINE)) == 3
     assert len(re.findall(r"^flood ", told.out, re.MULTILINE)) == 3
     assert len(cli("top", "jobs", "--json", "--every", "0.1", "--times", "2").objects) == 2
+
+
+def test_a_table_fits_a_terminal_of_80_columns(cli: Command, queue: Queue) -> None:
+    """Each tenant has its line, if its name is short, and the table its header."""
+    fill(queue)
+    queue.write("x", shard_key="a-long-name-" * 5)
+    queue.set_weights({"acct-7": 3})
+    cli.environment["TERM"] = "xterm"
+    told = cli.terminal("tenants", "jobs")
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).split() for line in told.out.splitlines()]
+    assert lines[0][:4] == ["shard", "key", "backlog", "held"]
+    assert ["flood", "38", "0", "38"] in [line[:4] for line in lines]
+    assert max(map(len, told.out.splitlines()[1:])) <= 80
+
+
+def test_top_shows_what_fits_on_the_terminal(cli: Command, queue: Queue) -> None:
+    queue.write_many([("x", f"t{number}") for number in range(60)])
+    cli.environment |= {"TERM": "xterm", "LINES": "12"}
+    told = cli.terminal("top", "jobs", "-n", "50", "--times", "1")
+    assert told.code == 0
+    assert len(re.findall(r"^\S*t\d+ ", told.out, re.MULTILINE)) == 7
+    assert len(told.out.splitlines()) < 12
+
+
+@pytest.mark.parametrize("bad", ["nan", "0", "-5", "1e300", "x"])
+def test_a_bad_period_is_refused(cli: Command, queue: Queue, bad: str) -> None:
+    for words in (("top", "jobs", "--every", bad), ("stats", "jobs", "--watch", bad)):
+        told = cli(*words)
+        assert (told.code, told.out) == (2, "")
+        assert "must be a number of seconds" in told.err

@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command, time
+from shardq.cli.parsing import Commands, add_queue, command, period
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import duration, json_line, plural
@@ -44,7 +44,7 @@ def register(commands: Commands) -> None:
     parser = command(commands, "stats", run, "print a queue's numbers", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
     parser.add_argument(
-        "-w", "--watch", type=time, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
+        "-w", "--watch", type=period, nargs="?", const=1.0, metavar="S", help="print them every S seconds (1)"
     )
 
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     _show(shell, now, None)
     pause = threading.Event()
     while args.watch is not None:
-        pause.wait(max(0.05, args.watch))
+        pause.wait(args.watch)
         before, now = now, queue.stats()
         if not shell.json:
             print("\x1b[H\x1b[J" if sys.stdout.isatty() else "", flush=True)

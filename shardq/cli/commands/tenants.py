@@ -9,7 +9,7 @@ from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.tenants import COLUMNS, RIGHT, fields_of, row_of
+from shardq.cli.tenants import COLUMNS, FOLDED, RIGHT, fields_of, row_of
 from shardq.cli.text import json_line
 from shardq.model import Tenant
 from shardq.ops.tenants import MOST, ORDERS
@@ -50,6 +50,6 @@ def show(shell: Shell, name: str, found: Sequence[Tenant]) -> None:
     if shell.json:
         print(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
     elif found:
-        draw(COLUMNS, [row_of(each) for each in found], right=RIGHT)
+        draw(COLUMNS, [row_of(each) for each in found], right=RIGHT, folded=FOLDED)
     else:
         print("nobody has anything waiting")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import threading
 
 from shardq.cli.commands.tenants import add_order, show
 from shardq.cli.exits import OK
-from shardq.cli.parsing import Commands, add_queue, command, number, time
+from shardq.cli.parsing import Commands, add_queue, command, number, period
 from shardq.cli.shell import Shell
 from shardq.cli.text import duration, printable
 from shardq.model import QueueStats
 
-ABOUT = """The queue's numbers and the table of `shardq tenants`, every few seconds until Ctrl-C."""
+ABOUT = """The queue's numbers and the table of `shardq tenants`, every few seconds until Ctrl-C. On a terminal it shows
+as many tenants as fit."""
 
 EXAMPLES = """  shardq top jobs
   shardq top jobs --order oldest --every 10"""
@@ -24,7 +26,7 @@ def register(commands: Commands) -> None:
     parser = command(commands, "top", run, "watch who has most in a queue", about=ABOUT, examples=EXAMPLES)
     add_queue(parser)
     add_order(parser)
-    parser.add_argument("--every", type=time, default=2.0, metavar="S", help="look every S seconds (2)")
+    parser.add_argument("--every", type=period, default=2.0, metavar="S", help="look every S seconds (2)")
     parser.add_argument("--times", type=number(1), metavar="N", help="end after N looks (never)")
 
 
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     queue, now = shell.existing(args.queue)
     pause, looks = threading.Event(), 0
     while True:
-        found = queue.tenants(args.order, limit=args.limit)
+        found = queue.tenants(args.order, limit=_fitting(args.limit))
         if not shell.json:
             print(f"{CLEAR if sys.stdout.isatty() else ''}{_head(now)}\n")
         show(shell, args.queue, found)
@@ -41,11 +43,18 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         looks += 1
         if looks == args.times:
             return OK
-        pause.wait(max(0.1, args.every))
+        pause.wait(args.every)
         now = queue.stats()
 
 
 CLEAR = "\x1b[H\x1b[J"
+ABOVE = 5
+"""Lines of a terminal that are not of tenants: three above the table, its header, and the cursor's."""
+
+
+def _fitting(limit: int) -> int:
+    """Return how many tenants to show: on a terminal as many as it has lines for, so that the first stay in sight."""
+    return min(limit, max(1, shutil.get_terminal_size().lines - ABOVE)) if sys.stdout.isatty() else limit
 
 
 def _head(now: QueueStats) -> str:
