@@ -34,7 +34,7 @@ end
 
 if #moved > 0 then
   -- A lease that ends in less than 5 s may end before a blocked reader looks again, so the reader is woken.
-  local is_short = visibility < 5000
+  local is_short = visibility < SOON
   if is_short and q.waiting_until > q.now then redis.call('XLEN', q.notifications) end -- fails before the first effect
   redis.call('ZCARD', q.due)
   redis.call('ZADD', q.leases, 'XX', unpack(moved)) -- at most 1,000: a chunk

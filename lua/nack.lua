@@ -103,7 +103,7 @@ for i in ipairs(tokens) do
       local list = delay == 0 and back or delayed
       list[#list + 1] = item
       -- A blocked reader looks again by itself, but maybe not as soon as this message is due.
-      if delay > 0 and delay < 5000 then notify_reader(q, '') end
+      if delay > 0 and delay < SOON then notify_reader(q, '') end
       if details then
         local message_id, shard_key = details.ids[i] or item.id .. '-' .. item.place, details.shard_keys[i] or ''
         note_event(q, 'n', message_id, shard_key, details.counts[i] or item.deliveries, delay > 0 and item.since)

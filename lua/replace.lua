@@ -112,7 +112,7 @@ if due then
     count_delayed(q, shard_key, 1)
   end
   save_due_times(q)
-  if due - q.now < 5000 then notify_reader(q, '') end
+  if due - q.now < SOON then notify_reader(q, '') end
 elseif is_held then
   hold_returned(q, shard_key, {{number = tonumber(number), ms = ms, shard = shard, place = 'd', is_known = known and true}})
   save_added(q)

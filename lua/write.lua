@@ -254,18 +254,16 @@ end
 
 local options, repeated, known = {}, {}, 0
 if has_options then
-  --- @use messages, producers
+  --- @use messages
   for i = 1, count do
     local text = ARGV[first_message + i * stride - 1]
     if text ~= '' then options[i] = read_options(q, text) end
   end
   if keyed > 0 then
     --- @use unique
-    repeated, known = find_repeated(q, options)
-    local conflicts = find_conflicts(q, options, repeated, count)
+    local conflicts
+    repeated, known, conflicts = find_earlier(q, options, count)
     if #conflicts > 0 then return {'TAKEN', table.concat(conflicts, ',')} end
-    known = 0
-    for _ in pairs(repeated) do known = known + 1 end
   end
 end
 
@@ -339,12 +337,7 @@ for i = 1, count do
     local option = options[i]
     if option then
       delay, attributes, dedup_key, unique_key = option.delay, option.attributes, option.dedup_key, option.unique_key
-      if dedup_key ~= '' then place = find_duplicate(q, dedup_key) end
-      local holder = not place and (option.holder or option.same_as and ids[option.same_as])
-      if holder then
-        place = holder
-        if dedup_key ~= '' then save_dedup_key(q, dedup_key, holder) end
-      end
+      if keyed > 0 then place = find_standing(q, option, ids) end
     end
   end
   if not place then
@@ -383,18 +376,8 @@ end
 save_gains(q, gained, first)
 redis.call('HSET', q.meta, 'n', n, 'ms', ms)
 if #delayed > 0 then
-  --- @use schedule, shards, accounts
-  q.due_times, q.buckets = {}, {}
-  local is_soon, at_once = false, 0
-  for _, message in ipairs(delayed) do
-    delay_message(q, message.id, spell_shard(q, message.shard), message.shard_key, q.now + message.delay)
-    if counts then count_delayed(q, message.shard_key, 1) end
-    is_soon = is_soon or message.delay < 5000
-    if message.delay == 0 then at_once = at_once + 1 end
-  end
-  save_due_times(q)
-  if is_soon then notify_reader(q, '') end -- a blocked reader may have to look again before it does by itself
-  for _ = 2, at_once do notify_reader(q, '') end
+  --- @use delays
+  delay_all(q, delayed, counts)
 end
 if is_fair then
   --- @use shards, overflow, accounts
@@ -405,18 +388,9 @@ end
 
 if q.journal_size > 0 then
   --- @use journal
-  local new_places, shard_keys, dues = {}, {}, {}
-  for i = 1, count do
-    if keyed == 0 or not string.find(places[i], '-', 1, true) then -- an earlier message stands with its id
-      local option, at = options[i], #new_places + 1
-      new_places[at], shard_keys[at] = places[i], ARGV[first_message + (i - 1) * stride + 1]
-      dues[at] = option and option.after ~= '' and string.format('%.0f', q.now + option.delay) or ''
-    end
-  end
-  if #new_places > 0 then
-    local ids = string.format('%.0f|%.0f|', ms, before)
-    append_written(q, ids, new_places, shard_keys, has_options and table.concat(dues, ',') or '')
-  end
+  local shard_keys = {}
+  for i = 1, count do shard_keys[i] = ARGV[first_message + (i - 1) * stride + 1] end
+  append_new(q, string.format('%.0f|%.0f|', ms, before), places, shard_keys, has_options and options)
 end
 
 local stored = string.format('%.0f|%.0f|%s', ms, before, table.concat(places, ','))

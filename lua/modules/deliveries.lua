@@ -205,7 +205,7 @@ end
 -- Writes down the leases. One that lasts less than 5 s may end before a blocked reader looks again, so a reader is woken.
 local function save_leases(q)
   if q.found == 0 then return end
-  if q.visibility < 5000 then notify_reader(q, '') end
+  if q.visibility < SOON then notify_reader(q, '') end
   redis.call('ZADD', q.leases, unpack(q.leased)) -- at most 2,000: a read
 end
 

@@ -22,6 +22,21 @@ local function append_written(q, ids, places, shard_keys, dues)
   }, '\n'))
 end
 
+-- Appends that messages were written, but for those that an earlier message stands for, whose id is in its place. `options` are those
+-- of some messages by their index, false where there can be none.
+local function append_new(q, ids, places, shard_keys, options)
+  if not options then return append_written(q, ids, places, shard_keys, '') end
+  local new_places, new_keys, dues = {}, {}, {}
+  for i, place in ipairs(places) do
+    if not string.find(place, '-', 1, true) then
+      local option, at = options[i], #new_places + 1
+      new_places[at], new_keys[at] = place, shard_keys[i]
+      dues[at] = option and option.after ~= '' and string.format('%.0f', q.now + option.delay) or ''
+    end
+  end
+  if #new_places > 0 then append_written(q, ids, new_places, new_keys, table.concat(dues, ',')) end
+end
+
 -- Begins to note what happens to single messages in this call; `save_events` appends it as one entry.
 local function begin_events(q)
   q.events = {size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {}, digits = {}}

@@ -7,7 +7,6 @@
 -- 'r' and the name at that time: the read that finds it there looks at the account again.
 --- @use accounts, keys, lists, notifications
 local LATE = 50 -- ms by which a token may be fetched late without being lost
-local SOON = 5000 -- ms after which blocked readers look again by themselves
 
 -- Returns a bucket, given what is stored of when it is full again. No bucket is emptier than empty: one whose rate was raised, or
 -- whose time is from before the clock was set back, would else give nothing until then.

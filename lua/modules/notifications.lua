@@ -1,4 +1,5 @@
 -- The stream of notifications, which blocked readers wait on.
+local SOON = 5000 -- ms after which blocked readers look again by themselves
 
 -- Adds one notification, which wakes exactly one blocked reader. `hint` is the number of the stream to look at, '' is "look
 -- again". Readers that found nothing say until when they may be blocked; after `q.waiting_until`, nothing is written. The

@@ -120,12 +120,11 @@ local function save_dedup_key(q, key, id)
   redis.call('ZADD', q.dedup_index, ends, 'k:' .. key)
 end
 
--- Finds the messages of a call that repeat one that was written before: they take no room. Returns them by their index, and
--- how many they are.
+-- Finds the messages of a call that repeat one that was written before: they take no room. Returns them by their index.
 local function find_repeated(q, options)
-  local repeated, count = {}, 0
+  local repeated = {}
   for i, option in pairs(options) do
-    if option.dedup_key ~= '' and find_duplicate(q, option.dedup_key) then repeated[i], count = true, count + 1 end
+    if option.dedup_key ~= '' and find_duplicate(q, option.dedup_key) then repeated[i] = true end
   end
-  return repeated, count
+  return repeated
 end

@@ -2,6 +2,7 @@
 -- still exists. Whatever ends it removes its body, and with that its key is free. The hash `dedup` has under 'u:' and the key
 -- "entry id message id": the two differ if the message was replaced. The key also stands in `dedup_index`, by the time when somebody
 -- looks whether it is to be forgotten.
+--- @use producers
 local FIRST_LOOK = 60000
 
 -- Returns the id of the message that has a unique key, and the id of its entry; nil if the key is free.
@@ -36,4 +37,23 @@ local function find_conflicts(q, options, repeated, count)
     end
   end
   return conflicts
+end
+
+-- Finds which messages of a call are not to be written. Returns those that an earlier one stands for, by their index, and how many
+-- they are; and those that cannot be written (see `find_conflicts`).
+local function find_earlier(q, options, count)
+  local repeated, known = find_repeated(q, options), 0
+  local conflicts = find_conflicts(q, options, repeated, count)
+  for _ in pairs(repeated) do known = known + 1 end
+  return repeated, known, conflicts
+end
+
+-- Returns the id of the earlier message that stands for one of a call, nil if there is none. `ids` has those of this call that were
+-- written with a unique key, by their index.
+local function find_standing(q, option, ids)
+  local id = option.dedup_key ~= '' and find_duplicate(q, option.dedup_key)
+  if id then return id end
+  id = option.holder or ids[option.same_as]
+  if id and option.dedup_key ~= '' then save_dedup_key(q, option.dedup_key, id) end
+  return id
 end
