@@ -16,11 +16,11 @@ if not epoch then return {q.now} end
 
 local texts = {}
 for at = 2, #ARGV do
-  local text = read_result(q, ARGV[at])
-  local letter_id = not text and string.match(redis.call('HGET', moved, ARGV[at]) or '', '^x:(.*)$')
+  -- One that is dead may have a result: its holder kept that, and did not come to the ack.
+  local letter_id = string.match(redis.call('HGET', moved, ARGV[at]) or '', '^x:(.*)$')
   local letter = letter_id and redis.call('XRANGE', dead, letter_id, letter_id)[1]
-  if letter then text = 'x|' .. string.match(letter_id, '^%d+') .. '|' .. (letter[2][4] or '') end
-  texts[at - 1] = text or ''
+  local death = letter and 'x|' .. string.match(letter_id, '^%d+') .. '|' .. (letter[2][4] or '')
+  texts[at - 1] = death or read_result(q, ARGV[at]) or ''
 end
 local last = redis.call('XREVRANGE', finished, '+', '-', 'COUNT', 1)[1]
 if waits > 0 and tonumber(awaited or '0') < q.now + waits then

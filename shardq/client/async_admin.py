@@ -93,7 +93,7 @@ class AsyncQueueAdmin:
     async def declare(self, *, timeout: float | None = None) -> QueueConfig:
         """Create the queue if it does not exist, with this client's settings for it, and return the queue's settings.
 
-        Other calls of a client with settings do so by themselves, as soon as they need the queue.
+        Writes and reads of a client with settings do so by themselves. What changes a queue, as `set_limits`, does not.
         """
         return await self._client.run(declaring.declare(self.state, timeout))
 

@@ -224,7 +224,7 @@ def journal(state: QueueState, count: int, after: int = 0, timeout: float | None
     call = Call.on(state.keys, "journal", (after, count))
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
     if not reply:
-        raise missing(state.keys.name)
+        raise missing(state)
     return journal_page(reply, after, count)
 
 

@@ -72,7 +72,7 @@ def _check_kept(state: QueueState) -> Op[None]:
     """ConfigError if the queue keeps no results, QueueMissing if there is no such queue."""
     until = state.until()
     if not (yield from find_queue(state, until)):
-        raise missing(state.keys.name)
+        raise missing(state)
     if state.config.result_ttl is None:
         yield from reopen(state, until)  # it may keep them by now
     if state.config.result_ttl is None:
@@ -84,7 +84,7 @@ def _look(state: QueueState, message_id: str, *, announce: bool) -> Op[tuple[End
     call = _await_call(state, [message_id], announce=announce)
     reply: Any = yield from retry_until(lambda _: call, state.until(), state.clock)
     if len(reply) == 1:
-        raise missing(state.keys.name)
+        raise missing(state)
     return read_ended(reply[2][0]), reply[1].decode()
 
 

@@ -55,7 +55,7 @@ def controls(state: QueueState, timeout: float | None = None) -> Op[Controls]:
         call = Call.on(state.keys, "limits", (cursor, PAGE))
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
         if len(reply) == 1:
-            raise missing(state.keys.name)
+            raise missing(state)
         now, whole_queue, cursor, rows = reply
         ends[None] = float(whole_queue or 0)
         for raw, text in zip(rows[::2], rows[1::2], strict=True):

@@ -54,7 +54,7 @@ def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
     while not (state.epoch or (yield from _look_up(state, until, create=state.creates))):
         left = ends - clock.monotonic()
         if left <= 0:
-            raise missing(state.keys.name)
+            raise missing(state)
         yield Sleep(min(left, AWAITED))
         until = max(until, state.until())
 
@@ -62,11 +62,14 @@ def await_queue(state: QueueState, block: float, until: float) -> Op[None]:
 def reopen(state: QueueState, until: float) -> Op[None]:
     """Look the queue up, because its epoch changed or this client has not used it. Otherwise as `open_queue`."""
     if not (yield from _look_up(state, until, create=state.creates)):
-        raise missing(state.keys.name)
+        raise missing(state)
 
 
-def missing(name: str) -> QueueMissing:
+def missing(state: QueueState) -> QueueMissing:
     """Return the error of a call that needs a queue, and may not create it."""
+    name = state.keys.name
+    if state.creates:
+        return QueueMissing(f"there is no queue {name!r} yet: its first write or read creates it, or declare()")
     return QueueMissing(
         f"there is no queue {name!r}, and this client was given no settings to create it with: "
         f"client.queue({name!r}, streams=...) creates it, and so does `shardq apply`"
@@ -219,7 +222,7 @@ def require_queue(state: QueueState, until: float) -> Op[None]:
     It always looks the queue up, because a call that acts on all streams must not rely on what this client remembers.
     """
     if not (yield from exists(state, until)):
-        raise missing(state.keys.name)
+        raise missing(state)
 
 
 def new_epoch() -> str:

@@ -34,7 +34,7 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
     meta = pairs((yield from ask(state, "HGETALL", state.keys.meta, until=until)))
     if "n" not in meta:
-        raise missing(state.keys.name)
+        raise missing(state)
     streams, wanted, assigned = int(meta["streams"]), int(meta["wanted"]), state.view.assigned
     if meta.get("assigned", "") != assigned.since:
         call = Call.on(state.keys, "assignment")

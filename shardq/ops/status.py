@@ -26,5 +26,5 @@ def status(state: QueueState, message_id: str, timeout: float | None = None) -> 
     call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
     reply: Any = yield from retry_until(lambda _: call, until, state.clock)
     if len(reply) == 1:
-        raise missing(state.keys.name)
+        raise missing(state)
     return message_status(message_id, reply)

@@ -123,7 +123,7 @@ def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
     while cursor != b"0":
         reply = yield from _ask(state, until, Call.on(state.keys, "accounts", (cursor, PAGE)))
         if not reply:
-            raise missing(state.keys.name)
+            raise missing(state)
         if reply[0] == b"PLAIN":
             raise ConfigError(
                 f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "

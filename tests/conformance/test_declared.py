@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client, ConfigError, Empty, Message, Queue, QueueMissing, QueueNotEmpty
+from shardq import Client, ConfigError, Empty, Limits, Message, Queue, QueueMissing, QueueNotEmpty
 from shardq.ops.admin import delete
 from shardq.ops.declaring import declare
 from shardq.ops.steps import Call, Op
@@ -52,6 +52,14 @@ def test_who_has_settings_creates_it_and_the_others_use_it(world: World, queue_n
     other.write("now", shard_key="t")
     assert other.read().payload == "now"
     assert (other.settings().streams, other.settings().window) == (3, 0)
+
+
+def test_who_may_create_it_and_has_not_is_told_so(world: World, queue_name: str) -> None:
+    queue = world.client().queue(queue_name, streams=2)
+    with pytest.raises(QueueMissing, match="its first write or read creates it"):
+        queue.set_limits({"t": Limits(max_in_flight=1)})
+    queue.declare()
+    queue.set_limits({"t": Limits(max_in_flight=1)})
 
 
 def test_defaults_are_settings_if_that_is_said(world: World, queue_name: str) -> None:

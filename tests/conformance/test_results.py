@@ -18,6 +18,7 @@ from shardq import (
     QueueMissing,
     ResultPending,
 )
+from shardq.ops.keeping import keep, kept_result
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 from tests.waiting import eventually
@@ -67,6 +68,20 @@ def test_many_results_are_kept_together(open_queue: OpenQueue) -> None:
         found += deliveries
     assert [queue.result(each, timeout=0) for each in ids[::50]] == [number * 2 for number in range(0, 450, 50)]
     assert (queue.stats().result_count, queue.stats().acked) == (450, 450)
+
+
+def test_a_result_that_was_kept_does_not_hide_that_the_message_died(open_queue: OpenQueue) -> None:
+    """Its holder kept the result, and did not come to the ack."""
+    queue = open_queue(result_ttl=60)
+    message_id = queue.write(1, shard_key="t")
+    first = queue.read(visibility_timeout=60)
+    queue.client.run(keep(queue.state, [(first.received, kept_result(queue.client.codecs, 100, "kept"))]))
+    assert queue.result(message_id, timeout=0) == "kept"
+    first.nack(error="it crashed")
+    queue.read().reject("no")
+    assert queue.status(message_id).state == "dead"
+    with pytest.raises(MessageDead):
+        queue.result(message_id, timeout=0)
 
 
 def test_an_ack_without_a_result_keeps_none(open_queue: OpenQueue) -> None:
