@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from shardq import Client, Limits
+from shardq.cli.declared.changes import BATCH
+from shardq.ops.limiting import PER_CALL
 from tests.cli.conftest import Command
 from tests.servers import Server
 
@@ -218,7 +220,7 @@ def test_a_table_is_changed_by_few_calls(cli: Command, client: Client) -> None:
     assert "1,300 changes made" in told.err
     assert (len(jobs.weights()), len(jobs.limits())) == (1000, 300)
     moments = {each.time for each in jobs.journal(10_000).events}
-    assert 1 < len(moments) <= 2 + 3  # calls; of limits, one for each 100
+    assert 1 < len(moments) <= 1000 / BATCH + 300 / PER_CALL
     told = cli("apply", "-", "--yes", stdin=file.replace("k", "other").encode())
     assert (told.code, len(jobs.weights()), len(jobs.limits())) == (0, 1000, 300)
     assert "other7" in jobs.weights()
