@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as program
+from benchmarks import flow
 from benchmarks.edge import tables
-from benchmarks.fairness import served
+from benchmarks.fairness import limited, served
 from benchmarks.prior_art import Bare, PriorArt
 from benchmarks.publish import publish
 from benchmarks.report import Table, Target, percentile
@@ -24,16 +25,24 @@ OF_THEIR_OWN = {
 }
 
 
+def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of dozens of rounds the first and the last, or only the first, and less of what is sent over slow links."""
+    monkeypatch.setattr(served, "SIZES", served.SIZES[::4])
+    monkeypatch.setattr(served, "CROWDS", served.CROWDS[:1])
+    for each in (served, limited):
+        monkeypatch.setattr(each, "SHAPES", each.SHAPES[:1])
+    monkeypatch.setattr(tables, "NAMES", {each: tables.NAMES[each] for each in ("sync", "trained")})
+    monkeypatch.setattr(tables, "SIZE", tables.SIZE // 4)
+    monkeypatch.setattr(flow, "SPAN", 6.0)
+
+
 @pytest.mark.parametrize(
     ("name", "aof"), [*((name, "off") for name in sorted({*program.NAMES} - OF_THEIR_OWN)), ("throughput", "everysec")]
 )
 def test_each_benchmark_runs_and_keeps_its_numbers(
     name: str, aof: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "SIZES", served.SIZES[::4])  # of the batches the smallest and the largest,
-    monkeypatch.setattr(served, "CROWDS", served.CROWDS[:1])  # beside the fewest floods: there are dozens of rounds
-    ends = {each: tables.NAMES[each] for each in ("sync", "trained")}  # of the contenders the first and the last
-    monkeypatch.setattr(tables, "NAMES", ends)
+    shorten(monkeypatch)
     found = program.run([name, *TINY, "--aof", aof, "--link", "unix", "--json", str(tmp_path)])
     assert {path.stem for path in tmp_path.iterdir()} == {table.name for table in found}
     for table in found:
