@@ -99,7 +99,7 @@ class AsyncQueueAdmin:
 
     async def settings(self, *, timeout: float | None = None) -> QueueConfig:
         """Return the queue's settings as they are now. QueueMissing if there is no such queue."""
-        return await self._client.run(admin.configure(self.state, {}, timeout))
+        return await self._client.run(admin.settings(self.state, timeout))
 
     async def configure(self, *, timeout: float | None = None, **settings: Any) -> QueueConfig:
         """Change settings of the queue for all its clients (see `QueueConfig`). Return its settings after that.

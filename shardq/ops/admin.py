@@ -25,6 +25,7 @@ from shardq.ops.opening import (
 )
 from shardq.ops.registry import register, unregister
 from shardq.ops.retry import retry_until
+from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.view import QueueView
@@ -148,6 +149,11 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
     return check_replicas(state, underreplicated, (state.streams, state.wanted))
 
 
+def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]:
+    """Return the queue's settings as they are now. It only reads. QueueMissing if there is no such queue."""
+    return (yield from sight(state, state.until(timeout))).view.config
+
+
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
     known = {item.name for item in fields(QueueConfig)} - {"streams"}
@@ -158,8 +164,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
     until = state.until(timeout)
     if not changes:
-        yield from require_queue(state, until)
-        return state.config
+        return (yield from settings(state, timeout))
     before = state.config
 
     def make(epoch: str, following: str) -> Call:

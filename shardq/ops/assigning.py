@@ -12,12 +12,13 @@ from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.opening import check_replicas, new_epoch, reopen, require_queue
-from shardq.ops.retry import retry_replicated
+from shardq.ops.retry import retry_replicated, retry_until
+from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep
 from shardq.ops.view import QueueView
 from shardq.planner import Assignment
-from shardq.protocol.replies import text_or_bytes
+from shardq.protocol.replies import stored_assignment, text_or_bytes
 from shardq.sharding import check_names
 
 MAX_ASSIGNED: Final = 10_000
@@ -27,9 +28,12 @@ Shards = Mapping[bytes, tuple[int, ...]]
 
 
 def assignment(state: QueueState, timeout: float | None = None) -> Op[Assignment]:
-    """Return the stored assignment; without shard keys if none is stored. ConfigError if it is damaged."""
-    yield from require_queue(state, state.until(timeout))
-    return _checked_assignment(state.view, state.view.assigned.by_key)
+    """Return the stored assignment, without shard keys if none is stored. It only reads. ConfigError if damaged."""
+    until = state.until(timeout)
+    view = (yield from sight(state, until)).view
+    call = Call.on(state.keys, "assignment")  # sight does not read what it knows already, so it may be damaged since
+    stored = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
+    return _checked_assignment(view, stored.by_key)
 
 
 def assign(

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
-from shardq.ops.opening import change_queue, check_replicas, require_queue
+from shardq.ops.opening import change_queue, check_replicas
 from shardq.ops.retry import retry_until
+from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.protocol.replies import weights_in
@@ -19,9 +20,9 @@ MAX_WEIGHTED = 1000
 
 
 def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
-    """Return the shard keys whose weight is not 1, with their weights."""
+    """Return the shard keys whose weight is not 1, with their weights. It only reads."""
     until = state.until(timeout)
-    yield from require_queue(state, until)
+    yield from sight(state, until)
     return (yield from _known(state, until))
 
 

@@ -11,6 +11,9 @@ import pytest
 import redis
 
 from shardq import BackendError, Client, Limits, MessageDead, NoResult, ResultPending
+from shardq.cli.declared.changes import changes
+from shardq.cli.declared.declaration import parsed
+from shardq.cli.declared.export import exported
 from shardq.model.message import OnConflict
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.read_call import recover
@@ -177,6 +180,14 @@ def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Op
     assert observer.tenant("tenant").backlog == 0
     operator.client.bind("orders.*", operator)
     assert operator.client.router().match("orders.new") == {"jobs"}
+    assert observer.settings() == operator.settings()
+    assert (observer.weights(), len(observer.assignment())) == (operator.weights(), len(operator.assignment()))
+    text, left_out = exported(observer.client, ["jobs"], ["default"])
+    assert (text, left_out) == exported(operator.client, ["jobs"], ["default"])
+    assert 'pattern = "orders.*"' in text
+    assert changes(observer.client, parsed(text.encode())) == []
+    with pytest.raises(BackendError):
+        observer.configure(max_deliveries=9)
     assert operator.client.unbind("orders.*", operator)
     assert operator.delete(expected=None) == 1
     assert (operator.client.queues(), observer.stats().streams) == ([], ())
