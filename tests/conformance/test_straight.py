@@ -193,8 +193,8 @@ class Steps:
                 if newest["last-generated-id"] < f"{seconds}-{number}".encode():
                     self.driver.both("XADD", stream, f"{seconds}-{number}", "foreign", "entry")
             case 2:
-                active, held = (self.driver.of(keys.accounts).get(b"sum") or b"0 0").split()
-                self.driver.both("HSET", keys.accounts, "sum", f"{int(active) + self.rng.randint(1, 9)} {int(held)}")
+                active, held = (self.driver.of(keys.accounts).get(b"sum") or b"0 0").decode().split(maxsplit=1)
+                self.driver.both("HSET", keys.accounts, "sum", f"{int(active) + self.rng.randint(1, 9)} {held}")
             case 3:
                 self.driver.both("HSET", keys.meta, "ms", int(self.clock.wall() * 1000) + 500)
             case _ if account and not account.startswith(b"0 0"):
