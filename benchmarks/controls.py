@@ -15,6 +15,8 @@ from shardq import Client, Empty, Limits, Queue
 
 SLOW: Final = 5000  # µs
 RATE, BURST, CONSUMERS = 200.0, 10, 3
+PAUSE: Final = 0.0203
+"""Seconds between a quiet tenant's messages, which so meet those of others at all moments of their own pauses."""
 EACH: Final = 10  # messages of each tenant of the crowd
 ANOTHER: Final = "another tenant has a limit"
 KINDS: Final[dict[str, dict[str, Any]]] = {
@@ -104,7 +106,7 @@ def _serve(queue: Queue, lasting: float, *, steady: bool = False) -> Served:
     threads = [threading.Thread(target=_consume, args=(queue, served, over)) for _ in range(CONSUMERS)]
     if steady:
         threads.append(threading.Thread(target=_write, args=(queue, "steady", 1 / RATE, over)))
-    threads.append(threading.Thread(target=_write, args=(queue, "quiet", 0.02, over)))
+    threads.append(threading.Thread(target=_write, args=(queue, "quiet", PAUSE, over)))
     for thread in threads:
         thread.start()
     over.wait(lasting)

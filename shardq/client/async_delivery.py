@@ -42,7 +42,7 @@ class AsyncDelivery(LeasedDelivery):
         """
         if result is not NOTHING:
             await self._queue._keep([self], [result], timeout)
-        elif self.has_told:
+        elif self._told is not None:
             await self._queue.client.run(keep(self._queue.state, [(self.received, NO_RESULT)], timeout))
         await self._settle("ack", Settle(self.received), timeout)
 

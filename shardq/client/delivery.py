@@ -42,7 +42,7 @@ class Delivery(LeasedDelivery):
         """
         if result is not NOTHING:
             self._queue._keep([self], [result], timeout)
-        elif self.has_told:
+        elif self._told is not None:
             self._queue.client.run(keep(self._queue.state, [(self.received, NO_RESULT)], timeout))
         self._settle("ack", Settle(self.received), timeout)
 

@@ -181,14 +181,14 @@ class LeasedDelivery(DeliveryView):
 
     __slots__ = ("_lease", "_queue", "_told")
 
-    _told: tuple[float, bool]  # when the last progress was sent, and whether all was done; unset before
+    _told: tuple[float, bool] | None  # when the last progress was sent, and whether all was done
 
     def __init__(self, received: Received, queue: Any) -> None:
         self.received = received  # not by the base class: this is done for each delivery
         self._codecs = queue._codecs
         self._clock = queue.state.clock
         self._lost = self.answered = self.dead = False
-        self._queue = queue
+        self._queue, self._told = queue, None
         self._lease: Lease = queue._client.leases.hold(received.deadline)
 
     @property
@@ -219,12 +219,12 @@ class LeasedDelivery(DeliveryView):
     @property
     def has_told(self) -> bool:
         """Whether its progress was told, so that there is something to forget when it is acked."""
-        return getattr(self, "_told", None) is not None
+        return self._told is not None
 
     def _is_worth_telling(self, *, is_last: bool) -> bool:
         """Return whether progress may be sent now: once in a while, and once more when all is done."""
         now = self._clock.monotonic()
-        told_at, was_last = getattr(self, "_told", (-math.inf, False))
+        told_at, was_last = self._told or (-math.inf, False)
         if now - told_at < PACE and (was_last or not is_last):
             return False
         self._told = (now, is_last)

@@ -158,7 +158,7 @@ def chunks(messages: Sequence[Outgoing], choices: int = 1, *, limited: bool = Fa
 
 def max_messages(choices: int, *, limited: bool = False) -> int:
     """Return how many messages one call may have, each of which may go to one of *choices* streams."""
-    return max(1, min(CHUNK_MESSAGES // 2 if limited else CHUNK_MESSAGES, CHUNK_CHOICES // choices))
+    return max(1, min(CHUNK_MESSAGES // 4 if limited else CHUNK_MESSAGES, CHUNK_CHOICES // choices))
 
 
 def weight(message: Outgoing) -> int:

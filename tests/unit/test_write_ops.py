@@ -81,7 +81,7 @@ def test_a_chunk_is_bounded_in_bytes_too() -> None:
 def test_messages_of_wide_shards_come_in_smaller_chunks(choices: int, most: int) -> None:
     """What a script costs grows with the streams that it may choose from."""
     assert max(len(part) for part in chunks(SMALL, choices)) == most
-    assert max(len(part) for part in chunks(SMALL, choices, limited=True)) == min(most, CHUNK_MESSAGES // 2)
+    assert max(len(part) for part in chunks(SMALL, choices, limited=True)) == min(most, CHUNK_MESSAGES // 4)
 
 
 def test_a_message_larger_than_a_chunk_goes_alone() -> None:
