@@ -6,17 +6,20 @@ PY       := $(VENV)/bin/python
 PIP      := $(PY) -m pip -qq --disable-pip-version-check
 STAMP    := $(VENV)/.ready
 SPARKED  := $(VENV)/.spark
+PARTS    := $(VENV)/.parts
 SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
 SPARK    ?= yes
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
-# tests/processes.py says how many; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
-PARALLEL  = -n auto --dist worksteal
+WITHOUT   = $(if $(filter no,$(SPARK)),$(if $(NAMED),,--ignore=tests/spark))
+# tests/processes.py says how many processes; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise
+TESTS     = $(PY) -m pytest -q -n auto $(WITHOUT) $(PYTEST_ARGS)
 export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java node demo demo-spark demo-edge test check fmt lint types layers lua docs diagrams proto examples soak bench bench-worker plots wheel servers clean
+.PHONY: help setup parts demo demo-spark demo-edge test test-all soak flicker check fmt lint types layers lua docs diagrams \
+  proto examples bench bench-worker plots wheel clean
 
 help: ## print this
 	@echo "shardq: make <target>"
@@ -51,51 +54,63 @@ $(SPARKED): $(STAMP)
 	@$(PIP) install -e '.[everything,spark]' || { echo "setup: pip could not install PySpark, see above" >&2; exit 1; }
 	@touch $@
 
-# In the manner of `servers`. Without Java the tests of shardq.spark fail and say so.
-java: ## install Debian's Java where that is possible
-	@if [ "$(SPARK)" = no ] || command -v java >/dev/null 2>&1 || [ -n "$$JAVA_HOME" ]; then :; \
+# What is no package of Python. It is tried once: without it the tests say what they leave out. RUNLEVEL=1 keeps Debian
+# from starting a service: the tests start their own servers.
+parts: $(STAMP) ## install what else the tests use, where that is possible: Debian's Redis, Java and gcc, gRPC for Node
+	@wanted=; \
+	command -v redis-server >/dev/null 2>&1 || wanted="$$wanted redis-server"; \
+	command -v gcc >/dev/null 2>&1 || wanted="$$wanted gcc libc6-dev"; \
+	[ "$(SPARK)" = no ] || [ -n "$$JAVA_HOME" ] || command -v java >/dev/null 2>&1 || wanted="$$wanted default-jre-headless"; \
+	if [ -z "$$wanted" ]; then :; \
 	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-	  echo "java: installing Debian's default-jre-headless"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq default-jre-headless; } >/dev/null 2>&1 \
-	    || echo "java: apt-get could not install default-jre-headless, the tests of shardq.spark will fail (SPARK=no: left out)"; \
-	else echo "java: no java on PATH, the tests of shardq.spark will fail (install Java 17; SPARK=no: left out)"; fi
-
-# In the manner of `servers`: a client of the gateway that is not ours.
-node: $(STAMP) ## install packages of gRPC for Node, where npm is
+	  echo "parts: installing$$wanted"; \
+	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; } \
+	    >/dev/null 2>&1 || echo "parts: apt-get could not install$$wanted: tests that need it are left out"; \
+	else echo "parts: install$$wanted, then run make parts: until then, tests that need it are left out"; fi
 	@if [ -d $(VENV)/node/node_modules/@grpc/grpc-js ]; then :; \
 	elif command -v npm >/dev/null 2>&1; then \
-	  echo "node: installing @grpc/grpc-js into $(VENV)/node"; \
+	  echo "parts: installing @grpc/grpc-js into $(VENV)/node"; \
 	  npm install --silent --no-save --fetch-retries 0 --fetch-timeout 20000 --prefix $(VENV)/node @grpc/grpc-js@1.14 @grpc/proto-loader@0.8 >/dev/null 2>&1 \
-	    || echo "node: npm could not install @grpc/grpc-js, the test with a client of Node is left out"; \
-	else echo "node: no npm on PATH, the test with a client of Node is left out"; fi
+	    || echo "parts: npm could not install @grpc/grpc-js: the test with a client of Node is left out"; \
+	else echo "parts: no npm on PATH: the test with a client of Node is left out"; fi
+	@touch $(PARTS)
+
+$(PARTS): $(STAMP)
+	@$(MAKE) --no-print-directory parts
 
 demo: $(STAMP) ## every installed package a tenant, every source file a job, one tenant floods, one worker dies
 	@$(PY) -m examples.demo
 
-demo-spark: setup java ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
+demo-spark: setup $(PARTS) ## files as a DataFrame, loaded into queues, worked off, archived, judged, consumed, all with Spark (minutes)
 	@$(PY) -m examples.demo_spark
 
 demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut, and gateway and producer are killed
 	@$(PY) -m examples.demo_edge
 
 # Tests start hundreds of processes: bytecode is kept, so that each of them need not compile shardq first.
-test soak docs examples: export PYTHONDONTWRITEBYTECODE =
+test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
 
-test: setup servers java node ## all tests, on every server that is here; SPARK=no leaves those of shardq.spark out
-	@$(PY) -m pytest -q $(PARALLEL) $(if $(NAMED),,--ignore=tests/spark) $(PYTEST_ARGS)
-	@if [ -n "$(NAMED)" ]; then :; elif [ "$(SPARK)" = no ]; then echo "test: SPARK=no, so tests/spark is left out"; \
-	else $(PY) -m pytest -q -n 2 --dist worksteal tests/spark $(PYTEST_ARGS); fi
+test: setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
+	@SHARDQ_TESTS=test $(TESTS)
 
-check: lint types layers lua wheel test ## all that must hold before a commit (the tests run examples and docs, too)
+test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole, docs, examples, benchmarks, mutants (half an hour)
+	@SHARDQ_TESTS=test-all $(TESTS)
+
+# What is long by nature: `make test-all` runs a short form of each of these.
+soak: setup $(PARTS) ## the long forms of walks, kills and slot moves
+	@SHARDQ_TESTS=soak $(TESTS)
+
+check: lint types layers lua wheel test ## all that must hold before a commit
 	@echo "check: all good"
 
 fmt: $(STAMP) ## format the Python code and mend what ruff can
 	@$(PY) -m ruff format -q $(SOURCES)
 	@$(PY) -m ruff check -q --fix $(SOURCES)
 
-lint: $(STAMP) ## ruff: rules and formatting
+lint: $(STAMP) ## ruff: rules and formatting; which files grow long
 	@$(PY) -m ruff check -q $(SOURCES)
 	@$(PY) -m ruff format -q --check $(SOURCES) || { echo "lint: run make fmt" >&2; exit 1; }
+	@$(PY) -m tests.house.lengths
 
 types: $(STAMP) ## mypy --strict
 	@$(PY) -m mypy --no-error-summary $(SOURCES)
@@ -118,10 +133,6 @@ proto: $(STAMP) ## compile the definition of the wire between edge producers and
 examples: setup ## run the examples and compare their output
 	@$(PY) -m pytest -q tests/house/test_examples.py
 
-# What is long by nature: `make test` runs a short form of each of these.
-soak: setup servers java node ## the long forms of what `make test` runs shortly: random kills, walks, Spark clusters
-	@SHARDQ_SOAK=200000 SHARDQ_WALK_STEPS=20000 $(PY) -m pytest -q -m "soak or long" $(if $(filter no,$(SPARK)),--ignore=tests/spark) $(PYTEST_ARGS)
-
 bench: $(STAMP) ## the benchmarks, each beside its reference (45 min)
 	@$(PY) -m benchmarks
 
@@ -134,15 +145,6 @@ plots: setup ## docs/benchmarks.md anew, its tables and its pictures from the sa
 
 wheel: setup ## build the wheel and check what is in it
 	@$(PY) -m tests.house.wheel
-
-# RUNLEVEL=1 keeps Debian from starting a service: the tests start their own servers.
-servers: ## install Debian's redis-server where that is possible
-	@if command -v redis-server >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-	  echo "servers: installing Debian's redis-server"; \
-	  { apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; } \
-	    >/dev/null 2>&1 || echo "servers: apt-get could not install redis-server, the tests on it are left out"; \
-	else echo "servers: no redis-server on PATH, the tests on Debian's Redis are left out"; fi
 
 clean: ## remove what the other targets made, .venv too
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

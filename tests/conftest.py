@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import pytest
 
 from shardq.protocol import scripts
 from tests import waiting
+from tests.clients import CLIENT_KINDS
 from tests.report import SEED
 from tests.servers import Cluster, Server, ServerKind, available
 
@@ -28,35 +30,36 @@ def _name(kind: ServerKind | None) -> str:
 USUAL = {"hz": 10, "maxmemory": 0, "maxmemory-policy": "noeviction", "min-replicas-to-write": 0}
 """What tests change of a server's settings."""
 
-ON_ONE_SERVER = pytest.mark.parametrize("running_server", _KINDS[:1], ids=_name, indirect=True)
-"""For tests with `server` whose fact no other product of server could change, and that take long."""
-
 Mutate = Callable[[str, str, str], None]
 Record = Callable[[str, object], None]
 
 
-WORLDS = ("world", "running_server")
-"""Parameters that say with which client and on which server a test runs."""
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each test its servers; the default one is enough for a test with the mark `once`.
+
+    What is tested with both kinds of client has one on each server: clients and servers do not depend on each other.
+    """
+    names = metafunc.fixturenames
+    if "running_server" not in names:
+        return
+    kinds = _KINDS[:1] if metafunc.definition.get_closest_marker("once") else _KINDS
+    if "client_kind" in names and not is_given(metafunc, "client_kind"):
+        pairs = [
+            pytest.param(client_kind, kind, id=f"{client_kind}-{_name(kind)}")
+            for client_kind, kind in zip(CLIENT_KINDS, itertools.cycle(kinds), strict=False)
+        ]
+        metafunc.parametrize(("client_kind", "running_server"), pairs, indirect=True)
+    else:
+        metafunc.parametrize("running_server", kinds, ids=_name, indirect=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes by nature is left to `make soak`, and so are all worlds but the first of what is heavy."""
-    for item in items:
-        if item.get_closest_marker("heavy") and _is_repeated(item):
-            item.add_marker("soak")
-    left = [] if os.environ.get("SHARDQ_SOAK") else [item for item in items if item.get_closest_marker("soak")]
-    if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in left]
+def is_given(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether the test has values of its own for that parameter."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    return any(name in str(mark.args[0]) for mark in marks)
 
 
-def _is_repeated(item: pytest.Item) -> bool:
-    indices = getattr(getattr(item, "callspec", None), "indices", {})
-    return any(indices.get(name, 0) for name in WORLDS)
-
-
-@pytest.fixture(scope="session", params=_KINDS, ids=_name)
+@pytest.fixture(scope="session")
 def running_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """One server for the whole run, for each kind that this machine has; `server` is the one to use in a test."""
     kind: ServerKind | None = request.param

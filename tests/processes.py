@@ -16,9 +16,12 @@ import threading
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
+from tests.selection import COMMAND
 from tests.waiting import eventually
 
 RUN = "SHARDQ_TEST_RUN"
@@ -41,6 +44,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return 0
     chosen = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
     return None if chosen else min(MOST, (os.cpu_count() or 1) + 2)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """What tests wait for is started once: see `Sharing`."""
+    return Sharing(config, log)
+
+
+class Sharing(LoadScopeScheduling):
+    """Gives a process the next function with all of its cases, the long ones first, and to one process all of Spark.
+
+    Spark takes 10 s to start, and gigabytes. Its pipelines have a second one when all tests run.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, rest = nodeid.partition("::")
+        if path.startswith("tests/spark/"):
+            return "pipelines" if path.startswith("tests/spark/pipelines/") and COMMAND != "test" else "spark"
+        return f"{path}::{rest.partition('[')[0]}"
 
 
 def pytest_configure() -> None:

@@ -1,4 +1,4 @@
-"""What a test run says about itself: its random seed, and last the servers that were tested and the house's notes.
+"""What a test run says about itself, last of all: servers, what was left out and why, minutes, and its random seed.
 
 A test or fixture adds to the end with `record_property("server", "valkey 9.1.2")` or `record_property("note", ...)`.
 `SHARDQ_SEED` repeats a run's random choices; a run in several processes has one.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import time
 import zlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
-from operator import itemgetter
 
 import hypothesis
 import pytest
 
+from tests import parts
+
 SEED = int(os.environ.setdefault("SHARDQ_SEED", str(random.SystemRandom().randrange(2**32))))
-NEAR = 5.5 * 60  # seconds: with Spark's, which take four more, the tests may take 10 minutes on two cores
-SLOWEST = 12
 BEGUN = time.monotonic()
 
 # A shared machine is no place for deadlines, per example or on making them; the blob that it prints repeats a failure.
@@ -40,33 +40,49 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the tests recorded; the report of a test's teardown has all that its fixtures did, too."""
     reports = [each for each in chain.from_iterable(terminalreporter.stats.values()) if hasattr(each, "when")]
     properties = [each for report in reports if report.when == "teardown" for each in report.user_properties]
-    for note in dict.fromkeys(str(value) for name, value in properties if name == "note"):
-        terminalreporter.write_line(f"note: {note}")
-    for line in left_out(terminalreporter.stats.get("skipped", [])):
-        terminalreporter.write_line(line)
-    is_soak = "soak" in terminalreporter.config.option.markexpr  # it is long by nature
-    for line in [] if is_soak else growth(time.monotonic() - BEGUN, reports):
-        terminalreporter.write_line(line)
+    notes = [f"note: {value}" for value in dict.fromkeys(str(value) for name, value in properties if name == "note")]
     servers = Counter(str(value) for name, value in properties if name == "server")
     if servers:
-        tested = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
-        terminalreporter.write_line(f"servers tested: {tested}")
-    terminalreporter.write_line(f"random seed: SHARDQ_SEED={SEED}")
+        told = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
+        notes.append(f"servers tested: {told}")
+    for line in [*notes, *left_out(skips(terminalreporter)), _spent(), f"random seed: SHARDQ_SEED={SEED}"]:
+        terminalreporter.write_line(line)
 
 
-def left_out(skipped: Iterable[pytest.TestReport | pytest.CollectReport]) -> list[str]:
-    """Why tests were skipped, a line for each reason."""
-    why = Counter(str(each.longrepr[2]) if isinstance(each.longrepr, tuple) else str(each.longrepr) for each in skipped)
-    return [f"note: skipped ({count}): {reason.removeprefix('Skipped: ')}" for reason, count in sorted(why.items())]
+def skips(terminalreporter: pytest.TerminalReporter) -> list[str]:
+    """The reason of each test that was skipped."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [str(each.longrepr[2] if isinstance(each.longrepr, tuple) else each.longrepr) for each in skipped]
+    return [reason.removeprefix("Skipped: ") for reason in reasons]
 
 
-def growth(took: float, reports: Iterable[pytest.TestReport]) -> list[str]:
-    """What to say of a run that took `took` seconds: nothing, or near the suite's bound that, and its slowest tests."""
-    if took < NEAR:
-        return []
-    spent: defaultdict[str, float] = defaultdict(float)
-    for report in reports:
-        spent[report.nodeid] += report.duration
-    slowest = sorted(spent.items(), key=itemgetter(1), reverse=True)[:SLOWEST]
-    named = [f"  {seconds:5.1f} s  {test}" for test, seconds in slowest]
-    return [f"note: the tests took {took / 60:.1f} min, near their bound (10 with Spark's); the slowest:", *named]
+def left_out(reasons: Iterable[str]) -> list[str]:
+    """What is missing, a line for each part; of Redis no test is skipped, as then there are none on it."""
+    counts = Counter(reasons)
+    if not parts.REDIS.is_there():
+        counts[str(parts.REDIS)] += 0
+    told = {reason: f" ({count} skipped)" if count else "" for reason, count in counts.items()}
+    return [f"left out: {reason}{count}" for reason, count in sorted(told.items())]
+
+
+def _spent() -> str:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    seconds = sum(each.ru_utime + each.ru_stime for each in used)
+    return f"took {(time.monotonic() - BEGUN) / 60:.1f} minutes, {seconds:.0f} s of processor time"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run that skipped a test for no reason that is on the list, or, where all parts are needed, for any."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    reasons = skips(reporter)
+    broken = [f"skipped, and tests/parts.py has no such part: {reason}" for reason in parts.unexplained(reasons)]
+    if parts.ALL_NEEDED:
+        broken += [f"SHARDQ_PARTS=all, but {line}" for line in left_out(reasons)]
+    for line in broken:
+        reporter.line("")
+        reporter.write_line(line, red=True)
+    if broken:
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED

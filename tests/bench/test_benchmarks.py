@@ -16,6 +16,8 @@ from benchmarks.publish import publish
 from benchmarks.report import Table, Target, percentile
 from tests.servers import Server
 
+pytestmark = pytest.mark.runs_in("test-all")
+
 TINY = ("--rounds", "1", "--messages", "40", "--seconds", "0.5", "--rate", "20", "--batch", "10")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,9 @@ from benchmarks.report import Table
 from benchmarks.settings import Place, Settings, place
 from benchmarks.workers import environments
 from benchmarks.workers.contenders import OTHERS
+from tests.parts import HUEY
+
+pytestmark = pytest.mark.runs_in("test-all")
 
 ROOT = environments.ROOT
 TINY = ("--rounds", "1", "--messages", "40", "--batch", "4", "--link", "unix")
@@ -68,8 +70,8 @@ def whole(tables: list[Table]) -> None:
 @pytest.mark.parametrize(
     ("name", "base"),
     [
-        pytest.param("single", str(ROOT), marks=pytest.mark.soak),
-        pytest.param("concurrent", str(ROOT), marks=pytest.mark.soak),
+        ("single", str(ROOT)),
+        ("concurrent", str(ROOT)),
         ("before", str(ROOT)),
         ("before", ""),
     ],
@@ -102,13 +104,10 @@ def huey_python(monkeypatch: pytest.MonkeyPatch) -> Path:
     huey = next(each for each in OTHERS if each.name == "huey")
     try:
         return environments.programs(huey) / "python"
-    except environments.Missing as error:
-        return pytest.skip(
-            f"huey is missing, so its calls are not tested (pip: {error}); `make bench-worker` fetches it once"
-        )
+    except environments.Missing:
+        return pytest.skip(str(HUEY))
 
 
-@pytest.mark.slow
 def test_huey_puts_each_job_on_its_list_and_pops_it(ground: Field, huey_python: Path) -> None:
     agent = ground.agent("huey_calls", tree=None, python=huey_python)
     runs = ground.take([Row(each, agent, each) for each in ("enqueue", "dequeue")], 1)
@@ -122,7 +121,7 @@ def test_where_hueys_packages_cannot_be_fetched_the_run_says_so(
         raise environments.Missing("no index")
 
     monkeypatch.setattr(environments, "programs", programs)
-    with pytest.raises(pytest.skip.Exception, match=r"huey is missing, .*\(pip: no index\); `make bench-worker`"):
+    with pytest.raises(pytest.skip.Exception, match="huey is missing"):
         request.getfixturevalue("huey_python")
 
 
@@ -212,8 +211,6 @@ def test_a_base_is_a_folder_or_a_commit(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert folder.folder == ROOT.resolve()
     with pytest.raises(SystemExit, match="neither the folder of a checkout nor a commit"):
         trees.tree_of(str(tmp_path))
-    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True).returncode:
-        pytest.skip("not a checkout of git")
     monkeypatch.setattr(trees, "CACHE", tmp_path)
     commit = trees.tree_of("HEAD")
     assert commit

@@ -16,8 +16,9 @@ from benchmarks.fairness.waits import BOUND, times
 from benchmarks.fairness.window import Limit, Windowed, divided, fixed
 from benchmarks.fairness.workload import Workload, simulate
 from shardq import Client
-from tests.conftest import ON_ONE_SERVER
 from tests.servers import Server
+
+pytestmark = pytest.mark.runs_in("test-all")
 
 steps = st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=200)  # a read, or a write of this tenant
 
@@ -111,7 +112,7 @@ def test_window_1_bounds_the_wait_and_sharding_alone_does_not() -> None:
     assert p99["alone"] == math.inf
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize(("streams", "per_shard", "flooders"), [(16, 2, 4), (64, 6, 20)])
 def test_the_model_hands_out_what_the_real_queue_does(
     server: Server, streams: int, per_shard: int, flooders: int
@@ -125,7 +126,7 @@ def test_the_model_hands_out_what_the_real_queue_does(
     assert real == simulate(Sharded(streams, per_shard, salt="1/"), load)
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize(("streams", "per_shard"), SHAPES)
 @pytest.mark.parametrize("batch", [1, 100])
 def test_beside_20_floods_window_1_keeps_the_bound_on_the_real_queue(
@@ -154,7 +155,7 @@ def test_beside_20_floods_window_1_keeps_the_bound_on_the_real_queue(
     assert times(waits[0], ideal) > (1 if streams == 256 else BOUND)
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize(("streams", "per_shard"), [(16, 2), (64, 6)])
 @pytest.mark.parametrize("batch", [10, 32, 50, 100, 500])
 @pytest.mark.parametrize("flooders", [60, 100])

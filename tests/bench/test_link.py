@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks.edge.link import SEGMENT, Direction, Flow, Link, Quality
 
+pytestmark = pytest.mark.runs_in("test-all")
+
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):

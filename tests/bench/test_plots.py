@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("matplotlib", reason="matplotlib (the extra `bench`) is not installed: nothing is drawn")
-
 from benchmarks import plots
 from benchmarks.report import Table
+
+pytestmark = pytest.mark.runs_in("test-all")
 
 TURN = {"wall": 10.0, "commands": 5.0, "work": 20.0, "enqueue": 30.0}
 POINT = {"target": 1000.0, "rate": 900.0, "cpu": 0.5, "peak": 20.0, "us": 1.5}

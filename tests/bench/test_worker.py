@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,11 @@ from benchmarks.workers import run as measuring
 from benchmarks.workers.contenders import OTHERS, OURS
 from benchmarks.workers.processes import Enqueuer, Worker
 from benchmarks.workers.run import Bench, measured
+from tests.parts import LINUX
 from tests.servers import Server
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="benchmarks.worker reads /proc")
+pytestmark = [LINUX.needed, pytest.mark.runs_in("test-all")]
 TINY = Settings(rounds=1, messages=50, seconds=1)
 
 
@@ -43,7 +43,6 @@ def test_a_table_of_rates_and_one_of_settings(here: Place) -> None:
 
 
 @pytest.mark.parametrize("name", ["shardq.Worker, single writes", "shardq.Worker, gathered writes"])
-@pytest.mark.soak  # in short: the other tests of this file
 def test_one_way_of_writing_alone_can_be_asked_for(here: Place, name: str) -> None:
     (only,) = (each for each in OURS if each.name == name)
     rates, kills, settings = worker.compare(here, [only], patience=0.1)
@@ -60,7 +59,6 @@ def test_where_nobody_could_be_fetched_the_tables_say_so(here: Place, monkeypatc
     assert kills.rows == settings.rows == []
 
 
-@pytest.mark.soak  # in short: the other tests of this file
 def test_who_cannot_be_fetched_is_named(here: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(environments, "CACHE", tmp_path)
     monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip refuses without asking anybody
@@ -77,7 +75,6 @@ def test_a_worker_that_fails_is_told_with_its_log() -> None:
     assert "no such thing" in str(caught.value.__notes__)
 
 
-@pytest.mark.soak  # in short: the other tests of this file
 def test_a_job_that_does_not_run_is_noticed(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     contender = OURS[0]
     with Worker(contender, server.url) as running, Enqueuer(contender, server.url) as enqueuer:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from shardq import Queue
 from shardq.sharding import overlap
 from tests.cli.conftest import Command
 
 
+@pytest.mark.runs_in("test-all")
 def test_shard_keys_are_assigned_listed_and_taken_back(cli: Command, queue: Queue, tmp_path: Path) -> None:
     file = tmp_path / "names"
     file.write_text("acct 2\n\nüber\n")
@@ -31,6 +34,7 @@ def test_shard_keys_are_assigned_listed_and_taken_back(cli: Command, queue: Queu
     assert (none.code, none.out, none.err) == (3, "", "shardq: queue 'jobs' has no assigned shard keys\n")
 
 
+@pytest.mark.runs_in("test-all")
 def test_keys_that_a_terminal_would_obey_are_shown_as_escapes(cli: Command, queue: Queue) -> None:
     queue.assign([b"\xff\x1b[31m", "a\nb"])
     assert "\\xff\\x1b[31m" in cli("assigned", "jobs").out
@@ -40,6 +44,7 @@ def test_keys_that_a_terminal_would_obey_are_shown_as_escapes(cli: Command, queu
     }
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_cannot_be_done_is_said(cli: Command, queue: Queue, tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     bad.write_bytes(b"\xff")

@@ -21,6 +21,7 @@ NOWHERE = [
 ]  # fmt: skip
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("line", WRONG)
 def test_what_is_wrong_is_said_in_a_line(cli: Command, queue: Queue, line: str) -> None:
     queue.write(1, shard_key="t")
@@ -32,6 +33,7 @@ def test_what_is_wrong_is_said_in_a_line(cli: Command, queue: Queue, line: str) 
     assert (after.backlog, after.written, queue.limits(), queue.paused()) == (before.backlog, before.written, {}, {})
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("line", NOWHERE)
 def test_a_queue_that_is_not_there_is_said_in_a_line(cli: Command, line: str) -> None:
     told = cli(*line.split())

@@ -57,6 +57,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_file_is_applied_once(cli: Command, client: Client, file: Path) -> None:
     dry = cli("apply", str(file), "--dry-run")
     assert (dry.code, client.queues()) == (4, [])
@@ -80,6 +81,7 @@ def test_a_file_is_applied_once(cli: Command, client: Client, file: Path) -> Non
     assert cli("apply", str(file), "--dry-run").code == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_differs_is_changed_and_what_is_not_named_stays(cli: Command, client: Client, file: Path) -> None:
     cli("apply", str(file), "--yes")
     jobs, other = client.queue("predictions"), client.queue("other", streams=2)
@@ -105,6 +107,7 @@ def test_what_differs_is_changed_and_what_is_not_named_stays(cli: Command, clien
     assert sorted(client.router("audit").bindings()) == [("audit.#", "predictions"), ("more", "other")]
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_is_exported_is_what_was_applied(cli: Command, client: Client, file: Path) -> None:
     cli("apply", str(file), "--yes")
     raw = client.queue("raw", streams=3, max_len=10)
@@ -126,6 +129,7 @@ def test_what_is_exported_is_what_was_applied(cli: Command, client: Client, file
     assert "predictions" not in cli("export", "raw").out
 
 
+@pytest.mark.runs_in("test-all")
 def test_one_change_needs_a_yes_or_an_answer(cli: Command, client: Client, file: Path) -> None:
     told = cli("apply", str(file))
     assert (told.code, client.queues()) == (2, [])
@@ -181,6 +185,7 @@ def test_a_byte_order_mark_is_no_mistake(cli: Command) -> None:
     assert cli("apply", "-", "--dry-run", stdin=b"\xef\xbb\xbf[queues.jobs]\nstreams = 4\n").code == 4
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -201,6 +206,7 @@ def test_what_a_queue_cannot_become_is_told_before_anything_is_changed(
     assert client.queues() == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_setting_that_redis_rounds_is_applied_once(cli: Command, client: Client) -> None:
     """Redis keeps times in whole ms."""
     file = b"[queues.jobs]\nvisibility_timeout = 1.23456\ndead_ttl = 60.0001\n"
@@ -209,6 +215,7 @@ def test_a_setting_that_redis_rounds_is_applied_once(cli: Command, client: Clien
     assert cli("apply", "-", "--dry-run", stdin=file.replace(b"1.23456", b"1.24")).code == 4
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_table_is_changed_by_few_calls(cli: Command, client: Client) -> None:
     """Each call moves the epoch, so clients would look the queue up again for every one of many shard keys."""
     jobs = client.queue("jobs", streams=2, journal=100_000)
@@ -285,6 +292,7 @@ def _forget(name: str):  # type: ignore[no-untyped-def] # an operation
     yield Ask(("UNLINK", f"shardq:{{{name}}}:meta"), f"shardq:{{{name}}}:meta")
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_queue_is_deleted_with_what_it_holds_only_if_that_is_said(cli: Command, client: Client) -> None:
     client.queue("jobs", streams=2).write_many([(number, "t") for number in range(3)])
     refused = cli("delete", "jobs", "--yes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardq import Queue
 from tests.cli.conftest import Command
 
@@ -16,6 +18,7 @@ def kill(queue: Queue, count: int, shard_key: str) -> list[str]:
     return ids
 
 
+@pytest.mark.runs_in("test-all")
 def test_dead_letters_are_deleted(cli: Command, queue: Queue) -> None:
     ids, others = kill(queue, 3, "acct-7"), kill(queue, 2, "acct-8")
     told = cli("delete-dead", "jobs", "--shard-key", "acct-7", "--dry-run")
@@ -30,6 +33,7 @@ def test_dead_letters_are_deleted(cli: Command, queue: Queue) -> None:
     assert queue.stats().dead == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_it_must_be_said_which(cli: Command, queue: Queue) -> None:
     (dead,) = kill(queue, 1, "t")
     for words in ([], ["--count", "3"], ["--id", dead, "--older-than", "0"]):

@@ -35,6 +35,7 @@ def alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_its_url_works_until_a_signal_ends_it(number: signal.Signals) -> None:
     process, told = started("--port", "0")
@@ -56,6 +57,7 @@ def test_the_plain_output_is_the_url_alone() -> None:
     assert re.fullmatch(rb"unix:///.*\?db=0\n", url)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_directory_keeps_the_messages(tmp_path: Path) -> None:
     for expected in ("1\n", "2\n"):
         process, told = started("--socket", "--directory", str(tmp_path))
@@ -76,6 +78,7 @@ def test_a_server_that_dies_is_told(tmp_path: Path) -> None:
     assert re.fullmatch(r"shardq: .*ended by itself.*\n", error)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_port_that_is_taken_is_one_line() -> None:
     process, told = started("--port", "0")
     with process:
@@ -86,6 +89,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     assert re.fullmatch(r"shardq: port \d+ is in use .*\n", second.err)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_killed_command_takes_its_server_along() -> None:
     process, told = started("--port", str(free_ports(1)[0]))
     with process:

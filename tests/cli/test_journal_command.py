@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 
+import pytest
+
 from shardq import Queue
 from tests.cli.conftest import Command
 from tests.waiting import eventually
@@ -17,6 +19,7 @@ def test_it_says_how_to_begin_one(cli: Command, queue: Queue) -> None:
     assert cli("journal", "none").code == 3
 
 
+@pytest.mark.runs_in("test-all")
 def test_it_prints_the_newest_events_or_all_of_a_message(cli: Command, queue: Queue) -> None:
     assert cli("configure", "jobs", "journal=1000", "--yes").code == 0
     first, *_ = queue.write_many([(b"secret", b"a\xff\x1b[31m"), (b"secret", "b"), (b"secret", "c")])
@@ -44,6 +47,7 @@ def test_it_says_what_was_lost(cli: Command, queue: Queue) -> None:
     assert "were lost" in told.err
 
 
+@pytest.mark.runs_in("test-all")
 def test_it_follows_what_happens(cli: Command, queue: Queue) -> None:
     queue.configure(journal=100)
     pipe = subprocess.PIPE

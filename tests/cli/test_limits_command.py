@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from shardq import Limits, Queue
 from tests.cli.conftest import Command
 
 
+@pytest.mark.runs_in("test-all")
 def test_limits_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     assert cli("limits", "jobs").out == "no shard key has limits of its own, and nothing is paused\n"
     told = cli("limits", "jobs", "acct-7", "max_in_flight=3", "rate=2.5", "--yes")
@@ -23,6 +26,7 @@ def test_limits_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     assert queue.limits() == {}
 
 
+@pytest.mark.runs_in("test-all")
 def test_bad_limits_are_told_in_one_line(cli: Command, queue: Queue) -> None:
     for words, said in (
         (["speed=3"], "there is no limit 'speed'"),
@@ -39,6 +43,7 @@ def test_bad_limits_are_told_in_one_line(cli: Command, queue: Queue) -> None:
     assert queue.limits() == {}
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_tenant_and_a_queue_are_paused_and_go_on(cli: Command, queue: Queue) -> None:
     assert cli("pause", "jobs", "acct-7", "--yes").out == "acct-7 in queue 'jobs' is paused until it is resumed\n"
     assert cli("pause", "jobs", "--for", "600", "--yes").out == "queue 'jobs' is paused for 600 s\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from shardq import Queue
 from tests.cli.conftest import Command
 
@@ -13,6 +15,7 @@ def shown(text: str) -> dict[str, str]:
     return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines())
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_message_is_followed_through_its_life(cli: Command, queue: Queue) -> None:
     message_id = queue.write(b"hello", shard_key="acct\x1b-7")
     told = cli("message", "jobs", message_id)
@@ -48,6 +51,7 @@ def test_a_bad_id_or_queue_is_told(cli: Command, queue: Queue) -> None:
     assert cli("message", "nowhere", "1-1-1").code == 3
 
 
+@pytest.mark.runs_in("test-all")
 def test_messages_are_looked_at_without_a_delivery(cli: Command, queue: Queue) -> None:
     queue.write_many([({"n": at}, "acct-with-a-very-long-name-7" if at % 2 else "acct-8") for at in range(30)])
     for each in queue.read_many(2):
@@ -72,6 +76,7 @@ def test_messages_are_looked_at_without_a_delivery(cli: Command, queue: Queue) -
     assert (after.backlog, after.in_flight, after.dead) == (before.backlog, before.in_flight, before.dead)
 
 
+@pytest.mark.runs_in("test-all")
 def test_other_states_are_looked_at(cli: Command, queue: Queue) -> None:
     queue.write(b"later", shard_key="t", delay=600)
     for state in ("in_flight", "dead", "waiting", "held_back"):

@@ -50,6 +50,7 @@ def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:
     assert (numbers["backlog"], numbers["in_flight"], len(numbers["streams"])) == (3, 1, 8)
 
 
+@pytest.mark.runs_in("test-all")
 def test_stats_can_be_watched_until_interrupted(cli: Command, queue: Queue) -> None:
     pipe = subprocess.PIPE
     with cli.start("stats", "jobs", "--watch", "0.05", "--json", stdout=pipe, stderr=pipe) as process:
@@ -62,6 +63,7 @@ def test_stats_can_be_watched_until_interrupted(cli: Command, queue: Queue) -> N
     assert process.returncode == 130
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_resize_and_a_purge_ask_or_need_yes(cli: Command, queue: Queue) -> None:
     queue.write_many([(b"x", "t")] * 5)
     for words in (("resize", "jobs", "4"), ("purge", "jobs"), ("configure", "jobs", "ttl=60")):
@@ -97,6 +99,7 @@ def test_a_bad_setting_changes_nothing(cli: Command, queue: Queue, change: str) 
     assert queue.settings() == before
 
 
+@pytest.mark.runs_in("test-all")
 def test_weights_are_shown_and_changed(cli: Command, queue: Queue) -> None:
     assert "every shard key has weight 1" in cli("weights", "jobs").out
     told = cli("weights", "jobs", "gold=3", "tin=1", "--yes")
@@ -130,6 +133,7 @@ def test_dead_letters_are_listed_without_being_obeyed(cli: Command, queue: Queue
     assert {each["reason"] for each in cli("dead", "jobs", "--json").objects} == {"bad\x1b[31m input"}
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_terminal_gets_a_table_of_the_same(cli: Command, queue: Queue) -> None:
     bury(queue, 1)
     cli.environment = {"COLUMNS": "200", "NO_COLOR": "1"}
@@ -138,6 +142,7 @@ def test_a_terminal_gets_a_table_of_the_same(cli: Command, queue: Queue) -> None
     assert "bad\\x1b[31m input" in re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("columns", ["40", "90", "200"])
 def test_an_id_is_never_broken_however_narrow_the_terminal(cli: Command, queue: Queue, columns: str) -> None:
     bury(queue, 2)
@@ -147,6 +152,7 @@ def test_an_id_is_never_broken_however_narrow_the_terminal(cli: Command, queue: 
     assert shown.out.count("message id") == (2 if columns == "40" else 1)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_terminal_without_rich_gets_plain_text(cli: Command, queue: Queue, tmp_path: Path) -> None:
     bury(queue, 1)
     (tmp_path / "rich.py").write_text("raise ImportError('not installed')")
@@ -157,6 +163,7 @@ def test_a_terminal_without_rich_gets_plain_text(cli: Command, queue: Queue, tmp
     assert "bad\\x1b[31m input" in shown.out
 
 
+@pytest.mark.runs_in("test-all")
 def test_redrive_moves_what_was_meant(cli: Command, queue: Queue) -> None:
     bury(queue, 5)
     bury(queue, 2, "other")
@@ -175,6 +182,7 @@ def test_redrive_goes_through_all_pages(cli: Command, queue: Queue) -> None:
     assert cli("redrive", "jobs", "--yes", "--json").objects == [{"queue": "jobs", "redriven": 1_203}]
 
 
+@pytest.mark.runs_in("test-all")
 def test_cancel_removes_what_waits_and_tells_of_what_is_in_flight(cli: Command, queue: Queue) -> None:
     waiting = queue.write(b"x", shard_key="t")
     assert cli("cancel", "jobs", waiting).out == "removed\n"

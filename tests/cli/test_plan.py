@@ -47,6 +47,7 @@ def test_it_looks_at_given_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["clean"][0] == pytest.approx(0.271, abs=0.001)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_it_draws(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file of the kind that its name says, the same for the same plan."""
@@ -61,6 +62,7 @@ def test_it_draws(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert one.startswith(b"\x89PNG")
 
 
+@pytest.mark.runs_in("test-all")
 def test_it_checks_the_odds(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "--streams", "16", "--per-shard", "2", "--noisy", "4", "--check", "--seed", "1")
     assert code == 0
@@ -114,6 +116,7 @@ def test_it_says_what_is_wrong(words: tuple[str, ...], message: str, capsys: pyt
     assert message in err
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("option", "package"), [("--check", "numpy"), ("--plot=x.svg", "matplotlib")])
 def test_a_missing_package_is_named(option: str, package: str) -> None:
     """Without the extra, the plan is printed and the error says what to install."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import shlex
 import subprocess
@@ -20,6 +19,7 @@ from shardq.cli.exits import CLOSED_PIPE
 from shardq.cli.program import main, parser
 from shardq.embedded import EmbeddedServer
 from tests.cli.conftest import Command
+from tests.parts import LINUX
 from tests.servers import Server, ServerKind, free_ports
 
 NAMES = [module.__name__.rpartition(".")[2].replace("_", "-") for module in ALL]
@@ -39,6 +39,7 @@ def test_every_command_explains_itself_in_80_columns(
     assert [line for line in told.splitlines() if len(line) > 80] == []
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_in_the_help_parse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -58,6 +59,7 @@ def test_the_top_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None
     assert [name for name in NAMES if not re.search(rf"^    {name}\s", told, re.MULTILINE)] == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_version_and_the_installed_script() -> None:
     script = Path(sys.executable).with_name("shardq")
     told = subprocess.run([str(script), "--version"], capture_output=True, text=True)
@@ -138,9 +140,9 @@ def test_a_server_that_would_lose_messages_is_refused_in_one_line(kind: ServerKi
     assert re.fullmatch(r"shardq: .*noeviction\n", told.err)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_full_disk_is_one_line_and_code_1(cli: Command, queue: Queue) -> None:
-    if not os.path.exists("/dev/full"):  # noqa: PTH110 (a device, on Linux only)
-        pytest.skip("there is no /dev/full here")
+    LINUX.need()  # /dev/full
     with (
         Path("/dev/full").open("wb") as full,
         cli.start("stats", "jobs", stdout=full, stderr=subprocess.PIPE) as process,
@@ -150,6 +152,7 @@ def test_a_full_disk_is_one_line_and_code_1(cli: Command, queue: Queue) -> None:
     assert re.fullmatch(r"shardq: .*No space left.*\n", told)
 
 
+@pytest.mark.runs_in("test-all")
 def test_it_works_where_only_ascii_can_be_shown(cli: Command, queue: Queue) -> None:
     queue.write("日本".encode(), shard_key="é")
     cli.environment = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}

@@ -17,6 +17,7 @@ def kept(queue: Queue) -> Queue:
     return queue
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_result_is_printed(cli: Command, kept: Queue) -> None:
     message_id = kept.write({"n": 1}, shard_key="acct-7")
     told = cli("result", "jobs", message_id)
@@ -36,6 +37,7 @@ def test_a_result_is_printed(cli: Command, kept: Queue) -> None:
     assert re.search(r"^results +1 kept, \d+ bytes$", cli("stats", "jobs").out, re.MULTILINE)
 
 
+@pytest.mark.runs_in("test-all")
 def test_bytes_are_escaped(cli: Command, kept: Queue) -> None:
     message_id = kept.write(1, shard_key="t")
     kept.read().ack(result=b"\x1b[31mred\xff")
@@ -44,6 +46,7 @@ def test_bytes_are_escaped(cli: Command, kept: Queue) -> None:
     assert set(found) == {"message_id", "result_base64"}
 
 
+@pytest.mark.runs_in("test-all")
 def test_no_result_is_one_clear_line(cli: Command, kept: Queue) -> None:
     dead = kept.write(1, shard_key="t")
     kept.read().reject("bad account")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardq import Client
 from tests.cli.conftest import Command
 from tests.servers import Server
 
 
+@pytest.mark.runs_in("test-all")
 def test_bindings_are_made_listed_and_taken_back(cli: Command) -> None:
     assert cli("bind", "orders.*.created", "billing").out == "bound\n"
     assert cli("bind", "orders.#", "audit").code == 0
@@ -20,12 +23,14 @@ def test_bindings_are_made_listed_and_taken_back(cli: Command) -> None:
     assert cli("bindings", "--json").objects == [{"pattern": "orders.*.created", "queue": "billing"}]
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_is_not_there_exits_with_3(cli: Command) -> None:
     for words in (("unbind", "a", "q"), ("bindings",), ("route", "a"), ("bindings", "--queue", "q", "--router", "r")):
         told = cli(*words)
         assert (told.code, told.out) == (3, "")
 
 
+@pytest.mark.runs_in("test-all")
 def test_several_are_unbound_at_once_and_the_unknown_are_named(cli: Command) -> None:
     for pattern in ("many.a", "many.*", "many.#"):
         cli("bind", pattern, "q", "--router", "several")
@@ -37,6 +42,7 @@ def test_several_are_unbound_at_once_and_the_unknown_are_named(cli: Command) -> 
     assert (told.code, cli("bindings", "--router", "several").code) == (0, 3)
 
 
+@pytest.mark.runs_in("test-all")
 def test_bindings_that_a_pattern_would_catch(cli: Command) -> None:
     for pattern in ("a.*", "a.b", "#", "b"):
         cli("bind", pattern, "q", "--router", "caught")
@@ -49,12 +55,14 @@ def test_bindings_that_a_pattern_would_catch(cli: Command) -> None:
     assert cli("bindings", "--covered-by", "a..b", "--router", "caught").code == 2
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_bad_pattern_exits_with_2_and_says_why(cli: Command) -> None:
     for words in (("bind", "a..b", "q"), ("route", "a.*"), ("bind", "a", "q{x}")):
         told = cli(*words)
         assert (told.code, told.err.count("\n")) == (2, 1)
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_is_no_binding_is_told(cli: Command, cli_server: Server) -> None:
     cli("bind", "a", "q", "--router", "meddled")
     with Client.from_url(cli.url) as client, cli_server.client() as raw:

@@ -18,6 +18,7 @@ def fill(queue: Queue) -> None:
     assert len(queue.read_many(100)) == 4
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_table_of_tenants(cli: Command, queue: Queue) -> None:
     assert cli("tenants", "jobs").out == "nobody has anything waiting\n"
     fill(queue)
@@ -55,6 +56,7 @@ def test_top_looks_again_and_again(cli: Command, queue: Queue) -> None:
     assert len(cli("top", "jobs", "--json", "--every", "0.1", "--times", "2").objects) == 2
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_table_fits_a_terminal_of_80_columns(cli: Command, queue: Queue) -> None:
     """Each tenant has its line, if its name is short, and the table its header."""
     fill(queue)
@@ -68,6 +70,7 @@ def test_a_table_fits_a_terminal_of_80_columns(cli: Command, queue: Queue) -> No
     assert max(map(len, told.out.splitlines()[1:])) <= 80
 
 
+@pytest.mark.runs_in("test-all")
 def test_top_shows_what_fits_on_the_terminal(cli: Command, queue: Queue) -> None:
     queue.write_many([("x", f"t{number}") for number in range(60)])
     cli.environment |= {"TERM": "xterm", "LINES": "12"}
@@ -77,6 +80,7 @@ def test_top_shows_what_fits_on_the_terminal(cli: Command, queue: Queue) -> None
     assert len(told.out.splitlines()) < 12
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("bad", ["nan", "0", "-5", "1e300", "x"])
 def test_a_bad_period_is_refused(cli: Command, queue: Queue, bad: str) -> None:
     for words in (("top", "jobs", "--every", bad), ("stats", "jobs", "--watch", bad)):

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 SAMPLES = [b"hello", "grüße 日本".encode(), b"\xff\x00\x1b[31m\n\n", b"", b"x" * 100_000]
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("body", SAMPLES, ids=lambda body: repr(body[:9]))
 def test_bytes_from_stdin_come_out_untouched(cli: Command, queue: Queue, body: bytes) -> None:
     written = cli("write", "jobs", "-", "-k", "t", stdin=body)
@@ -26,6 +27,7 @@ def test_bytes_from_stdin_come_out_untouched(cli: Command, queue: Queue, body: b
     assert queue.len() == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_raw_gives_the_bytes_alone(cli: Command, queue: Queue) -> None:
     queue.write(b"\xff\x1b", shard_key="t")
     pipe = subprocess.PIPE
@@ -47,6 +49,7 @@ def test_all_that_a_message_can_have_arrives(cli: Command, queue: Queue) -> None
         queue.read()
 
 
+@pytest.mark.runs_in("test-all")
 def test_an_entry_of_an_adopted_stream_is_shown_as_its_fields(cli: Command, cli_server: Server) -> None:
     cli_server.run("XADD", "old", "*", "task", "resize", "data", b"\xff")
     with Client.from_url(cli.url) as client:
@@ -68,6 +71,7 @@ def test_each_line_of_stdin_is_a_message(cli: Command, queue: Queue) -> None:
     assert sorted(each.payload for each in queue.read_many(10)) == [b"last without an end", b"one", b"two", b"\xff"]
 
 
+@pytest.mark.runs_in("test-all")
 def test_lines_are_written_while_more_are_to_come(cli: Command, queue: Queue) -> None:
     pipe = subprocess.PIPE
     with cli.start("write", "jobs", "--lines", "-k", "t", stdin=pipe, stdout=pipe) as process:
@@ -101,6 +105,7 @@ def test_read_gives_back_what_it_showed(cli: Command, queue: Queue) -> None:
     assert queue.read().count == 2
 
 
+@pytest.mark.runs_in("test-all")
 def test_read_says_when_its_look_was_the_last(cli: Command, queue: Queue) -> None:
     queue.write(b"a", shard_key="t")
     tellings = [cli("read", "jobs") for _ in range(3)]
@@ -125,6 +130,7 @@ def test_an_empty_queue_and_a_missing_one_are_told_apart_from_failures(cli: Comm
     assert cli("stats", "none").code == 3  # and the read did not create it
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_blocked_read_gets_what_comes(cli: Command, queue: Queue) -> None:
     with cli.start("read", "jobs", "--block", "30", "--ack", stdout=subprocess.PIPE) as process:
         queue.write(b"at last", shard_key="t")
@@ -132,6 +138,7 @@ def test_a_blocked_read_gets_what_comes(cli: Command, queue: Queue) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_closed_pipe_ends_it_quietly_and_takes_out_nothing_unseen(cli: Command, queue: Queue) -> None:
     queue.write_many([(b"x" * 2_000, "t") for _ in range(200)])
     pipe = subprocess.PIPE
@@ -148,6 +155,7 @@ def test_a_closed_pipe_ends_it_quietly_and_takes_out_nothing_unseen(cli: Command
     assert now.acked + now.backlog == 200
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_waiting_read_quietly(
     cli: Command, queue: Queue, cli_server: Server, number: signal.Signals
@@ -160,6 +168,7 @@ def test_a_signal_ends_a_waiting_read_quietly(
     assert process.returncode == 128 + number
 
 
+@pytest.mark.runs_in("test-all")
 def test_sigterm_gives_back_what_was_being_shown(cli: Command, queue: Queue) -> None:
     queue.write_many([(b"x" * 2_000, "t") for _ in range(200)])
     with cli.start("read", "jobs", "--count", "200", "--ack", stdout=subprocess.PIPE) as process:
@@ -173,6 +182,7 @@ def test_sigterm_gives_back_what_was_being_shown(cli: Command, queue: Queue) -> 
     assert (now.in_flight, now.acked + now.backlog) == (0, 200)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_unique_key_is_written_once_replaced_or_in_the_way(cli: Command, queue: Queue) -> None:
     def write(payload: str, *words: str) -> Told:
         return cli("write", "jobs", payload, "-k", "t", "--unique-key", "document-42", *words)

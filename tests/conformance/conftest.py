@@ -15,51 +15,46 @@ from tests.conformance.world import FakeWorld, World, raw_client
 from tests.servers import Cluster, Server, ServerKind, available
 
 KINDS = {kind.product: kind for kind in available()}
-CLIENT_KINDS = ("sync", "async")
 GENERAL = "general"
 _GENERAL = "ack_with_read blocking dedup delay due names publish read rules settle walk write"
 WITH_GENERAL = {f"test_{name}" for name in _GENERAL.split()}
 """Files that also run in the general form: with scripts without their straight parts, and drivers without their lean
 path, on one server. (In `test_straight` both forms of the scripts run beside each other.)
 """
-OF_DRIVERS = {"test_blocking", "test_publish", "test_read", "test_write"}
-"""Those of them that `make test` runs with both kinds of client; `make soak` runs all so."""
+_FAKE = "cancel dead dedup delay publish read results settle stats unique write"
+ON_THE_FAKE = {f"test_{name}" for name in _FAKE.split()}
+"""Files about what users test on the fake. It runs the same scripts, but Redis's commands are others' code."""
 Record = Callable[[str, object], None]
 OpenQueue = Callable[..., Queue]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give each test all worlds; the fake is left out where a test asks for `real`.
+    """Give each test its worlds.
 
-    The asyncio client runs on the default server and the cluster only: clients and servers do not depend on each other.
+    What a queue does is said by its scripts, whoever calls them. So a test runs twice: with the client for threads on
+    the default server, and with the one for asyncio on the other. Two marks say that this is too much or too little:
+    `once` of a test that no other client or server can end otherwise, and `everywhere` of the cross-section, which
+    shows each step on each server, on clusters and on the fake.
     """
-    if "world" not in metafunc.fixturenames:
-        return
-    default = next(iter(KINDS), None)
+    if "world" in metafunc.fixturenames:
+        metafunc.parametrize("world", _worlds_of(metafunc), indirect=True)
+
+
+def _worlds_of(metafunc: pytest.Metafunc) -> list[str]:
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
     module = metafunc.module.__name__.rpartition(".")[2]
-    kinds = CLIENT_KINDS if default and module in WITH_GENERAL else ()
-    general = [
-        pytest.param(
-            f"{client_kind}-{default}-{GENERAL}",
-            marks=() if client_kind == "sync" or module in OF_DRIVERS else pytest.mark.soak,
-        )
-        for client_kind in kinds
-    ]
-    servers = [
-        f"{client_kind}-{product}"
-        for product in KINDS
-        for client_kind in CLIENT_KINDS
-        if client_kind == "sync" or product == default
-    ]
-    clusters = [pytest.param(f"{client_kind}-cluster", marks=pytest.mark.cluster) for client_kind in CLIENT_KINDS]
-    fake = [] if "real" in metafunc.fixturenames else ["fake"]
+    first, *others = KINDS or ["none"]
+    clusters = ["sync-cluster", "async-cluster"]
+    usual = [f"sync-{first}", *(f"async-{other}" for other in others or [first])]
+    general = [f"sync-{first}-{GENERAL}"] if module in WITH_GENERAL else []
+    fake = ["fake"] if module in ON_THE_FAKE or "everywhere" in marks else []
     if "clustered" in metafunc.fixturenames:
-        worlds: list[Any] = clusters
-    elif "anywhere" in metafunc.fixturenames:
-        worlds = [*servers[:2], *general, *fake]
-    else:
-        worlds = [*servers, *general, *clusters, *fake]
-    metafunc.parametrize("world", worlds, indirect=True)
+        return clusters
+    if "once" in marks:
+        return [*usual[:1], *general]
+    every = [f"async-{first}", *(f"sync-{other}" for other in others), *clusters] if "everywhere" in marks else []
+    worlds = [*usual, *every, *general, *([] if "real" in metafunc.fixturenames else fake)]
+    return list(dict.fromkeys(worlds))
 
 
 @pytest.fixture
@@ -73,11 +68,6 @@ def real() -> None:
 @pytest.fixture
 def clustered() -> None:
     """For tests of what only a cluster does."""
-
-
-@pytest.fixture
-def anywhere() -> None:
-    """For tests that no other server can end otherwise, or that take long: each client on one server is enough."""
 
 
 @pytest.fixture(scope="session")

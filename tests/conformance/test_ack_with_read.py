@@ -27,6 +27,7 @@ def settled(queue: Queue) -> tuple[int, int]:
     return queue.stats().acked, queue.len()
 
 
+@pytest.mark.everywhere
 def test_a_queue_is_worked_off_one_at_a_time_with_one_call_each(queue: Queue, world: World) -> None:
     queue.write_many([(number, f"t{number % 7}") for number in range(50)])
     seen: list[Any] = []
@@ -40,6 +41,7 @@ def test_a_queue_is_worked_off_one_at_a_time_with_one_call_each(queue: Queue, wo
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.everywhere
 def test_batches_are_acked_by_the_next_batch(queue: Queue, world: World) -> None:
     queue.write_many([(number, f"t{number % 7}") for number in range(60)])
     seen: list[Any] = []

@@ -59,6 +59,7 @@ def test_nobody_is_assigned_at_first(queue: Queue) -> None:
     assert queue.state.shard("acct-1") == shard("acct-1", 16, 4)
 
 
+@pytest.mark.everywhere
 def test_messages_go_to_the_assigned_streams_also_those_of_clients_that_were_there_before(
     queue: Queue, other: Queue, open_queue: OpenQueue, world: World
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_queue_that_is_made_anew_has_no_assignment(queue: Queue, other: Queue,
     assert len(other.assignment()) == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("names", "told"),
     [
@@ -193,7 +195,7 @@ def test_a_queue_that_is_made_anew_has_no_assignment(queue: Queue, other: Queue,
         ([f"{n}" for n in range(10_001)], "10,000"),
     ],
 )  # fmt: skip
-def test_bad_names_are_refused(queue: Queue, anywhere: None, names: Any, told: str) -> None:
+def test_bad_names_are_refused(queue: Queue, names: Any, told: str) -> None:
     for act in (queue.assign, queue.unassign):
         with pytest.raises(ConfigError, match=told):
             act(names)
@@ -209,7 +211,8 @@ def test_what_does_not_exist_has_no_assignment(open_queue: OpenQueue, world: Wor
     assert world.stored() == set()
 
 
-def test_an_assignment_is_bounded(queue: Queue, anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.once
+def test_an_assignment_is_bounded(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assigning, "MAX_ASSIGNED", 5)
     queue.assign(NAMES[:4])
     with pytest.raises(ConfigError, match="at most 5 shard keys"):
@@ -217,7 +220,9 @@ def test_an_assignment_is_bounded(queue: Queue, anywhere: None, monkeypatch: pyt
     assert len(queue.assign(NAMES[4:5])) == 5
 
 
-def test_a_search_that_takes_too_long_ends_at_the_timeout(queue: Queue, anywhere: None) -> None:
+@pytest.mark.once
+@pytest.mark.runs_in("test-all")
+def test_a_search_that_takes_too_long_ends_at_the_timeout(queue: Queue) -> None:
     queue.resize(4096)
     queue.configure(streams_per_shard=8)
     with pytest.raises(BackendTimeout, match="nothing was changed"):
@@ -325,9 +330,9 @@ def test_concurrent_assigners_agree(open_queue: OpenQueue, queue: Queue, world: 
     assert world.census(queue).problems() == []
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_shards_are_sound_after_any_mix_of_changes(
-    open_queue: OpenQueue, queue: Queue, other: Queue, world: World, rng: random.Random, anywhere: None
+    open_queue: OpenQueue, queue: Queue, other: Queue, world: World, rng: random.Random
 ) -> None:
     """Against a naive picture: who was named has one shard for good, within the streams, and writes keep to it."""
     picture: dict[str, tuple[int, ...]] = {}

@@ -112,6 +112,7 @@ def start_readers(
     return start
 
 
+@pytest.mark.everywhere
 def test_empty_comes_at_the_deadline_and_not_before(waiting_queue: Queue) -> None:
     start = time.monotonic()
     with pytest.raises(Empty):
@@ -145,6 +146,7 @@ def test_a_signal_that_nobody_needs_any_more_does_not_end_the_wait(
     assert time.monotonic() - start >= 0.4
 
 
+@pytest.mark.everywhere
 def test_a_write_wakes_a_blocked_reader(
     waiting_queue: Queue, queue: Queue, world: World, start_reader: StartReader
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_write_wakes_a_blocked_reader(
     assert reader.got().message_id == message_id
 
 
+@pytest.mark.everywhere
 def test_each_message_of_a_batch_wakes_a_reader(queue: Queue, start_readers: StartReaders) -> None:
     """Defect 4: eight writes in one transaction woke one of eight readers."""
     readers = start_readers(8)
@@ -167,6 +170,7 @@ def test_two_writes_wake_two_readers_that_came_up_empty(queue: Queue, start_read
     assert sorted(reader.got().message_id for reader in readers) == sorted(ids)
 
 
+@pytest.mark.everywhere
 def test_a_delayed_message_wakes_a_reader_when_it_is_due(
     waiting_queue: Queue, queue: Queue, world: World, start_reader: StartReader
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_delayed_message_wakes_a_reader_when_it_is_due(
     assert delivery.pickup_delay < SOON
 
 
+@pytest.mark.everywhere
 def test_the_end_of_a_lease_wakes_a_reader(
     waiting_queue: Queue, queue: Queue, world: World, start_reader: StartReader
 ) -> None:
@@ -288,7 +293,7 @@ client.queue(sys.argv[2], create=True).read(block=60, visibility_timeout=1)
 """
 
 
-@pytest.mark.usefixtures("anywhere")
+@pytest.mark.once
 def test_when_the_woken_reader_dies_another_gets_the_message_when_the_lease_ends(
     waiting_queue: Queue, queue: Queue, world: World, start_reader: StartReader
 ) -> None:

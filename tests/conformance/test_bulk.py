@@ -48,6 +48,8 @@ def held(queue: Queue) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.everywhere
+@pytest.mark.runs_in("test-all")
 def test_rows_are_stored_once_by_any_number_of_tries(queue: Queue, rng: Random) -> None:
     """The oracle is a range: each try stops somewhere, and begins again with chunks of its own."""
     for batch in range(3):
@@ -301,7 +303,8 @@ def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
     assert found == {b"1": {}, b"3": {"a": "b"}}
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_server_that_is_killed_midway_loses_and_doubles_nothing(server: Server, tmp_path: object) -> None:
     """With an append-only file that is written before each answer."""
     options = {"appendonly": "yes", "appendfsync": "always"}
@@ -327,7 +330,6 @@ def test_a_server_that_is_killed_midway_loses_and_doubles_nothing(server: Server
         assert held(queue) == list(range(20_000))
 
 
-@pytest.mark.cluster
 def test_on_a_cluster_each_row_is_stored_once(cluster: Cluster, queue_name: str) -> None:
     with Client.from_url(cluster.url) as client:
         queue = made(client, queue_name)

@@ -12,6 +12,7 @@ from tests.conformance.test_settle import VERBS, each_verb
 from tests.conformance.world import World
 
 
+@pytest.mark.everywhere
 def test_a_waiting_message_is_removed(queue: Queue, world: World) -> None:
     ids = queue.write_many([(number, "t") for number in range(8)])
     for index in (0, 3, 7):  # the head of a stream, and others
@@ -52,6 +53,7 @@ def test_a_message_that_has_come_due_is_removed(open_queue: OpenQueue, world: Wo
     assert (queue.read_many(9), world.census(queue).problems()) == ([], [])
 
 
+@pytest.mark.everywhere
 @each_verb
 def test_the_holder_of_a_cancelled_message_learns_it(
     queue: Queue, world: World, verb: Callable[[Delivery], None]

@@ -44,6 +44,7 @@ def test_a_client_that_asks_for_nothing_is_not_warned(
     assert [record.getMessage() for record in caplog.records if "requested here" in record.getMessage()] == []
 
 
+@pytest.mark.everywhere
 def test_configuring_changes_the_queue_for_every_client(open_queue: OpenQueue, world: World) -> None:
     queue, other = open_queue(streams=4), open_queue(by=world.client())
     queue.write(1, shard_key="t")
@@ -97,6 +98,7 @@ def test_a_backlog_does_not_expire_by_default(queue: Queue, world: World) -> Non
     assert set(lifetimes(world).values()) == {-1}
 
 
+@pytest.mark.everywhere
 def test_a_ttl_is_on_all_keys_together(open_queue: OpenQueue, world: World) -> None:
     """Defect 7: an expiry per stream, moved only by writes to that stream, deleted the backlog of the others."""
     queue = open_queue(streams=4, ttl=100)
@@ -144,8 +146,9 @@ def test_a_ttl_below_a_second_is_refused(open_queue: OpenQueue, world: World) ->
     assert queue.read().payload == "kept"
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.usefixtures("real")
-@pytest.mark.heavy
 def test_an_idle_queue_with_a_ttl_goes_whole_and_comes_back_new(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, ttl=1)
     queue.write("old", shard_key="t")

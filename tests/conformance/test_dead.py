@@ -26,6 +26,7 @@ def fail(queue: Queue, world: World, times: int) -> Delivery:
     return delivery
 
 
+@pytest.mark.everywhere
 def test_a_message_that_fails_too_often_becomes_a_dead_letter(short: Queue, world: World) -> None:
     message_id = short.write({"n": 1}, shard_key="t", headers={"trace": "x"})
     fail(short, world, 3)
@@ -131,6 +132,7 @@ def test_when_dead_letters_are_full_a_rejected_message_waits_and_is_not_delivere
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.everywhere
 def test_a_redriven_message_keeps_its_id_headers_payload_and_count(queue: Queue, world: World) -> None:
     message_id = queue.write({"n": 1}, shard_key="t", headers={"trace": "x"})
     queue.read().nack(error="first")
@@ -173,7 +175,7 @@ def test_redriving_twice_moves_once(queue: Queue) -> None:
     assert len(queue.read_many(9)) == 1
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_many_dead_letters_come_back_to_streams_of_their_shard(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=8, streams_per_shard=2)
     queue.write_many([(number, f"tenant-{number % 5}") for number in range(250)])

@@ -57,6 +57,7 @@ def test_a_cancel_says_that_a_message_is_dead(queue: Queue) -> None:
     assert (queue.cancel(dead), queue.status(dead).reason, queue.status(dead).deliveries) == ("dead", "again", 2)
 
 
+@pytest.mark.everywhere
 def test_dead_letters_are_deleted_by_their_ids(queue: Queue, replay: Replay) -> None:
     ids = killed(queue, 5)
     alive = queue.write("alive", shard_key="t")
@@ -144,6 +145,7 @@ def test_a_full_queue_of_dead_letters_drops_the_oldest_if_told_so(open_queue: Op
     assert queue.stats().dead == 1
 
 
+@pytest.mark.runs_in("test-all")
 def test_old_dead_letters_are_deleted_by_whoever_reads(open_queue: OpenQueue, world: World, real: None) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, dead_ttl=1)
     killed(queue, 250)

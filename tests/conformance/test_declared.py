@@ -43,6 +43,7 @@ def test_a_time_that_redis_rounds_is_no_difference(world: World, queue_name: str
         world.client().queue(queue_name, visibility_timeout=1.2, on_mismatch="raise").declare()
 
 
+@pytest.mark.everywhere
 def test_who_has_settings_creates_it_and_the_others_use_it(world: World, queue_name: str) -> None:
     other = world.client().queue(queue_name)
     with pytest.raises(QueueMissing):
@@ -155,6 +156,7 @@ def test_several_who_apply_at_once_agree_in_the_end(world: World, open_queue: Op
     assert (now.streams, now.max_len, now.max_deliveries, deploys[0].len()) == (4, 100, 5, 5)
 
 
+@pytest.mark.everywhere
 def test_queues_are_listed_until_they_are_deleted(world: World, queue_name: str) -> None:
     client = world.client()
     names = [f"{queue_name}.{number}" for number in (2, 0, 1)]
@@ -166,7 +168,8 @@ def test_queues_are_listed_until_they_are_deleted(world: World, queue_name: str)
     assert client.queues() == sorted(names[1:])
 
 
-@pytest.mark.usefixtures("real", "anywhere")
+@pytest.mark.once
+@pytest.mark.usefixtures("real")
 def test_the_list_may_be_long(world: World, client: Client, queue_name: str) -> None:
     world.raw.zadd("shardq:queues", {f"{queue_name}.{number:05}": 0 for number in range(2500)})
     assert client.queues() == [f"{queue_name}.{number:05}" for number in range(2500)]
@@ -191,6 +194,7 @@ def test_a_queue_that_holds_messages_is_not_deleted_unless_that_is_said(world: W
     assert queue.delete() == 0
 
 
+@pytest.mark.everywhere
 def test_deleting_leaves_no_key_whatever_the_queue_had(world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=9, streams_per_shard=2, journal=100, parents=1, max_in_flight=3)
     held_by(queue)

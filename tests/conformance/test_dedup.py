@@ -10,6 +10,7 @@ from tests.conformance.world import World
 from tests.waiting import eventually
 
 
+@pytest.mark.everywhere
 def test_a_second_write_with_the_key_returns_the_first_ones_id(queue: Queue) -> None:
     first = queue.write("first", shard_key="t", dedup_key="order-1")
     assert queue.write("second", shard_key="u", dedup_key="order-1") == first
@@ -24,6 +25,7 @@ def test_the_key_counts_across_clients(open_queue: OpenQueue, world: World) -> N
     assert other.len() == 1
 
 
+@pytest.mark.everywhere
 def test_the_key_counts_after_the_message_is_settled(queue: Queue) -> None:
     first = queue.write(1, shard_key="t", dedup_key="k")
     queue.read().ack()
@@ -71,7 +73,7 @@ def accepted(queue: Queue, key: str) -> bool:
         return False
 
 
-@pytest.mark.usefixtures("anywhere")
+@pytest.mark.once
 def test_a_full_window_refuses_new_keys_and_takes_them_again_later(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, dedup_window=60, max_dedup=5)
     taken = [accepted(queue, str(number)) for number in range(9)]
@@ -103,8 +105,9 @@ def indexed(queue: Queue, world: World) -> int:
     return sum(int(world.raw.zcard(key)) - 1 for key in (keys.dedup_index, keys.producers, keys.bulk_offsets)) + 1
 
 
-@pytest.mark.usefixtures("anywhere")
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.once
 def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, dedup_window=1)
     queue.write_many([Message(number, "t", dedup_key=f"old-{number}") for number in range(50)])
@@ -120,9 +123,10 @@ def test_what_is_remembered_is_bounded_by_the_window(open_queue: OpenQueue, worl
     assert world.raw.hlen(queue.state.keys.dedup) <= indexed(queue, world)
 
 
-@pytest.mark.usefixtures("anywhere")
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
+@pytest.mark.once
 @pytest.mark.parametrize("keyed", [True, False])
-@pytest.mark.heavy
 def test_nothing_is_left_of_a_rush_of_keys(open_queue: OpenQueue, world: World, keyed: bool) -> None:
     """Neither when a few keys come after it, nor when none do."""
     queue = open_queue(streams=4, dedup_window=1)
@@ -143,7 +147,7 @@ def test_nothing_is_left_of_a_rush_of_keys(open_queue: OpenQueue, world: World, 
     assert world.raw.hlen(queue.state.keys.dedup) == indexed(queue, world)
 
 
-@pytest.mark.usefixtures("anywhere")
+@pytest.mark.once
 def test_a_repeated_key_takes_no_room(open_queue: OpenQueue) -> None:
     """A full queue, or a full window, still answers a repeated write with the first one's id."""
     queue = open_queue(streams=4, max_len=2, max_dedup=2)

@@ -14,6 +14,7 @@ from tests.conformance.world import World
 from tests.waiting import eventually
 
 
+@pytest.mark.everywhere
 def test_a_delayed_message_is_not_handed_out_before_it_is_due(queue: Queue, world: World) -> None:
     message_id = queue.write("later", shard_key="t", delay=60, headers={"a": "1"})
     assert queue.read_many(9) == []
@@ -28,6 +29,7 @@ def test_a_delayed_message_is_not_handed_out_before_it_is_due(queue: Queue, worl
     assert (queue.len(), world.census(queue).problems()) == (0, [])
 
 
+@pytest.mark.everywhere
 def test_delayed_messages_come_in_the_order_of_their_due_times(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=1)
     for delay in (30, 10, 20):
@@ -69,6 +71,7 @@ def test_due_messages_survive_a_queue_that_got_smaller_meanwhile(open_queue: Ope
     assert sorted(each.message_id for each in queue.read_many(100)) == sorted(ids)
 
 
+@pytest.mark.everywhere
 def test_a_message_past_its_deadline_is_never_handed_out_and_is_counted(queue: Queue, world: World) -> None:
     queue.write("stale", shard_key="t", deadline=0.05)
     queue.write("fresh", shard_key="t", deadline=600)

@@ -53,11 +53,11 @@ def give_back(queue: Queue) -> None:
 MASSES = (delayed, in_flight, give_back)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("mass", MASSES)
 @pytest.mark.parametrize("batch", [1, 100])
-@pytest.mark.heavy
 def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue, mass: Mass, batch: int
+    real: None, world: World, open_queue: OpenQueue, mass: Mass, batch: int
 ) -> None:
     """Ideally it is the second: three times that is promised. A batch leaves at once, so it is to be in the first."""
     queue = open_queue(streams=64, streams_per_shard=6, window=1)
@@ -71,11 +71,11 @@ def test_a_quiet_tenants_due_message_waits_for_no_flood_that_was_due_before(
     assert before <= (6 if batch == 1 else 0)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("mass", MASSES)
-@pytest.mark.heavy
 def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue, mass: Mass, window: int
+    real: None, world: World, open_queue: OpenQueue, mass: Mass, window: int
 ) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=window)  # so few that a read misses none
     mass(queue)
@@ -90,9 +90,9 @@ def test_a_call_takes_a_bounded_part_of_what_is_due_and_few_calls_take_all(
     assert world.census(queue).problems() == []
 
 
-def test_every_bucket_has_its_turn_however_many_are_due(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue
-) -> None:
+@pytest.mark.once
+@pytest.mark.runs_in("test-all")
+def test_every_bucket_has_its_turn_however_many_are_due(real: None, world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.write_many([Message("x", f"tenant-{number % 600}", delay=50) for number in range(2400)])
     world.elapse(queue, 60)
@@ -125,13 +125,12 @@ def lost(queue: Queue, client: Client, deliveries: list[Delivery]) -> None:
         client.run(recover(queue.state, Outstanding(holder, 0, 600_000), queue.state.until()))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("end", ["lost", "nacked", "ended", "delayed"])
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("size", [1, 50])
 @pytest.mark.parametrize("key", ["tenant", None])
-@pytest.mark.heavy
 def test_what_comes_again_comes_in_the_order_of_writing(
-    anywhere: None,
     real: None,
     world: World,
     client: Client,
@@ -166,12 +165,13 @@ def test_what_comes_again_comes_in_the_order_of_writing(
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("end", ["ended", "delayed"])
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("size", [1, 50])
 @pytest.mark.parametrize("key", ["tenant", None])
 def test_what_comes_due_in_one_ms_comes_in_the_order_of_writing_if_one_call_takes_it_back(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue, end: str, window: int, size: int, key: str | None
+    real: None, world: World, open_queue: OpenQueue, end: str, window: int, size: int, key: str | None
 ) -> None:
     """So 25 do, which every call may take. Of more, calls take parts, and which ones is not promised within a ms."""
     queue = open_queue(streams=1, streams_per_shard=1, window=window)
@@ -220,7 +220,7 @@ def test_a_large_read_brings_all_that_is_there(world: World, open_queue: OpenQue
     assert {each.message_id for each in queue.read_many(1000)} == set(ids)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_a_large_read_that_waited_brings_all_that_came_at_once(
     real: None, client: Client, open_queue: OpenQueue
 ) -> None:
@@ -248,9 +248,8 @@ def test_a_lease_that_is_shortened_ends_when_it_says(world: World, open_queue: O
     assert queue.read().count == 2
 
 
-def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(
-    anywhere: None, world: World, open_queue: OpenQueue
-) -> None:
+@pytest.mark.once
+def test_what_dies_in_a_mass_hides_nothing_that_is_due_behind_it(world: World, open_queue: OpenQueue) -> None:
     """A call takes back a part of it and delivers nothing. Another one follows before the reader has an answer."""
     queue, doomed = open_queue(streams=4, window=0), 4 * MAX_TAKEN_BACK[0]
     queue.write_many([(number, "flood") for number in range(doomed)])
@@ -269,11 +268,12 @@ def returned(world: World, queue: Queue) -> int:
     return len(world.census(queue).returned)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize("mass", ["ended", "delayed"])
-@pytest.mark.heavy
 def test_a_batch_gets_what_came_due_and_nothing_of_it_goes_through_the_queue(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue, window: int, mass: str
+    real: None, world: World, open_queue: OpenQueue, window: int, mass: str
 ) -> None:
     """As long as nothing else lies in the streams. So a mass of ended leases costs no more than a first delivery."""
     queue = open_queue(streams=8, streams_per_shard=2, window=window)
@@ -293,8 +293,10 @@ def test_a_batch_gets_what_came_due_and_nothing_of_it_goes_through_the_queue(
     assert queue.len() == 0
 
 
+@pytest.mark.once
+@pytest.mark.runs_in("test-all")
 def test_what_came_due_and_finds_no_room_comes_with_later_reads(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue
+    real: None, world: World, open_queue: OpenQueue
 ) -> None:
     """New messages come first, and as long as they fill the batches, others come back into the queue."""
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
@@ -311,8 +313,9 @@ def test_what_came_due_and_finds_no_room_comes_with_later_reads(
     assert set(found[:200]) & set(new)
 
 
+@pytest.mark.once
 def test_leases_that_ended_and_delays_that_are_over_share_the_calls(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue
+    real: None, world: World, open_queue: OpenQueue
 ) -> None:
     """However many leases ended, what was delayed comes beside them."""
     queue = open_queue(streams=8, streams_per_shard=2, window=0)
@@ -325,7 +328,8 @@ def test_leases_that_ended_and_delays_that_are_over_share_the_calls(
     assert len(found) == 256
 
 
-def test_what_came_due_keeps_within_the_cap(anywhere: None, real: None, world: World, open_queue: OpenQueue) -> None:
+@pytest.mark.once
+def test_what_came_due_keeps_within_the_cap(real: None, world: World, open_queue: OpenQueue) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1, max_in_flight=3)
     queue.write_many([(number, f"t{number % 10}") for number in range(200)])
     for _ in range(6):
@@ -339,8 +343,9 @@ def test_what_came_due_keeps_within_the_cap(anywhere: None, real: None, world: W
     assert len(read_all(queue, 50)) == 200
 
 
+@pytest.mark.once
 def test_what_came_due_out_of_a_stream_that_is_not_declared_comes_with_the_next_read(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue
+    real: None, world: World, open_queue: OpenQueue
 ) -> None:
     queue = open_queue(streams=256, streams_per_shard=2, window=1)
     ids = queue.write_many([(number, f"t{number}") for number in range(400)])
@@ -353,8 +358,9 @@ def test_what_came_due_out_of_a_stream_that_is_not_declared_comes_with_the_next_
     assert Counter(each.message_id for each in found) == Counter(ids)
 
 
+@pytest.mark.once
 def test_what_came_due_and_died_or_expired_or_was_cancelled_is_not_delivered(
-    anywhere: None, real: None, world: World, open_queue: OpenQueue
+    real: None, world: World, open_queue: OpenQueue
 ) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, window=1, max_deliveries=2)
     ids = queue.write_many([Message(number, f"t{number % 5}", deadline=100) for number in range(60)])
@@ -371,9 +377,8 @@ def test_what_came_due_and_died_or_expired_or_was_cancelled_is_not_delivered(
     assert world.census(queue).problems() == []
 
 
-def test_the_buckets_of_leases_granted_beside_a_parked_dead_letter_are_due(
-    anywhere: None, world: World, open_queue: OpenQueue
-) -> None:
+@pytest.mark.once
+def test_the_buckets_of_leases_granted_beside_a_parked_dead_letter_are_due(world: World, open_queue: OpenQueue) -> None:
     """A batch grants a lease, parks a message, since the dead letters have no room, and then finds an ended lease."""
     queue = open_queue(streams=1, streams_per_shard=1, window=1, max_deliveries=9, max_dead=1)
     queue.write("ended", shard_key="t")

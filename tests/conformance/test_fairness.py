@@ -46,6 +46,7 @@ def drained(queue: Queue) -> list[Delivery]:
     return found
 
 
+@pytest.mark.everywhere
 def test_a_shard_key_holds_no_more_than_the_window_in_the_shared_streams(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     for n in range(10):
@@ -67,8 +68,8 @@ def test_a_quiet_tenant_does_not_wait_behind_a_flood(open_queue: OpenQueue, worl
     assert sound(queue, world)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [10, 32, 50])
-@pytest.mark.heavy
 def test_a_turn_is_one_message_whatever_the_batch(open_queue: OpenQueue, world: World, batch: int) -> None:
     """Of 50 floods nobody gets much of one; a quiet tenant waits for two rounds at most."""
     queue = open_queue(streams=16, streams_per_shard=4, window=1)
@@ -162,8 +163,8 @@ def test_what_dies_and_is_redriven_passes_a_full_window(open_queue: OpenQueue, w
     assert sound(queue, world)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("parents", [0, 1])
-@pytest.mark.heavy
 def test_shard_keys_may_be_any_bytes(open_queue: OpenQueue, world: World, parents: int) -> None:
     """Zero bytes, separators of the accounts, no text at all, as long as they may be."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=parents)
@@ -239,6 +240,7 @@ def test_resizing_and_switching_the_window_strand_nothing(open_queue: OpenQueue,
     assert sound(queue, world)
 
 
+@pytest.mark.everywhere
 def test_a_cap_bounds_what_a_shard_key_has_in_flight_and_blocks_nobody(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, streams_per_shard=2, max_in_flight=3)
     flood(queue, "capped", 20)
@@ -356,10 +358,10 @@ def test_messages_deleted_by_hand_hold_nothing_back_for_ever(open_queue: OpenQue
     assert (queue.len(), queue.stats().vanished) == (0, EIGHT)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("walk", range(6))
-@pytest.mark.heavy
 def test_whatever_happens_the_accounts_are_a_full_count(
-    open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, walk: int
+    open_queue: OpenQueue, world: World, real: None, rng: random.Random, walk: int
 ) -> None:
     """A random walk over all that a queue can do, counted after each step; at its end nothing is left or lost."""
     ops = RandomOps(open_queue, world, random.Random(rng.random() + walk))
@@ -370,9 +372,9 @@ def test_whatever_happens_the_accounts_are_a_full_count(
     assert sound(ops.queue, world)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("spoiled", ["x", "-1 0", "0 0", "0 -5", "7 9"])
 @pytest.mark.parametrize("field", ["sum", "t:flood"])
-@pytest.mark.heavy
 def test_accounts_that_somebody_spoiled_block_nobody(
     open_queue: OpenQueue, world: World, field: str, spoiled: str
 ) -> None:

@@ -33,6 +33,7 @@ def bodies(queue: Queue, wanted: list[tuple[str, str]]) -> list[bytes | None]:
     return found
 
 
+@pytest.mark.everywhere
 def test_messages_are_found_wherever_they_lie(queue: Queue) -> None:
     """In streams, and in the bodies: of those that were held back, and of one that was delayed."""
     queue.write_many([(b"%d" % at, "flood") for at in range(300)])
@@ -96,7 +97,6 @@ def test_a_hold_expires_though_its_query_dies_after_the_first_step(
         op.send(reply)
 
 
-@pytest.mark.cluster
 def test_on_a_cluster_messages_are_found_too(cluster: Cluster, queue_name: str) -> None:
     with Client.from_url(cluster.url) as client:
         queue = client.queue(queue_name, streams=4)

@@ -131,7 +131,6 @@ def test_rows_that_are_gone_are_told_from_offsets_that_are_gone(queue: Queue, se
     assert queue._client.run(recount(queue.state, done)) == Recount(done[:3], [])
 
 
-@pytest.mark.cluster
 def test_on_a_cluster_any_node_says_when_a_write_begins(cluster: Cluster, queue_name: str) -> None:
     with Client.from_url(cluster.url) as client:
         queue = client.queue(queue_name, streams=4)

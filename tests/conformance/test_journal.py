@@ -53,8 +53,8 @@ class Walk(RandomOps):
         self.queue._client.run(unread(self.queue.state, [each.received for each in found], 60))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("walk", range(2))
-@pytest.mark.heavy
 def test_replayed_the_journal_is_the_queue(open_queue: OpenQueue, world: World, rng: random.Random, walk: int) -> None:
     own = random.Random(rng.random() + walk)
     ops = Walk(open_queue, world, own)
@@ -66,6 +66,7 @@ def test_replayed_the_journal_is_the_queue(open_queue: OpenQueue, world: World, 
         assert replay.problems(world.raw, world.census(ops.queue)) == [], ops.log[-8:]
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize(("window", "known"), [(0, None), (1, "a")])
 def test_each_kind_of_event_has_its_name_and_its_columns(
     open_queue: OpenQueue, world: World, window: int, known: str | None

@@ -94,9 +94,9 @@ def test_extend_moves_the_end(jobs: Queue, clock: Forward) -> None:
     assert delivery.lost
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("verb", ["ack", "nack", "reject"])
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.heavy
 def test_what_is_settled_is_not_lost_and_leaves_the_wheel(jobs: Queue, clock: Forward, verb: str, many: bool) -> None:
     delivery = jobs.read(visibility_timeout=LEASE)
     seen = watched(delivery)

@@ -72,6 +72,7 @@ def test_its_entries_are_handed_out_as_their_fields(queue: Queue, plain: Plain) 
     assert plain.raw.xlen(plain.key) == 0
 
 
+@pytest.mark.everywhere
 def test_it_is_drained_in_order_until_it_is_empty(queue: Queue, plain: Plain, world: World) -> None:
     plain.write(*map(str, range(20)))
     assert [job(each) for each in queue.read_many(6)] == list(map(str, range(6)))

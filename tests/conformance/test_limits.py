@@ -40,6 +40,7 @@ def numbers(found: list[Delivery]) -> list[int]:
 # --- pauses
 
 
+@pytest.mark.everywhere
 def test_a_paused_shard_key_is_passed_over_and_comes_back(queue: Queue, world: World) -> None:
     flood(queue, "loud", 20)
     queue.write("hello", shard_key="quiet")
@@ -156,6 +157,7 @@ def test_a_blocked_reader_is_woken_when_it_goes_on(
 # --- caps
 
 
+@pytest.mark.everywhere
 def test_a_cap_of_one_shard_key(queue: Queue, world: World) -> None:
     flood(queue, "capped", 10)
     flood(queue, "free", 10)
@@ -236,6 +238,7 @@ def test_an_ack_wakes_who_is_blocked_by_the_cap_of_the_queue(open_queue: OpenQue
 # --- rates
 
 
+@pytest.mark.everywhere
 def test_a_rate_lets_a_burst_pass_and_then_one_at_a_time(queue: Queue, world: World) -> None:
     """With a token in a thousand seconds, time plays no part."""
     queue.set_limits({"t": Limits(rate=0.001, burst=4)})
@@ -335,7 +338,8 @@ def test_a_queue_that_does_not_exist_has_no_limits(world: World) -> None:
             call()
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_at_most_ten_thousand_shard_keys_have_limits(queue: Queue) -> None:
     queue.set_limits({f"t{n}": Limits(max_in_flight=1) for n in range(10_000)})
     with pytest.raises(ConfigError, match="10,000"):

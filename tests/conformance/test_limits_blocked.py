@@ -60,6 +60,7 @@ def test_a_clock_that_was_set_back_does_not_stop_a_rate(queue: Queue, world: Wor
     assert queue.read(block=60).payload != first.payload
 
 
+@pytest.mark.runs_in("test-all")
 def test_who_was_blocked_before_a_pause_goes_on_at_its_end(
     queue: Queue, world: World, start_reader: StartReader
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_write_after_a_pause_wakes_who_was_blocked_before_it(
     assert reader.got().payload == "after the pause"
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_full_queue_learns_of_a_lease_that_ends_behind_one_that_was_acked(
     queue: Queue, world: World, start_reader: StartReader
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_delivery_that_is_given_back_unseen_makes_room_in_a_full_queue(
     assert reader.got().payload == "other"
 
 
+@pytest.mark.runs_in("test-all")
 def test_writes_that_a_rate_holds_back_wake_a_reader_once(
     queue: Queue, world: World, start_reader: StartReader
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from shardq import Client, CodecError, ConfigError, Message, Queue, ShardqError
 from tests.conformance.world import World
 
-pytestmark = pytest.mark.usefixtures("anywhere")
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture(autouse=True)

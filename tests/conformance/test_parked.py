@@ -24,6 +24,7 @@ def drained(queue: Queue, batch: int) -> list[Delivery]:
     return found
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("batch", [1, 7, 50])
 def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, world: World, batch: int) -> None:
     """It was delayed, so it lies in the store, and finds no room when it is tried again."""
@@ -42,10 +43,11 @@ def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, wo
     assert sound(queue, world)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 9, 40])
-@pytest.mark.heavy
 def test_beside_full_dead_letters_every_other_message_is_delivered(
-    open_queue: OpenQueue, world: World, anywhere: None, real: None, rng: random.Random, batch: int
+    open_queue: OpenQueue, world: World, real: None, rng: random.Random, batch: int
 ) -> None:
     """Some of them delayed, some rejected; the parked ones come due again and again meanwhile."""
     queue = open_queue(streams=8, streams_per_shard=2, window=1, max_dead=3)

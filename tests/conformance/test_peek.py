@@ -44,6 +44,7 @@ def read_singly(queue: Queue, count: int = 1) -> list[str]:
     return found
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_each_state_has_its_messages_and_their_facts(
     open_queue: OpenQueue, world: World, settings: dict[str, int]
@@ -167,8 +168,8 @@ def test_ties_of_one_bucket_are_paged(open_queue: OpenQueue) -> None:
     assert len(peeked(queue, "in_flight", pages=4)) == 90
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("walk", range(3))
-@pytest.mark.heavy
 def test_one_stream_is_seen_in_the_order_in_which_it_is_then_delivered(
     open_queue: OpenQueue, world: World, rng: random.Random, walk: int
 ) -> None:
@@ -197,8 +198,9 @@ def test_one_stream_is_seen_in_the_order_in_which_it_is_then_delivered(
     assert in_turn == [each for each in ids(every) if each in delivered][: len(in_turn)], ops.log
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("walk", range(2))
-@pytest.mark.heavy
 def test_every_message_is_seen_in_its_state(open_queue: OpenQueue, world: World, rng: random.Random, walk: int) -> None:
     own = random.Random(rng.random() + walk)
     ops = RandomOps(open_queue, world, own)

@@ -26,6 +26,7 @@ def fill(queue: Queue, *counts: int) -> None:
         queue.write_many([(stream, keys_for(queue, stream))] * count)
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("prefer", range(4))
 def test_the_preferred_stream_comes_first(queue: Queue, prefer: int) -> None:
     fill(queue, 5, 5, 5, 5)

@@ -27,6 +27,7 @@ def steps_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
+@pytest.mark.everywhere
 def test_a_topic_goes_to_each_bound_queue_once(client: Client, queue_name: str) -> None:
     eu, every = client.queue(f"{queue_name}-eu", create=True), client.queue(f"{queue_name}-all", create=True)
     assert client.bind("orders.eu.*", eu)
@@ -79,10 +80,11 @@ def test_many_are_bound_and_unbound_and_those_that_were_so_are_returned(
     assert bindings(other) == set()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "bad", [[("a", "q"), ("a..b", "q")], [("a", "q"), ("b", "")], [("a", "q"), "ab"], "ab", 7, [("a", "q", "r")]]
 )
-def test_of_many_bindings_with_a_bad_one_nothing_is_written(client: Client, anywhere: None, bad: Any) -> None:
+def test_of_many_bindings_with_a_bad_one_nothing_is_written(client: Client, bad: Any) -> None:
     client.bind("a", "r")
     for act in (client.bind_many, client.unbind_many):
         with pytest.raises(ConfigError):
@@ -90,9 +92,8 @@ def test_of_many_bindings_with_a_bad_one_nothing_is_written(client: Client, anyw
     assert bindings(client) == {("a", "r")}
 
 
-def test_a_thousand_bindings_take_one_round_trip(
-    client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.once
+def test_a_thousand_bindings_take_one_round_trip(client: Client, real: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "PART", 10)
     client.bind("first", "q")
     seen = steps_of(client, monkeypatch)
@@ -105,6 +106,7 @@ def test_a_thousand_bindings_take_one_round_trip(
     assert bindings(client) == {("first", "q"), *many[:5]}
 
 
+@pytest.mark.everywhere
 def test_clients_follow_one_another_and_routers_do_not_mix(world: World, client: Client) -> None:
     other = world.client()
     client.bind("", "empty")
@@ -118,9 +120,8 @@ def test_clients_follow_one_another_and_routers_do_not_mix(world: World, client:
     assert list(client.router("second").bindings()) == []
 
 
-def test_a_client_that_missed_changes_loads_all(
-    world: World, client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.once
+def test_a_client_that_missed_changes_loads_all(world: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "PART", 7)
     late = world.client()
     client.bind("first", "q")
@@ -162,7 +163,8 @@ def test_one_full_queue_does_not_keep_the_others_from_their_copy(client: Client,
     assert free.read().message_id == results[free.name]
 
 
-def test_no_more_bindings_than_there_may_be(client: Client, anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.once
+def test_no_more_bindings_than_there_may_be(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "MAX_BINDINGS", 2)
     client.bind("a", "q")
     client.bind("b", "q")
@@ -173,8 +175,9 @@ def test_no_more_bindings_than_there_may_be(client: Client, anywhere: None, monk
     assert client.bind("c", "q")
 
 
+@pytest.mark.once
 def test_a_hundred_queues_get_their_copies_in_few_round_trips(
-    client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
+    client: Client, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(100):
         client.bind("#", client.queue(f"many{number}", create=True))
@@ -184,8 +187,9 @@ def test_a_hundred_queues_get_their_copies_in_few_round_trips(
     assert len(seen) <= 2
 
 
+@pytest.mark.once
 def test_queues_are_opened_together_in_batches_that_do_not_hold_up_others(
-    world: World, client: Client, anywhere: None, real: None, monkeypatch: pytest.MonkeyPatch
+    world: World, client: Client, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queues = [client.queue(f"new{number}", create=True) for number in range(150)]
     assert client.bind_many([("#", queue.name) for queue in queues]) == []

@@ -24,6 +24,7 @@ def test_a_read_creates_the_queue(queue: Queue, world: World) -> None:
     assert {queue.state.keys.stream(number) for number in range(4)} <= world.stored()
 
 
+@pytest.mark.everywhere
 def test_reads_take_turns_over_the_streams(plain_queue: Queue) -> None:
     plain_queue.write_many([(number, "t") for number in range(12)])
     order = [plain_queue.read().stream for _ in range(12)]
@@ -31,6 +32,7 @@ def test_reads_take_turns_over_the_streams(plain_queue: Queue) -> None:
     assert sorted(order[:4], key=lambda stream: stream or 0) == [0, 1, 2, 3]
 
 
+@pytest.mark.everywhere
 def test_a_batch_takes_evenly_from_the_streams(queue: Queue) -> None:
     queue.write_many([(number, "t") for number in range(40)])
     assert Counter(each.stream for each in queue.read_many(8)) == {0: 2, 1: 2, 2: 2, 3: 2}
@@ -50,6 +52,7 @@ def test_a_quiet_tenant_waits_for_one_round_only(open_queue: OpenQueue) -> None:
     assert "quiet" in [queue.read().payload for _ in range(2)]
 
 
+@pytest.mark.everywhere
 def test_many_streams_are_read_with_few_declared(open_queue: OpenQueue) -> None:
     """Beyond eight streams a read declares only those that it expects: none is skipped, none is forgotten."""
     queue = open_queue(streams=200, streams_per_shard=3)
@@ -64,6 +67,7 @@ def test_a_batch_never_exceeds_what_was_asked_for(queue: Queue) -> None:
     assert [len(queue.read_many(count)) for count in (1, 7, 1000, 5)] == [1, 7, 22, 0]
 
 
+@pytest.mark.everywhere
 def test_what_is_leased_is_not_handed_out_again(queue: Queue) -> None:
     queue.write_many([(number, "t") for number in range(20)])
     first, second = queue.read_many(15), queue.read_many(15)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from shardq import Message, Queue
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.release import release
@@ -10,6 +12,7 @@ from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
 
 
+@pytest.mark.everywhere
 def test_a_released_key_is_forgotten_and_the_others_are_not(queue: Queue, world: World) -> None:
     first = queue.write_many([Message(number, "t", dedup_key=f"k-{number}") for number in range(5)])
     assert queue._client.run(release(queue.state, ["k-1", "k-3", "k-1"])) == 2

@@ -26,6 +26,7 @@ def finished(queue: Queue, streams: int) -> bool:
     return len(queue.stats().streams) == streams
 
 
+@pytest.mark.everywhere
 def test_more_streams_are_used_at_once(queue: Queue, world: World) -> None:
     old = queue.write_many([(number, f"t{number}") for number in range(20)])
     held = queue.read_many(5)
@@ -38,6 +39,7 @@ def test_more_streams_are_used_at_once(queue: Queue, world: World) -> None:
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize(
     ("streams", "fewer", "holds"), [(4, 3, 3), (4, 2, 2), (4, 2, 3), (2, 1, 1), (9, 8, 8), (5, 1, 1)]
 )
@@ -58,7 +60,8 @@ def test_a_stream_that_holds_something_is_read_until_it_is_empty(
     assert queue.state.keys.stream(holds) not in world.stored()
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_reads_finish_the_shrinking(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=6, window=0)
     queue.write_many([(number, f"t{number}") for number in range(60)])
@@ -99,6 +102,7 @@ def test_shrinking_and_growing_again_starts_afresh(queue: Queue, world: World) -
         assert world.census(queue).problems() == []
 
 
+@pytest.mark.everywhere
 def test_a_writer_with_another_idea_of_the_number_changes_nothing(open_queue: OpenQueue, world: World) -> None:
     """Defect 2: in the prior art every write carried a number of its own, and resized the queue."""
     queue = open_queue(streams=4)
@@ -186,7 +190,7 @@ class Crowd:
                 return
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_nothing_is_lost_or_stranded_while_several_resize_write_and_read(
     open_queue: OpenQueue, world: World, rng: random.Random
 ) -> None:

@@ -35,6 +35,7 @@ def no_result(queue: Queue, message_id: str) -> str:
     return str(told.value)
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_result_is_kept_with_the_ack(open_queue: OpenQueue, settings: dict[str, int]) -> None:
     queue = open_queue(result_ttl=60, **settings)
@@ -320,6 +321,7 @@ def soon() -> Any:
 Soon = Callable[..., Future[Any]]
 
 
+@pytest.mark.everywhere
 @pytest.mark.usefixtures("real")
 def test_whoever_waits_gets_the_result_at_once(open_queue: OpenQueue, world: World, soon: Soon) -> None:
     queue = open_queue(result_ttl=60)

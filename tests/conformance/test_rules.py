@@ -28,8 +28,8 @@ def taken(queue: Queue, batch: int = 100) -> list[Delivery]:
     return found
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 50])
-@pytest.mark.heavy
 def test_when_the_cap_is_switched_off_those_who_were_at_it_come_while_others_go_on(
     open_queue: OpenQueue, world: World, batch: int
 ) -> None:
@@ -53,8 +53,8 @@ def test_when_the_cap_is_switched_off_those_who_were_at_it_come_while_others_go_
     assert sound(queue, world)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1])
-@pytest.mark.heavy
 def test_when_the_cap_is_raised_everybody_gets_up_to_it(open_queue: OpenQueue, world: World, window: int) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, max_in_flight=2, window=window)
     queue.write_many([(number, key) for number in range(8) for key in MANY])
@@ -82,7 +82,7 @@ def test_when_weights_are_given_a_cap_is_as_many_times_as_wide_at_once(open_queu
     assert sound(queue, world)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_when_the_window_changes_everything_is_delivered_and_counted(
     open_queue: OpenQueue, world: World, real: None
 ) -> None:
@@ -136,7 +136,7 @@ def test_once_all_were_met_nothing_remains_of_it(open_queue: OpenQueue, world: W
     assert sound(queue, world)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_after_a_purge_that_was_cut_short_what_is_left_is_delivered(
     open_queue: OpenQueue, world: World, real: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,8 +176,8 @@ def _purge_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
             queue.purge()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("changes", [{"max_in_flight": 0}, {"parents": 1}])
-@pytest.mark.heavy
 def test_nothing_is_kept_of_a_cap_that_counts_no_more(
     open_queue: OpenQueue, world: World, changes: dict[str, int]
 ) -> None:
@@ -212,10 +212,11 @@ def test_a_full_purge_of_delayed_messages_leaves_nothing_to_be_met(open_queue: O
     assert sound(queue, world)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 50])
-@pytest.mark.heavy
 def test_a_walk_goes_on_while_due_messages_fill_every_read(
-    anywhere: None, real: None, open_queue: OpenQueue, world: World, batch: int
+    real: None, open_queue: OpenQueue, world: World, batch: int
 ) -> None:
     """Those who were at the cap are found by the walk alone, and no read is ever left with nothing."""
     queue = open_queue(streams=8, streams_per_shard=2, max_in_flight=2)

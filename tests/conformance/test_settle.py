@@ -29,6 +29,7 @@ def delivery(queue: Queue) -> Delivery:
     return queue.read(visibility_timeout=30)
 
 
+@pytest.mark.everywhere
 def test_an_acked_message_is_gone_with_its_body(queue: Queue, delivery: Delivery, world: World) -> None:
     """Defect 3: an ack that leaves the entry makes length, shrinking and the shortest stream follow history."""
     delivery.ack()
@@ -38,6 +39,7 @@ def test_an_acked_message_is_gone_with_its_body(queue: Queue, delivery: Delivery
     assert world.census(queue).bodies == set()
 
 
+@pytest.mark.everywhere
 def test_a_nacked_message_is_delivered_again_at_once_with_its_count(queue: Queue, delivery: Delivery) -> None:
     delivery.nack(error="it broke\nbadly")
     again = queue.read()
@@ -66,6 +68,7 @@ def test_a_nack_says_whether_the_message_will_be_delivered_again(open_queue: Ope
     assert queue.stats().dead == 1
 
 
+@pytest.mark.everywhere
 def test_a_message_nacked_with_a_delay_waits_for_it(queue: Queue, delivery: Delivery, world: World) -> None:
     delivery.nack(delay=60, error="later")
     assert queue.read_many(9) == []
@@ -75,6 +78,7 @@ def test_a_message_nacked_with_a_delay_waits_for_it(queue: Queue, delivery: Deli
     assert (again.message_id, again.count, again.last_error) == (delivery.message_id, 2, "later")
 
 
+@pytest.mark.everywhere
 def test_a_rejected_message_is_a_dead_letter(queue: Queue, delivery: Delivery) -> None:
     delivery.reject("no such customer")
     assert queue.read_many(9) == []
@@ -82,6 +86,7 @@ def test_a_rejected_message_is_a_dead_letter(queue: Queue, delivery: Delivery) -
     assert (letter.message_id, letter.reason, letter.count) == (delivery.message_id, "no such customer", 1)
 
 
+@pytest.mark.everywhere
 def test_an_ended_lease_gives_the_message_to_the_next_reader(queue: Queue, delivery: Delivery, world: World) -> None:
     world.elapse(queue, 20)
     with pytest.raises(Empty):
@@ -111,6 +116,7 @@ def test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message(
     assert queue.read().count == 2
 
 
+@pytest.mark.everywhere
 @each_verb
 def test_a_stale_lease_changes_nothing_while_another_holds_the_message(
     verb: Settle, queue: Queue, delivery: Delivery, world: World
@@ -142,6 +148,7 @@ def test_a_lease_of_an_earlier_delivery_is_stale_even_for_the_same_reader(queue:
     again.ack()
 
 
+@pytest.mark.everywhere
 def test_extending_moves_the_end_of_the_lease(queue: Queue, delivery: Delivery, world: World) -> None:
     delivery.extend(100)
     assert 80 < delivery.remaining <= 99
@@ -167,6 +174,7 @@ def test_a_holder_that_extends_keeps_its_message_past_many_timeouts(
     delivery.ack()
 
 
+@pytest.mark.everywhere
 def test_acking_many_tells_which_were_lost(queue: Queue, world: World) -> None:
     queue.write_many([(number, "t") for number in range(10)])
     short, long = queue.read_many(4, visibility_timeout=5), queue.read_many(6, visibility_timeout=50)

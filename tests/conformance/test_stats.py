@@ -20,6 +20,7 @@ def check(queue: Queue, world: World, *, backlog: int, in_flight: int = 0, delay
     assert census.problems() == []
 
 
+@pytest.mark.everywhere
 def test_the_numbers_are_true_at_every_step(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, max_deliveries=2)
     ids = queue.write_many([(number, f"t{number}") for number in range(10)])
@@ -193,6 +194,7 @@ def test_a_client_with_an_old_idea_of_the_streams_sees_them_all(open_queue: Open
     assert (len(stats.streams), sum(stats.streams), stats.backlog) == (9, 51, 51)
 
 
+@pytest.mark.everywhere
 def test_purging_removes_all_that_waits_and_nothing_else(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4, max_deliveries=2)
     queue.write_many([(number, f"t{number}") for number in range(1000)])

@@ -18,6 +18,7 @@ def known(status: MessageStatus, *names: str) -> dict[str, object]:
     return {"state": status.state} | {name: getattr(status, name) for name in names}
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_each_state_has_its_facts(open_queue: OpenQueue, world: World, settings: dict[str, int]) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, max_deliveries=3, **settings)
@@ -172,7 +173,8 @@ def test_what_waits_for_room_among_the_dead_letters_is_delayed(open_queue: OpenQ
     assert {queue.status(each).reason for each in ids} == {"max_dead", "bad"}
 
 
-def test_a_lease_among_very_many_is_in_flight_all_the_same(open_queue: OpenQueue, real: None, anywhere: None) -> None:
+@pytest.mark.once
+def test_a_lease_among_very_many_is_in_flight_all_the_same(open_queue: OpenQueue, real: None) -> None:
     queue = open_queue(streams=4, streams_per_shard=4, window=0)
     ids = queue.write_many([(at, "t") for at in range(1200)])
     found: dict[str, int] = {}

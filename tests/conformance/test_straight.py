@@ -19,11 +19,13 @@ from shardq.ops.steps import Refused
 from shardq.protocol import scripts
 from shardq.testing import ManualClock
 from tests.conformance.twofold import VERBS, twofold_client
-from tests.conftest import ON_ONE_SERVER, Mutate
+from tests.conftest import Mutate
+from tests.selection import SOAK
 from tests.servers import Server
 
+pytestmark = pytest.mark.runs_in("test-all")
 STEPS = 250
-RUNS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // STEPS or 1
+RUNS = int(os.environ.get("SHARDQ_WALK_STEPS", "20_000" if SOAK else "0")) // STEPS or 1
 KEYS: tuple[str | bytes, ...] = ("a", "a", "a", "b", "b", "c", "d/1", "d/2", b"\x00\xff", "f f", "g:1", "2")
 MANY_KEYS = tuple(f"k{number}" for number in range(120))
 SIZES = (1, 2, 3, 5, 12, 12, 33, 100)
@@ -201,8 +203,8 @@ class Steps:
                 self.driver.both("HSET", keys.accounts, "t:a", self.rng.choice(("1 0", "1 2", "2 0 +1", "3 1", "12 0")))
 
 
-@pytest.mark.long
-@ON_ONE_SERVER
+@pytest.mark.runs_in("test-all", "soak")
+@pytest.mark.once
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("rules", [False, True])
 def test_a_straight_part_does_what_the_general_part_does(
@@ -256,9 +258,9 @@ def read_in_batches(url: str, queue_name: str, rng: random.Random, window: int, 
     return driver.straight
 
 
-@pytest.mark.long
+@pytest.mark.runs_in("test-all", "soak")
 @pytest.mark.timeout(900)
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1, 3])
 def test_a_read_of_many_does_what_the_general_part_does(
     server: Server, queue_name: str, rng: random.Random, window: int
@@ -270,7 +272,7 @@ def test_a_read_of_many_does_what_the_general_part_does(
     assert taken["read many"] > 3 * queues, taken
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize(
     "rule", [{"parents": 1}, {"max_in_flight": 3}, {"max_backlog": 2}, {"journal": 100}, {"max_len": 9}, {}], ids=str
 )
@@ -291,7 +293,7 @@ ACCOUNTS = (None, "0 0", "0 1", "1 0", "1 1", "2 0", "2 0 +1", "3 0", "3 1", "7 
 BATCHES = ("a", "ab", "aa", "aba", "ba", "aaaabbb", "abcdefghi", "aaaaaaaaa")
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1, 3])
 def test_a_write_at_the_bounds_of_the_window_does_what_the_general_part_does(
     server: Server, queue_name: str, window: int
@@ -341,7 +343,7 @@ def deliveries_of(queue: Queue, clock: ManualClock, kinds: tuple[str, ...]) -> l
     return deliveries
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize("rules", [{}, {"window": 0}, {"max_in_flight": 50}, {"journal": 100}], ids=str)
 def test_an_ack_of_any_kinds_does_what_the_general_part_does(
     server: Server, queue_name: str, rules: dict[str, Any]
@@ -361,7 +363,7 @@ def test_an_ack_of_any_kinds_does_what_the_general_part_does(
         assert driver.straight["ack many"] > 0 or rules.keys() - {"window"}
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize("count", [1, 3])
 def test_an_ack_of_a_redriven_message_forgets_where_it_lay(server: Server, queue_name: str, count: int) -> None:
     """It names the original id, which only the general part removes from `:moved`."""
@@ -390,7 +392,7 @@ def read_singly(url: str, queue_name: str) -> None:
         assert queue.read_many(1) == []
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 def test_what_is_let_in_by_single_reads_goes_where_the_general_part_puts_it(server: Server, queue_name: str) -> None:
     server.run("FLUSHALL")
     read_singly(server.url, queue_name)
@@ -446,9 +448,10 @@ def test_the_right_texts_of_all_mutants_are_there() -> None:
         assert (scripts.root() / f"{verb}.lua").read_text().count(right) == 1, (verb, right)
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 @pytest.mark.parametrize(
-    ("verb", "right", "wrong"), [*MUTANTS, *(pytest.param(*each, marks=pytest.mark.soak) for each in RARE_MUTANTS)]
+    ("verb", "right", "wrong"),
+    [*MUTANTS, *RARE_MUTANTS],
 )
 def test_a_wrong_straight_part_is_found(
     server: Server, queue_name: str, rng: random.Random, mutate: Mutate, verb: str, right: str, wrong: str

@@ -44,6 +44,7 @@ def test_who_has_most_comes_first(queue: Queue, world: World) -> None:
     assert sound(queue, world)
 
 
+@pytest.mark.everywhere
 def test_each_number_is_a_full_count(open_queue: OpenQueue, world: World, seed: int) -> None:
     """Of random traffic, whatever the order."""
     rng = random.Random(seed)

@@ -53,6 +53,7 @@ def sound(queue: Queue, world: World) -> None:
     assert queue.stats().backlog == census.backlog
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("delay", [None, 60])
 def test_a_second_write_returns_the_first_ones_id(queue: Queue, world: World, delay: float | None) -> None:
     first = write(queue, "first", delay=delay)
@@ -139,6 +140,7 @@ def test_a_deadline_frees_the_key(queue: Queue) -> None:
     assert write(queue, "second") != first
 
 
+@pytest.mark.everywhere
 def test_a_waiting_message_is_replaced(queue: Queue, world: World) -> None:
     first = write(queue, "first")
     for number in range(5):
@@ -404,7 +406,7 @@ def test_a_blocked_reader_gets_it_at_once(open_queue: OpenQueue, world: World) -
             delivery.ack()
 
 
-@pytest.mark.usefixtures("anywhere")
+@pytest.mark.once
 def test_it_is_what_a_dict_says(open_queue: OpenQueue, world: World, seed: int) -> None:
     """Random writes and ends, beside a dict of who has which key."""
     rng, queue = random.Random(seed), open_queue(streams=4, streams_per_shard=2, max_deliveries=100)

@@ -12,9 +12,10 @@ import pytest
 
 from tests.conformance.walk.plan import Plan, shrink, walk
 from tests.conformance.world import World
+from tests.selection import SOAK
 
 STEPS = 60
-WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "0")) // (6 * STEPS) or 2
+WALKS = int(os.environ.get("SHARDQ_WALK_STEPS", "20_000" if SOAK else "0")) // (6 * STEPS) or 2
 
 
 def found_broken(world: World, plan: Plan) -> str:
@@ -29,14 +30,11 @@ def found_broken(world: World, plan: Plan) -> str:
     return f"SHARDQ_WALK='{short.seed}|{','.join(map(str, short.steps))}'\n{steps}\n{broken}"
 
 
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.timeout(0 if "SHARDQ_WALK_STEPS" in os.environ else 180)
+@pytest.mark.runs_in("test-all", "soak")
+@pytest.mark.once
+@pytest.mark.timeout(180 if WALKS == 2 else 0)
 @pytest.mark.parametrize("part", range(3))
-@pytest.mark.heavy
-def test_whatever_happens_the_queue_is_what_the_model_says(
-    world: World, anywhere: None, real: None, seed: int, part: int
-) -> None:
+def test_whatever_happens_the_queue_is_what_the_model_says(world: World, real: None, seed: int, part: int) -> None:
     for number in range(WALKS):
         problem = found_broken(world, Plan.of(f"{seed}.{number}", STEPS))
         assert problem == "", problem
@@ -49,7 +47,8 @@ def test_a_walk_on_a_cluster_ends_the_same(world: World, clustered: None, real: 
 
 if "SHARDQ_WALK" in os.environ:
 
-    def test_a_walk_is_repeated(world: World, anywhere: None, real: None) -> None:
+    @pytest.mark.once
+    def test_a_walk_is_repeated(world: World, real: None) -> None:
         seed, _, steps = os.environ["SHARDQ_WALK"].partition("|")
         log, broken = walk(Plan(seed, tuple(map(int, steps.split(",")))), world, [world.client(), world.client()])
         assert broken is None, "\n".join([*log, str(broken)])

@@ -33,11 +33,11 @@ def shares(keys: list[str], weights: Mapping[str, int]) -> dict[str, float]:
     return {key: counted[key] / unit for key in weights}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 7, 100])
 @pytest.mark.parametrize(("streams", "tenants"), [(2, 2), (16, 2), (64, 12)])
-@pytest.mark.heavy
 def test_a_weight_is_a_share(
-    open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None, anywhere: None
+    open_queue: OpenQueue, world: World, batch: int, streams: int, tenants: int, real: None
 ) -> None:
     """Near w:1 in single reads and in batches, whether few or many are active, on few streams or many."""
     queue = open_queue(streams=streams, streams_per_shard=min(streams, 4), window=1)
@@ -65,7 +65,7 @@ def test_a_weight_multiplies_the_cap(open_queue: OpenQueue, world: World) -> Non
     assert sound(queue, world)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: World) -> None:
     """The parent's is its share of the queue, a child's its share of the parent."""
     queue = open_queue(streams=16, streams_per_shard=4, window=1, parents=1)
@@ -81,7 +81,7 @@ def test_parents_and_their_children_have_weights(open_queue: OpenQueue, world: W
         assert sound(queue, world)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_a_heavy_shard_key_keeps_its_order(open_queue: OpenQueue, world: World, rng: random.Random) -> None:
     queue = open_queue(streams=8, streams_per_shard=2, window=1)
     queue.read_many(1)
@@ -99,6 +99,7 @@ def test_a_heavy_shard_key_keeps_its_order(open_queue: OpenQueue, world: World, 
     assert order["heavy"][8:] == sorted(order["heavy"][8:])
 
 
+@pytest.mark.everywhere
 def test_weights_are_kept_read_back_and_removed_with_1(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=4, streams_per_shard=2)
     with pytest.raises(QueueMissing):
@@ -144,12 +145,13 @@ def test_parents_change_only_while_nothing_counts(open_queue: OpenQueue, world: 
     assert sound(queue, world)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 20])
 @pytest.mark.parametrize(("streams", "per_shard"), [(64, 6), (16, 2)])
 @pytest.mark.parametrize("flipped", [True, False], ids=["flipped", "steady"])
-@pytest.mark.heavy
 def test_beside_weights_a_quiet_tenant_waits_for_three_rounds_at_most(
-    open_queue: OpenQueue, anywhere: None, real: None, streams: int, per_shard: int, batch: int, flipped: bool
+    open_queue: OpenQueue, real: None, streams: int, per_shard: int, batch: int, flipped: bool
 ) -> None:
     """A round is as many messages as the floods have weight; also while weights change hands under load."""
     queue = open_queue(streams=streams, streams_per_shard=per_shard, window=1)
@@ -191,8 +193,8 @@ def test_a_weight_that_became_less_counts_at_once(open_queue: OpenQueue, world: 
     assert sound(queue, world)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("batch", [1, 30])
-@pytest.mark.heavy
 def test_a_quiet_child_waits_for_one_message_of_each_sibling(open_queue: OpenQueue, world: World, batch: int) -> None:
     """And for what had left the overflow before; not for a second one of those that had their turn just now."""
     queue = open_queue(streams=4, streams_per_shard=2, window=1, parents=1)

@@ -13,6 +13,7 @@ from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World, drained
 
 
+@pytest.mark.everywhere
 def test_a_message_comes_back_as_it_was_written(queue: Queue) -> None:
     message_id = queue.write({"prompt": "a cat", "n": [1, 2.5, None]}, shard_key="tenant", headers={"a": "1"})
     delivery = queue.read()
@@ -48,7 +49,8 @@ def test_writes_go_to_the_shard_of_their_key_only(open_queue: OpenQueue) -> None
     assert used["c"] <= set(shard("c", 16, 2))
 
 
-@pytest.mark.usefixtures("real", "anywhere")
+@pytest.mark.once
+@pytest.mark.usefixtures("real")
 @pytest.mark.parametrize("streams", [255, 256, 257, 4096])
 def test_a_shard_may_be_all_streams(open_queue: OpenQueue, streams: int) -> None:
     """The first message of a key goes to its best stream, whatever its position takes: one byte, or two."""
@@ -83,6 +85,7 @@ def test_ids_grow_and_are_unique_also_across_streams(queue: Queue) -> None:
     assert len({each.rpartition("-")[0] for each in ids}) == 52
 
 
+@pytest.mark.everywhere
 def test_a_batch_returns_ids_in_its_order(queue: Queue) -> None:
     ids = queue.write_many([(number, f"tenant-{number % 7}") for number in range(600)])  # more than one chunk
     payloads = {each.message_id: each.payload for each in queue.read_many(1000)}
@@ -96,6 +99,7 @@ def test_a_batch_takes_messages_and_pairs_and_may_be_empty(queue: Queue) -> None
     assert [(each.payload, dict(each.headers)) for each in found] == [("pair", {}), ("message", {"h": "1"})]
 
 
+@pytest.mark.everywhere
 def test_order_within_a_stream_is_that_of_the_writes(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=1)
     queue.write_many([(number, "t") for number in range(20)])
@@ -119,6 +123,7 @@ def test_a_client_names_many_queues(client: Client, queue_name: str) -> None:
     assert [each.payload for each in second.read_many(9)] == ["second"]
 
 
+@pytest.mark.everywhere
 def test_a_full_queue_refuses_a_write_and_takes_it_once_there_is_room(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=2, max_len=3)
     queue.write_many([(number, "t") for number in range(3)])
@@ -132,6 +137,7 @@ def test_a_full_queue_refuses_a_write_and_takes_it_once_there_is_room(open_queue
     assert queue.len() == 3
 
 
+@pytest.mark.everywhere
 def test_a_batch_that_would_overfill_the_queue_is_refused_whole(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=2, max_len=3)
     with pytest.raises(PartlyWritten) as caught:

@@ -27,6 +27,7 @@ def numbers(ids: list[str]) -> list[int]:
     return [int(message_id.split("-")[1]) for message_id in ids]
 
 
+@pytest.mark.everywhere
 def test_each_message_gets_its_id_and_is_in_the_queue_once(queue: Queue) -> None:
     with queue.client.writer() as writer:
         written = [writer.write(queue, number, shard_key=f"t{number % 7}") for number in range(500)]

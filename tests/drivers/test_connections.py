@@ -63,11 +63,10 @@ async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, q
         assert (len(connections(server) - others) == 1) is lean
 
 
+@pytest.mark.parametrize("path", ["lean"], indirect=True)  # redis-py sends each request by itself
 async def test_a_large_request_and_one_that_waits_for_replicas_go_by_themselves(
-    server: Server, queue_name: str, lean: bool
+    server: Server, queue_name: str
 ) -> None:
-    if not lean:
-        pytest.skip("all requests do")
     others = connections(server)
     async with AsyncClient.from_url(server.url, timeout=60) as client:
         queue = client.queue(queue_name, streams=4)

@@ -62,6 +62,7 @@ def occupied(client: Any, pool: ThreadPoolExecutor) -> Future[str]:
     return first
 
 
+@pytest.mark.runs_in("test-all")
 def test_calls_get_a_connection_in_the_order_in_which_they_came(
     client: Any, stalling: Server, pool: ThreadPoolExecutor
 ) -> None:
@@ -98,6 +99,7 @@ def a_call_of_its_own(queue: Any, seconds: float) -> None:
         raise cast("ShardqError", partly.results[0]) from None
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("write", [one_write, a_call_of_its_own])
 def test_a_call_whose_time_is_up_in_the_line_says_so_and_nothing_happened(
     client: Any, stalling: Server, pool: ThreadPoolExecutor, write: Callable[[Any, float], None]

@@ -23,6 +23,7 @@ def _url(sentinels: Sentinels) -> str:
     return f"redis+sentinel://{hosts}/{sentinels.service}/0"
 
 
+@pytest.mark.runs_in("test-all")
 def test_calls_go_on_after_a_failover(watched: tuple[Replicated, Sentinels]) -> None:
     """A call that meets a dead primary waits for the sentinels' next one and goes on there; a killed reader's
     message, replicated with its lease, is delivered again by the new primary."""
@@ -43,6 +44,7 @@ def test_calls_go_on_after_a_failover(watched: tuple[Replicated, Sentinels]) -> 
         assert queue.len() == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_an_asyncio_reader_survives_a_failover(watched: tuple[Replicated, Sentinels]) -> None:
     """A reader that is blocked while the primary dies gets what is written to the next one."""
     pair, sentinels = watched

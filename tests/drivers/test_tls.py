@@ -12,6 +12,7 @@ import trustme
 
 from shardq import AsyncClient, BackendError, Client
 from shardq.errors import BackendError as StartFailed
+from tests.parts import REDIS
 from tests.servers import Server, ServerKind, available, free_ports
 
 PASSWORD = "s3cr3t-canary"
@@ -45,7 +46,7 @@ def tls(tmp_path: Path) -> Iterator[tuple[int, str]]:
         if server := _start(kind, options):
             break
     else:
-        pytest.skip("no server here was built with TLS; Debian's redis-server is")
+        pytest.skip(str(REDIS))
     with server:
         server.run("CONFIG", "SET", "requirepass", PASSWORD)
         yield port, str(tmp_path / "ca.pem")

@@ -28,6 +28,7 @@ def waits(server: Server) -> Callable[[], bool]:
     return lambda: bool(server.info("clients")["blocked_clients"])
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("client_kind", CLIENT_KINDS)
 def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
     cluster: Cluster, queue_name: str, client_kind: Any
@@ -50,6 +51,7 @@ def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
         assert unblocks(other) == before[1]
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_server_that_took_the_place_of_another_is_not_asked_to_end_its_waits(
     kind: ServerKind, queue_name: str
 ) -> None:

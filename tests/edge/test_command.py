@@ -38,6 +38,7 @@ def edge(tmp_path: Path, sink: Sink) -> Command:
     return run
 
 
+@pytest.mark.runs_in("test-all")
 def test_messages_come_from_arguments_lines_and_files(edge: Command, sink: Sink, tmp_path: Path) -> None:
     told = edge("send", "jobs", '{"a": 1}', "--as", "json", "-k", "t-1", "--header", "kind=x", "--delay", "2")
     assert (told.returncode, told.stderr) == (0, "")
@@ -59,6 +60,7 @@ def test_messages_come_from_arguments_lines_and_files(edge: Command, sink: Sink,
     assert [each.plain_message for each in sink.requests[3:]] == [b"file a", b"file b"]
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -77,6 +79,7 @@ def test_a_wrong_command_line_says_what_is_wrong(edge: Command, words: tuple[str
     assert "Traceback" not in found.stderr
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_is_not_acked_stays_and_the_next_one_delivers_it(edge: Command, sink: Sink, tmp_path: Path) -> None:
     assert edge("status").returncode == 3  # there is no spool yet
     sink.act = lambda request, number: "keep"
@@ -107,6 +110,7 @@ def test_what_is_not_acked_stays_and_the_next_one_delivers_it(edge: Command, sin
     assert edge("refused", "--json").stdout.count("\n") == 1
 
 
+@pytest.mark.runs_in("test-all")
 def test_tail_tells_what_changes(edge: Command, sink: Sink) -> None:
     assert edge("send", "jobs", "x", "-k", "t").returncode == 0
     told = edge("tail", "--every", "0.05", "--times", "2")

@@ -125,6 +125,7 @@ def test_lost_acks_and_dropped_messages_are_sent_again_under_their_ids(sink: Sin
     assert edge.status().delivery.again > 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_connection_that_is_cut_again_and_again_loses_nothing(sink: Sink, made: Made, rng: Random) -> None:
     sink.act = lambda request, number: "cut" if rng.random() < 0.05 else "ack"
     edge = made()
@@ -190,6 +191,7 @@ def test_what_a_closed_producer_had_not_sent_the_next_one_sends(sink: Sink, made
     assert arrived(sink) == list(range(10))
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_dictionary_is_trained_offered_and_used(sink: Sink, made: Made, rng: Random) -> None:
     words = [b"%x" % rng.getrandbits(64) for _ in range(2000)]
     payloads = [b" ".join(rng.choices(words, k=250)) for _ in range(1500)]
@@ -217,6 +219,7 @@ def test_what_does_not_shrink_goes_plain(sink: Sink, made: Made, rng: Random) ->
     assert kinds == ["plain_message", "plain_message", "zstd_compressed"]
 
 
+@pytest.mark.runs_in("test-all")
 def test_another_process_takes_over_when_the_one_that_delivers_is_killed(
     sink: Sink, made: Made, tmp_path: Path
 ) -> None:
@@ -247,6 +250,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_producer_that_is_killed_at_any_moment_loses_nothing(
     sink: Sink, made: Made, tmp_path: Path, rng: Random
 ) -> None:
@@ -294,6 +298,7 @@ with Edge(gateway=sys.argv[1], spool=sys.argv[2]) as edge:
 """
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_forked_child_is_told_to_make_its_own(sink: Sink, tmp_path: Path) -> None:
     """gRPC's own handlers of forks are off, as docs/edge.md says: they may end a child by an assertion of theirs."""
     subprocess.run(

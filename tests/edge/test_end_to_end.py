@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 __all__ = ["run_gateway"]  # pytest finds the fixture here
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.heavy]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.runs_in("test-all"), pytest.mark.once]
 Run = Callable[..., GatewayProcess]
 
 
@@ -73,6 +73,7 @@ def drained(queue: Queue) -> Counter[bytes]:
     return found
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_link_that_is_cut_fifty_times_loses_and_doubles_nothing(
     queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_link_that_is_cut_fifty_times_loses_and_doubles_nothing(
     assert found == Counter({b"%d" % number: 1 for number in range(sent)})
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_gateway_that_is_killed_again_and_again_loses_and_doubles_nothing(
     queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_gateway_that_is_killed_again_and_again_loses_and_doubles_nothing(
     assert drained(queue) == Counter({b"%d" % number: 1 for number in range(sent)})
 
 
+@pytest.mark.runs_in("test-all")
 def test_while_redis_is_away_nothing_is_acked_and_after_that_each_is_stored_once(
     queue: Queue, run_gateway: Run, tmp_path: Path, server: Server
 ) -> None:
@@ -136,6 +139,7 @@ def test_while_redis_is_away_nothing_is_acked_and_after_that_each_is_stored_once
     assert drained(queue) == Counter({b"first": 1} | {b"%d" % number: 1 for number in range(300)})
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_the_gateway_refuses_is_told_and_the_rest_is_stored(
     queue: Queue, run_gateway: Run, tmp_path: Path
 ) -> None:
@@ -151,6 +155,7 @@ def test_what_the_gateway_refuses_is_told_and_the_rest_is_stored(
     assert {tuple(each.headers.items()) for each in found} == {(("n", "x"),)}
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_message_that_this_gateway_cannot_take_stops_nobody(queue: Queue, run_gateway: Run, tmp_path: Path) -> None:
     """It would end the call as soon as it came, and so it would with each call after that."""
     gateway = run_gateway("--insecure", "--max-message", "10000")
@@ -163,6 +168,7 @@ def test_a_message_that_this_gateway_cannot_take_stops_nobody(queue: Queue, run_
     assert sorted(map(len, drained(queue))) == [10, 20, 10_000]
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_dictionary_survives_both_ends(queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random) -> None:
     """It is trained on the way, known to the gateway, and offered anew to the next one."""
     words = [b"%x" % rng.getrandbits(64) for _ in range(2000)]

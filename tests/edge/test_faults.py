@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 __all__ = ["queue", "run_gateway", "server_url"]  # pytest finds the fixtures here
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.heavy]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.runs_in("test-all"), pytest.mark.once]
 DAY = 86_400.0
 
 SENDS = """
@@ -49,6 +49,7 @@ def of(found: Counter[bytes]) -> Counter[str]:
     return Counter({payload.decode().rstrip("."): count for payload, count in found.items()})
 
 
+@pytest.mark.runs_in("test-all")
 def test_producers_and_gateways_that_are_killed_lose_and_double_nothing(
     queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random
 ) -> None:
@@ -78,6 +79,7 @@ def test_producers_and_gateways_that_are_killed_lose_and_double_nothing(
     assert len(found) - len(told) <= 6, "a life that ends may have put one more than it could tell"
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_producer_that_stops_reading_holds_up_nobody(queue: Queue, run_gateway: Run, tmp_path: Path) -> None:
     gateway = run_gateway("--insecure")
     with sends(gateway.address, tmp_path / "slow.db", queue, "slow", 3000) as slow:
@@ -109,6 +111,7 @@ class Jumping(SystemClock):
         return super().monotonic() + self.suspended
 
 
+@pytest.mark.runs_in("test-all")
 def test_clocks_that_jump_change_nothing(queue: Queue, run_gateway: Run, tmp_path: Path, rng: Random) -> None:
     gateway, clock, sent = run_gateway("--insecure"), Jumping(), 0
     link = linked(gateway.address, Quality(bandwidth=5e6, round_trip=0.02))
@@ -128,7 +131,7 @@ def test_clocks_that_jump_change_nothing(queue: Queue, run_gateway: Run, tmp_pat
     assert drained(queue) == Counter({b"%d" % number + bytes(1500): 1 for number in range(sent)})
 
 
-@pytest.mark.soak
+@pytest.mark.runs_in("test-all")
 def test_a_connection_that_both_ends_take_for_open_is_given_up(
     queue: Queue, run_gateway: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +151,7 @@ def test_a_connection_that_both_ends_take_for_open_is_given_up(
     assert drained(queue) == Counter([b"first", b"second"])
 
 
-@pytest.mark.soak
+@pytest.mark.runs_in("test-all")
 def test_redis_may_be_away_for_twenty_seconds(queue: Queue, run_gateway: Run, tmp_path: Path, server: Server) -> None:
     """Several producers go on spooling; the gateway waits; then each message is stored once."""
     gateway = run_gateway("--insecure", "--timeout", "2")

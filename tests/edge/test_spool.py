@@ -17,6 +17,7 @@ from shardq.edge.lock import DeliveryLock
 from shardq.edge.spool import OVERHEAD, REFUSED_KEPT, Spool
 from shardq.errors import SpoolDamaged, SpoolFull
 from shardq.testing import ManualClock
+from tests.parts import LINUX, ROOT
 from tests.waiting import eventually
 
 Open = Callable[..., Spool]
@@ -92,6 +93,7 @@ def test_a_full_spool_refuses_all_or_drops_the_oldest(opened: Open) -> None:
     assert dropping.counts().dropped == 2
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_was_refused_is_kept_for_people_within_bounds(opened: Open) -> None:
     spool = opened(max_bytes=10**9)
     spool.put([message(each) for each in range(REFUSED_KEPT + 5)])
@@ -120,7 +122,8 @@ def test_a_disk_that_is_full_loses_nothing(opened: Open, path: Path) -> None:
     assert numbers(spool) == list(range(1, put + 1))
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="mounting a small disk needs root")
+@ROOT.needed
+@LINUX.needed
 def test_a_real_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -182,6 +185,7 @@ def _put_some(path: Path, part: int) -> None:
         spool.put([message(number)])
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_was_put_survives_a_sigkill_at_any_point(opened: Open, path: Path, rng: Random) -> None:
     """The process says what it has put, line by line. All of that is there, and at most one more."""
     for _ in range(5):
@@ -214,6 +218,7 @@ for number in range(100_000):
 """
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_lock_belongs_to_one_and_is_free_when_its_process_ends(path: Path) -> None:
     own, other = DeliveryLock(path), DeliveryLock(path)
     assert own.holder() is None

@@ -211,6 +211,7 @@ def test_a_start_that_fails_quotes_the_log_and_leaves_nothing(monkeypatch: pytes
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_server_that_never_answers_is_given_up_at_the_deadline_and_killed(tmp_path: Path) -> None:
     script = tmp_path / "server"
     script.write_text(
@@ -277,6 +278,7 @@ def test_a_directory_keeps_the_data_through_stop_and_kill(kind: ServerKind, quic
         assert restarted.run("MGET", "stopped", "killed") == [b"1", b"1"]
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_directory_has_one_server_at_a_time_and_is_free_after_it(tmp_path: Path) -> None:
     code = "server = EmbeddedServer(sys.argv[1]).start()"
     with Parent(code, str(tmp_path)) as first:
@@ -288,6 +290,7 @@ def test_a_directory_has_one_server_at_a_time_and_is_free_after_it(tmp_path: Pat
             assert second.pid
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_directory_stays_locked_while_its_server_lives_even_when_its_parent_forgot_it(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path), pytest.raises(BackendError, match="is in use"):
         EmbeddedServer(tmp_path).start()
@@ -323,6 +326,7 @@ def test_the_server_ends_when_its_parent_is_killed(code: str, ending: signal.Sig
         eventually(lambda: not alive(parent.server))
 
 
+@pytest.mark.runs_in("test-all")
 @BOTH_WAYS
 def test_the_server_ends_and_its_files_go_when_its_parent_just_ends(code: str, tmp_path: Path) -> None:
     with Parent(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n" + code) as parent:
@@ -332,6 +336,7 @@ def test_the_server_ends_and_its_files_go_when_its_parent_just_ends(code: str, t
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_a_killed_process_left_is_removed_by_the_next_that_starts_a_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +382,7 @@ def aged(directory: Path) -> None:
     os.utime(directory, (0, directory.stat().st_mtime - 3600))
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_suspended_server_ends_too_when_its_parent_is_killed() -> None:
     with Parent(START) as parent:
         os.kill(parent.server, signal.SIGSTOP)
@@ -384,6 +390,7 @@ def test_a_suspended_server_ends_too_when_its_parent_is_killed() -> None:
         eventually(lambda: not alive(parent.server))
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_server_outlives_the_thread_that_started_it() -> None:
     with Parent(IN_A_THREAD) as parent:
         os.kill(parent.server, 0)
@@ -413,6 +420,7 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_server() -> None:
         assert os.getsid(server.pid) != os.getsid(0)
 
 
+@pytest.mark.runs_in("test-all")
 @BOTH_WAYS
 def test_a_fork_can_use_the_server_but_not_stop_it(code: str) -> None:
     fork = """

@@ -95,6 +95,7 @@ def test_replicas_have_what_the_primary_has_and_can_be_promoted(kind: ServerKind
         assert group.primary.run("WAIT", 0, 0) == 2
 
 
+@pytest.mark.runs_in("test-all")
 @each_kind
 def test_sentinels_replace_a_killed_primary(kind: ServerKind) -> None:
     with Replicated(kind) as group, Sentinels(group, kind) as sentinels:
@@ -104,7 +105,7 @@ def test_sentinels_replace_a_killed_primary(kind: ServerKind) -> None:
         eventually(lambda: sentinels.primary_port() == group.replicas[0].port, 40)
 
 
-@pytest.mark.cluster
+@pytest.mark.runs_in("test-all")
 @each_kind
 def test_a_cluster_serves_every_slot_when_it_has_started(kind: ServerKind) -> None:
     with Cluster(kind) as cluster:
@@ -147,7 +148,6 @@ class Writer(threading.Thread):
         self.join()
 
 
-@pytest.mark.cluster
 def test_a_slot_moves_live_while_a_writer_writes(cluster: Cluster) -> None:
     keys = [f"{{tenant}}{number}" for number in range(200)]
     slot = cluster.slot_of("{tenant}")
@@ -173,7 +173,6 @@ def test_a_slot_moves_live_while_a_writer_writes(cluster: Cluster) -> None:
     cluster.wait_ok()
 
 
-@pytest.mark.cluster
 def test_a_move_that_was_interrupted_can_be_ended(cluster: Cluster) -> None:
     slot = cluster.slot_of("{half}")
     home = cluster.owner(slot)
@@ -193,7 +192,6 @@ def test_a_move_that_was_interrupted_can_be_ended(cluster: Cluster) -> None:
         assert [client.get(f"{{half}}{number}") for number in range(30)] == [b"%d" % number for number in range(30)]
 
 
-@pytest.mark.cluster
 def test_moving_a_slot_to_where_it_is_does_nothing(cluster: Cluster) -> None:
     assert cluster.move_slot(7, cluster.owner(7)) == 0
 
@@ -328,6 +326,7 @@ def test_eventually_returns_what_became_true_and_says_what_did_not() -> None:
         eventually(lambda: False, 0.01, what="the sky fell")
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_failing_test_shows_the_seed_that_repeats_it(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     (tmp_path / "test_it.py").write_text("def test_it(seed): assert not seed\n")

@@ -22,6 +22,8 @@ from examples.demo.records import Records, Tail
 from shardq import QueueStats
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.runs_in("test-all")
+
 ROOT = Path(__file__).resolve().parents[2]
 PIPE = subprocess.PIPE
 
@@ -46,7 +48,6 @@ def children(pid: int) -> dict[int, str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_short_run_accounts_for_every_file() -> None:
     with demo("--files", "150", "--workers", "3") as process:
@@ -71,7 +72,6 @@ def test_a_short_run_accounts_for_every_file() -> None:
     assert [line for line in told.splitlines() if len(line) > 80] == []
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_process_that_dies_fails_the_demo() -> None:
     with demo("--files", "300") as process:
@@ -83,7 +83,6 @@ def test_a_process_that_dies_fails_the_demo() -> None:
     assert "FAILED: " in told
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_demo_and_all_its_processes(number: signal.Signals) -> None:

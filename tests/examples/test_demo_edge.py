@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.runs_in("test-all")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -17,11 +17,10 @@ from typing import Any, Self
 import pytest
 
 from shardq import Client, Queue
-from tests.conftest import ON_ONE_SERVER
 from tests.servers import Server
 from tests.waiting import eventually
 
-pytestmark = ON_ONE_SERVER
+pytestmark = [pytest.mark.once, pytest.mark.runs_in("test-all")]
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 BEFORE_JOBS = {"length": 0, "runnable": 0, "oldest_age": None, "delayed": 0, "workers": 0}
 

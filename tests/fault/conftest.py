@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,31 +11,24 @@ import pytest
 from shardq import Client
 from shardq.protocol.scripts import load, names
 from tests.clients import CLIENT_KINDS, ClientKind, opened
+from tests.conftest import is_given
 from tests.proxy import Cut, Proxy
-from tests.servers import Server, ServerKind, available
+from tests.servers import Server
 
 Open = Callable[..., Client]
 Cutter = Callable[..., Cut]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The asyncio client on the default server only: clients and servers do not depend on each other."""
-    default = next(iter(available()), None)
-    spare = [item for item in items if default and _repeats(item, default)]
-    if spare:
-        config.hook.pytest_deselected(items=spare)
-        items[:] = [item for item in items if item not in spare]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Both kinds of client for a test that starts its own servers; the others get theirs with a server each."""
+    names = metafunc.fixturenames
+    if "client_kind" in names and "running_server" not in names and not is_given(metafunc, "client_kind"):
+        metafunc.parametrize("client_kind", CLIENT_KINDS, indirect=True)
 
 
-def _repeats(item: pytest.Item, default: ServerKind) -> bool:
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    here = item.path.parent == Path(__file__).parent
-    return here and params.get("client_kind") == "async" and params.get("running_server", default) != default
-
-
-@pytest.fixture(params=CLIENT_KINDS)
+@pytest.fixture
 def client_kind(request: pytest.FixtureRequest) -> ClientKind:
-    """Each test runs with a `Client` and with an `AsyncClient`."""
+    """`Client` or `AsyncClient`."""
     return cast("ClientKind", request.param)
 
 

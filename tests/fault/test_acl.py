@@ -101,6 +101,7 @@ def test_a_caller_waits_for_results(server: Server, users: Users, open_client: O
     assert caller.write(9, shard_key="t", unique_key="k", on_conflict="replace") not in ids
 
 
+@pytest.mark.runs_in("test-all")
 def test_each_role_can_do_its_work(server: Server, users: Users, open_client: Open) -> None:
     operator, consumer, producer, autoscaler, observer = (
         open_client(users.url(name)).queue("jobs", streams=4, streams_per_shard=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from msgspec import structs
 
 from shardq import Client, LeaseLost, Queue
 from shardq.protocol.keys import QueueKeys
+from tests.parts import GCC
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
 
@@ -44,8 +44,7 @@ class Shimmed(Server):
 @pytest.fixture(params=[kind.product for kind in available()])
 def movable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shimmed]:
     """A server with a movable clock."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not there to build the clock shim")
+    GCC.need()
     (kind,) = (kind for kind in available() if kind.product == request.param)
     with Shimmed(kind, tmp_path) as server:
         before = server.run("TIME")[0]
@@ -89,6 +88,7 @@ def test_a_forward_jump_ends_no_lease_early(movable: Shimmed, queue: Queue) -> N
     assert queue.stats().acked == 21
 
 
+@pytest.mark.runs_in("test-all")
 def test_after_a_forward_jump_work_goes_on_and_lost_leases_come_back_a_lease_time_later(
     movable: Shimmed, queue: Queue
 ) -> None:
@@ -131,6 +131,7 @@ def behind(queue: Queue, server: Server, milliseconds: int) -> None:
                     plain.zadd(index, {member: score - milliseconds})
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_jump_that_is_only_seen_by_the_deadlines_ends_no_lease_early(
     server: Server, queue_name: str, window: int
 ) -> None:

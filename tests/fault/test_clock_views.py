@@ -70,7 +70,8 @@ def paused(server: Server, healthy: Queue) -> Iterator[Queue]:
         yield queue
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_lease_that_ends_in_an_outage_is_delivered_when_the_server_is_back(server: Server, healthy: Queue) -> None:
     with ThreadPoolExecutor(1) as pool, Client.from_url(server.url) as other:
         message_id = lost(healthy, lasts=2.0)
@@ -85,7 +86,8 @@ def test_a_lease_that_ends_in_an_outage_is_delivered_when_the_server_is_back(ser
         assert reading.result(SOON).message_id == message_id
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_stall_of_one_call_stops_the_queue_for_nobody(server: Server, healthy: Queue, paused: Queue) -> None:
     """A call that arrives late is told in it what the server's clock should have shown long ago."""
     message_id = lost(healthy)
@@ -112,7 +114,8 @@ def test_a_machine_that_stood_still_stops_the_queue_for_nobody(server: Server, h
     assert not server.run("HGET", healthy.state.keys.meta, "jump")
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_machine_that_stood_still_does_not_stop_itself_for_longer_than_that(server: Server, paused: Queue) -> None:
     message_id = lost(paused)
     eventually(lambda: over(server, paused))
@@ -120,7 +123,8 @@ def test_a_machine_that_stood_still_does_not_stop_itself_for_longer_than_that(se
     assert paused.read(block=SOON).message_id == message_id
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_after_a_jump_each_lease_ends_at_its_own_time(movable: Shimmed, window: int) -> None:  # noqa: F811
     with Client.from_url(movable.url) as client:
         queue = client.queue("jobs", streams=4, visibility_timeout=LONG, window=window)
@@ -134,7 +138,8 @@ def test_after_a_jump_each_lease_ends_at_its_own_time(movable: Shimmed, window: 
         long.ack()
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_jump_and_its_way_back_leave_nothing_behind(movable: Shimmed, window: int) -> None:  # noqa: F811
     with Client.from_url(movable.url) as client:
         queue = client.queue("jobs", streams=4, visibility_timeout=LONG, window=window)
@@ -148,6 +153,7 @@ def test_a_jump_and_its_way_back_leave_nothing_behind(movable: Shimmed, window: 
         eventually(lambda: not movable.run("HGET", queue.state.keys.meta, "jump"), what="nothing is left")
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_lease_that_was_given_while_the_clock_was_ahead_is_still_its_holders(movable: Shimmed, window: int) -> None:  # noqa: F811
     with Client.from_url(movable.url) as client:
         queue = client.queue("jobs", streams=4, visibility_timeout=LONG, window=window)

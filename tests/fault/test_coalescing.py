@@ -99,6 +99,7 @@ def written(queue: Queue, text: Any, key: str = "tenant", **settings: Any) -> Ca
     return lambda: queue.write(text, shard_key=key, **settings)
 
 
+@pytest.mark.everywhere
 def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: Queue) -> None:
     sent = proxy.copies(b"EVALSHA")
     with ThreadPoolExecutor(THREADS) as pool:
@@ -113,7 +114,8 @@ def test_those_who_wait_share_the_next_call_in_their_order(proxy: Proxy, queue: 
     assert rising_runs([each.payload for each in found]) <= len(sent)
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_each_caller_ends_at_its_own_time(proxy: Proxy, queue: Queue) -> None:
     timeouts = [1.5, 0.3, 0.6, 3.0, 0.9]
     spent: dict[float, float] = {}
@@ -220,6 +222,7 @@ def warmed(queue: Queue, proxy: Proxy, pool: ThreadPoolExecutor) -> None:
     proxy.heal()
 
 
+@pytest.mark.runs_in("test-all")
 def test_an_ack_that_shared_a_call_without_an_answer_may_be_given_again(proxy: Proxy, queue: Queue) -> None:
     """As after a single ack: the second one is a repetition, and is not told that the lease was lost."""
     queue.write_many([(n, "tenant") for n in range(4)])
@@ -241,7 +244,7 @@ def test_an_ack_that_shared_a_call_without_an_answer_may_be_given_again(proxy: P
     assert not any(each.lost for each in deliveries)
 
 
-@pytest.mark.heavy
+@pytest.mark.once
 def test_who_gives_up_before_a_shared_call_is_sent_knows_that_nothing_happened(proxy: Proxy, queue: Queue) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.drop()
@@ -306,6 +309,7 @@ def test_terms_of_nacks_are_each_callers_own(proxy: Proxy, queue: Queue) -> None
     assert [each.last_error for each in again] == [str(each.payload) for each in again]
 
 
+@pytest.mark.everywhere
 def test_close_ends_all_who_wait(proxy: Proxy, queue: Queue) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         proxy.blackhole()
@@ -338,6 +342,7 @@ def waiting_in_child(queue: Queue) -> str:
     return str(sum(waiting(queue, verb) for verb in queue.state.coalescers))
 
 
+@pytest.mark.everywhere
 def test_cancelling_a_caller_cancels_only_its_own_wait(proxy: Proxy, queue_name: str) -> None:
     async def main() -> None:
         async with AsyncClient.from_url(proxy.url, timeout=60) as client:
@@ -416,6 +421,7 @@ def everything(queue: Queue) -> list[Any]:
     return found
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("seed", range(2))
 def test_each_write_is_stored_once_while_links_break_and_time_runs_out(
     proxy: Proxy, server: Server, queue: Queue, seed: int

@@ -97,6 +97,7 @@ def test_readers_of_other_leases_share_no_call(proxy: Proxy, queue: Queue) -> No
     assert payloads([each for _, each in found]) == list(range(8))
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_message_of_a_reader_whose_time_is_up_is_given_back(proxy: Proxy, queue: Queue) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         warmed(queue, proxy, pool)
@@ -184,8 +185,9 @@ def test_readers_that_are_cancelled_at_any_moment_lose_no_message(proxy: Proxy, 
     asyncio.run(main())
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.heavy
 def test_each_message_is_read_and_acked_once_while_links_break(
     proxy: Proxy, server: Server, queue: Queue, seed: int
 ) -> None:

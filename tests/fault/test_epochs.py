@@ -31,6 +31,7 @@ def pair() -> Iterator[Replicated]:
         yield pair
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("lost", CHANGES)
 @pytest.mark.parametrize("following", NEXT)
 def test_a_change_after_one_that_was_lost_is_not_taken_for_it(
@@ -61,6 +62,7 @@ def test_a_change_after_one_that_was_lost_is_not_taken_for_it(
         assert take(raw, queue.state.keys).problems() == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_promoted_replica_that_lacks_a_resize_serves_those_who_saw_it(pair: Replicated, queue_name: str) -> None:
     with Proxy(pair.primary.url) as proxy, Client.from_url(proxy.url) as client:
         queue = client.queue(queue_name, streams=4)

@@ -53,6 +53,8 @@ def queue(server: Server, open_client: Open, queue_name: str) -> Queue:
     return queue
 
 
+@pytest.mark.everywhere
+@pytest.mark.runs_in("test-all")
 def test_noscript_a_script_cache_that_is_emptied_all_the_time_is_not_noticed(server: Server, queue: Queue) -> None:
     with server.client() as plain, repeated(plain.script_flush):
         for n in range(100):
@@ -64,6 +66,7 @@ def test_noscript_a_script_cache_that_is_emptied_all_the_time_is_not_noticed(ser
     assert (queue.len(), queue.stats().dead) == (0, 50)
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("words", [("XGROUP", "DESTROY", "{}", "shardq"), ("DEL", "{}")], ids=["nogroup", "unblocked"])
 def test_a_reader_whose_notifications_are_gone_waits_on_and_is_woken(
     server: Server, open_client: Open, queue_name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -163,6 +166,7 @@ def test_a_restart_with_persistence_loses_nothing_and_leases_go_on(
         assert sorted(each.message_id for each in (*held, *rest)) == sorted(ids)
 
 
+@pytest.mark.runs_in("test-all")
 def test_loading_calls_wait_until_the_server_has_read_its_data(kind: ServerKind | None, open_client: Open) -> None:
     with Server(kind, options={"save": "3600 1"}) as own:
         queue = open_client(own.url, timeout=20).queue("jobs", streams=4)
@@ -208,6 +212,7 @@ def gives_up(call: Callable[[], object], why: str) -> None:
     eventually(told)
 
 
+@pytest.mark.everywhere
 def test_readonly_a_call_gives_up_at_its_deadline_and_nothing_is_changed(server: Server, queue: Queue) -> None:
     server.run("REPLICAOF", "127.0.0.1", 1)
     try:
@@ -218,6 +223,7 @@ def test_readonly_a_call_gives_up_at_its_deadline_and_nothing_is_changed(server:
     assert queue.stats().written == 1
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_demoted_primary_and_its_successor_lose_nothing_that_was_replicated(
     kind: ServerKind | None, open_client: Open
 ) -> None:
@@ -234,6 +240,7 @@ def test_a_demoted_primary_and_its_successor_lose_nothing_that_was_replicated(
         gives_up(lambda: before.write("no", shard_key="tenant", timeout=0.2), "READONLY")
 
 
+@pytest.mark.runs_in("test-all")
 def test_busy_a_script_of_somebody_else_that_runs_long_delays_and_no_more(server: Server, queue: Queue) -> None:
     server.run("CONFIG", "SET", "busy-reply-threshold", 1)
     with ThreadPoolExecutor() as pool:
@@ -252,7 +259,6 @@ def _busy(server: Server) -> bool:
     return False
 
 
-@pytest.mark.cluster
 @pytest.mark.parametrize("batch", [1, 4])
 def test_a_half_moved_slot_delays_calls_until_it_is_whole(
     cluster: Cluster, open_client: Open, queue_name: str, batch: int
@@ -276,7 +282,7 @@ def test_a_half_moved_slot_delays_calls_until_it_is_whole(
     assert sorted(each.message_id for each in queue.read_many(10)) == sorted(ids)
 
 
-@pytest.mark.cluster
+@pytest.mark.runs_in("test-all")
 def test_a_slot_that_stays_half_moved_ends_calls_at_their_deadline(
     cluster: Cluster, open_client: Open, queue_name: str
 ) -> None:

@@ -70,6 +70,7 @@ CHANGES: dict[str, tuple[str, Act, Act, Act]] = {
 }  # fmt: skip
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_late_change_does_not_undo_a_later_one(
     queue: Queue, proxy: Proxy, copied: Callable[[str], list[bytes]], change: str

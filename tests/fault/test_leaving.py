@@ -24,7 +24,8 @@ def stored(server: Server, queue_name: str) -> Counter[Any]:
         return Counter(each.payload for each in everything(client.queue(queue_name, create=True)))
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_who_runs_out_of_time_before_a_shared_call_is_sent_stores_nothing(
     proxy: Proxy, server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

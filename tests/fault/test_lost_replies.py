@@ -63,6 +63,7 @@ def struck(cut: Cut) -> bool:
     return cut.struck.wait(SOON)
 
 
+@pytest.mark.everywhere
 def test_a_write_is_stored_once_under_the_id_that_it_returns(queue: Queue, other: Queue, lose: Cutter) -> None:
     cut = lose("write")
     message_id = queue.write("work", shard_key="tenant")
@@ -97,7 +98,8 @@ def test_a_write_with_a_dedup_key_is_stored_once(queue: Queue, other: Queue, los
     assert numbers(other) == (1, 0, 0, 0)
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_write_is_stored_once_though_its_retry_comes_after_the_dedup_window(
     client: Client, server: Server, proxy: Proxy, queue_name: str
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_batch_is_stored_once_in_order_whichever_part_is_cut(queue: Queue, oth
     }
 
 
+@pytest.mark.everywhere
 def test_a_lost_read_costs_no_lease_time_and_counts_no_delivery(queue: Queue, other: Queue, lose: Cutter) -> None:
     ids = other.write_many([(str(n), "tenant") for n in range(20)])
     cut = lose("read")
@@ -232,6 +235,7 @@ def test_a_connection_lost_while_waiting_does_not_end_the_wait(queue: Queue, pro
     assert struck(cuts[0])
 
 
+@pytest.mark.everywhere
 def test_a_message_is_not_lost_with_its_wake_up(queue: Queue, other: Queue, server: Server, proxy: Proxy) -> None:
     cut = proxy.cut_after_request(b"XREADGROUP")  # the notification is taken, and its reply lost
     with ThreadPoolExecutor() as pool:
@@ -277,6 +281,7 @@ def test_a_write_that_takes_a_key_over_happens_once(queue: Queue, other: Queue, 
     assert [each.payload for each in other.read_many(9)] == ["second"]
 
 
+@pytest.mark.everywhere
 def test_an_ack_is_done_once(queue: Queue, other: Queue, lose: Cutter) -> None:
     delivery = taken(queue)
     cut = lose("ack")

@@ -36,8 +36,9 @@ def test_a_stream_that_was_emptied_by_hand_and_shrunk_away_stops_no_reader(
     assert (stats.backlog, stats.in_flight, stats.vanished) == (0, 1, 4 * streams)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("count", [1, 1000])
-@pytest.mark.heavy
 def test_readers_go_on_though_thousands_of_streams_were_emptied_by_hand(
     server: Server, queue_name: str, count: int
 ) -> None:

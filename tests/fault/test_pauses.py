@@ -74,7 +74,8 @@ def test_requests_that_keep_being_lost_leave_the_outcome_unknown(queue: Queue, p
     assert queue.len() == 0
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_server_that_is_stopped_for_three_seconds_doubles_nothing(
     kind: ServerKind | None, open_client: Open, seed: int
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_slow_network_delays_and_no_more(queue: Queue, proxy: Proxy) -> None:
         queue.read(block=0.3)
 
 
+@pytest.mark.everywhere
 def test_a_broken_connection_is_not_used_again(queue: Queue, proxy: Proxy) -> None:
     before = proxy.accepted
     for _ in range(5):
@@ -129,7 +131,6 @@ def test_a_broken_connection_is_not_used_again(queue: Queue, proxy: Proxy) -> No
     assert proxy.accepted - before == 5
 
 
-@pytest.mark.slow
 def test_process_nothing_acknowledged_is_lost_when_the_server_is_killed_under_load(
     kind: ServerKind | None, quick_disk: Path, seed: int
 ) -> None:

@@ -48,8 +48,9 @@ def drain(queue: Queue) -> list[str]:
     return found
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize(("before", "after"), [(4, 3), (4, 2)])
-@pytest.mark.heavy
 def test_1_shrinking_looks_at_every_stream_that_is_dropped(
     client: Client, queue_name: str, before: int, after: int
 ) -> None:
@@ -67,6 +68,7 @@ def test_1_shrinking_looks_at_every_stream_that_is_dropped(
         ids = fill(queue)
 
 
+@pytest.mark.runs_in("test-all")
 def test_1_a_stream_whose_messages_are_all_in_flight_is_not_dropped(client: Client, queue_name: str) -> None:
     queue = client.queue(queue_name, streams=4, streams_per_shard=1)
     ids = fill(queue, 12)
@@ -310,7 +312,6 @@ def _lapsing(number: int) -> Message:
     return Message(str(number), f"tenant-{number}", deadline=0.02)
 
 
-@pytest.mark.cluster
 def test_16_queues_of_any_name_work_on_a_cluster_and_each_lies_in_one_slot(cluster: Cluster, queue_name: str) -> None:
     with Client.from_url(cluster.url) as client:
         for name in (queue_name, "a", "a/b", "a:b:meta", "x" * 200):

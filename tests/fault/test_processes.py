@@ -16,6 +16,7 @@ from tests.servers import Server
 THREADS = 200
 
 
+@pytest.mark.runs_in("test-all")
 def test_two_hundred_threads_share_a_client(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url, timeout=60) as client, ThreadPoolExecutor(THREADS) as pool:
         queue = client.queue(queue_name, streams=16)

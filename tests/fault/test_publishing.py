@@ -133,7 +133,8 @@ def test_a_full_queue_harms_no_other_queue_and_no_other_caller(
     nothing_is_left(queues)
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_each_publisher_ends_at_its_own_time(proxy: Proxy, queues: list[Queue]) -> None:
     fresh(queues)
     timeouts = [1.5, 0.3, 0.6, 3.0]
@@ -169,6 +170,7 @@ def test_a_call_without_an_answer_is_repeated_and_stored_once(proxy: Proxy, queu
     }
 
 
+@pytest.mark.runs_in("test-all")
 def test_too_few_replicas_are_told_to_each_publisher(server: Server, open_client: Open, queue_name: str) -> None:
     with Client.from_url(server.url) as client:
         bound(client, queue_name)
@@ -184,7 +186,8 @@ def test_too_few_replicas_are_told_to_each_publisher(server: Server, open_client
         assert queue.len() == 4
 
 
-@pytest.mark.heavy
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_close_ends_all_publishers(proxy: Proxy, queues: list[Queue]) -> None:
     fresh(queues)
     with ThreadPoolExecutor(THREADS) as pool:

@@ -42,6 +42,7 @@ def test_a_write_that_a_replica_confirmed_is_told_as_done(pair: Replicated, open
     assert pair.replicas[0].run("EXISTS", QueueKeys(queue_name).meta) == 1
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_write_that_no_replica_confirmed_is_told_with_its_id_and_is_delivered(
     pair: Replicated, open_client: Open, queue_name: str
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_write_that_no_replica_confirmed_is_told_with_its_id_and_is_delivered(
     pair.wait_in_sync()
 
 
+@pytest.mark.runs_in("test-all")
 def test_more_replicas_than_there_are_never_confirm(pair: Replicated, open_client: Open, queue_name: str) -> None:
     queue = open_client(pair.primary.url, durability="replica(2)").queue(queue_name, create=True)
     tries, told = 0, ""
@@ -156,6 +158,7 @@ CHANGES: dict[str, tuple[Callable[[Queue], Any], Callable[[Queue], Any]]] = {
 }
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_queue_that_no_replica_confirmed_is_told_as_done(alone: Queue, change: str) -> None:
     act, state = CHANGES[change]
@@ -266,6 +269,7 @@ def write_rows(queue: Queue) -> Any:
     return stored_rows(queue, 3)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("act", [write_one, write_some, write_rows])
 def test_a_repeated_call_waits_until_a_replica_has_what_its_first_try_stored(
@@ -285,8 +289,9 @@ def test_a_repeated_call_waits_until_a_replica_has_what_its_first_try_stored(
         assert len(shown(client.queue(queue.name, create=True))) == (1 if act is write_one else 3)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("act", [write_one, write_some, write_rows])
-@pytest.mark.heavy
 def test_a_repeated_call_that_no_replica_confirmed_says_so(
     lagging: tuple[Queue, Proxy], act: Callable[[Queue], Any]
 ) -> None:

@@ -74,6 +74,7 @@ def test_progress_is_noted_though_a_reply_is_lost(queue: Queue, other: Queue, lo
     delivery.ack()
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("where", [b"XREAD", "await"], ids=str)
 def test_a_wait_goes_on_when_a_connection_is_lost(
     queue: Queue, other: Queue, lose: Cutter, proxy: Proxy, pool: ThreadPoolExecutor, where: Any

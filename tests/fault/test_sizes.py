@@ -7,12 +7,11 @@ import pytest
 from shardq import Queue
 from tests.conformance.accounts import problems
 from tests.conformance.census import take
-from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.servers import Server
 
 pytestmark = [
-    ON_ONE_SERVER,
+    pytest.mark.once,
     pytest.mark.parametrize("client_kind", ["sync"], indirect=True),
 ]  # neither matters to scripts
 WIDEST = 1_000_000
@@ -45,9 +44,10 @@ def drained(queue: Queue, server: Server) -> int:
     return done
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("streams", "per_shard", "keys", "each"),
-    [pytest.param(4096, 2, 6000, 3, marks=pytest.mark.soak), (4096, 48, 400, 10), (8, 2, 1, 40_000)],
+    [pytest.param(4096, 2, 6000, 3, marks=pytest.mark.runs_in("test-all")), (4096, 48, 400, 10), (8, 2, 1, 40_000)],
 )
 def test_rules_may_change_while_anything_is_held(
     server: Server, open_client: Open, queue_name: str, streams: int, per_shard: int, keys: int, each: int
@@ -68,6 +68,7 @@ def test_rules_may_change_while_anything_is_held(
     assert done + drained(queue, server) == keys * each
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("parents", "children"), [(300, 40), (1, 10_000)])
 def test_parents_may_have_any_number_of_children(
     server: Server, open_client: Open, queue_name: str, parents: int, children: int

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from shardq import BackendTimeout, OutcomeUnknown
-from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -15,7 +14,8 @@ from tests.servers import Server
 SIZE, COUNT, RATE = 100_000, 20, 330_000  # six seconds: a try gives up after five without an answer
 
 
-@ON_ONE_SERVER
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_a_batch_that_takes_longer_than_a_try_may_be_silent_is_read(
     server: Server, proxy: Proxy, open_client: Open, queue_name: str
 ) -> None:

@@ -18,7 +18,6 @@ import pytest
 from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
 from shardq.client import base
 from shardq.protocol.scripts import load
-from tests.conftest import ON_ONE_SERVER
 from tests.fault.conftest import Open
 from tests.proxy import Proxy
 from tests.servers import Server
@@ -55,7 +54,7 @@ async def wait_until(condition: Callable[[], object]) -> None:
     await asyncio.to_thread(eventually, condition)
 
 
-@ON_ONE_SERVER
+@pytest.mark.once
 def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(200) as pool:
         queue = client.queue(queue_name, create=True)
@@ -69,7 +68,8 @@ def test_two_hundred_threads_that_wait_on_a_queue_share_a_connection(server: Ser
         assert blocking(server) == 1
 
 
-@ON_ONE_SERVER
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 async def test_five_thousand_coroutines_on_fifty_queues_share_fifty_connections(
     server: Server, queue_name: str
 ) -> None:
@@ -95,6 +95,7 @@ async def test_five_thousand_coroutines_on_fifty_queues_share_fifty_connections(
             assert {each.count for each in found} == {1}
 
 
+@pytest.mark.everywhere
 def test_who_came_first_is_served_first(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url) as client, ThreadPoolExecutor(8) as pool:
         queue = client.queue(queue_name, create=True)
@@ -107,6 +108,8 @@ def test_who_came_first_is_served_first(server: Server, queue_name: str) -> None
             assert reading[number].result(SOON).payload == number
 
 
+@pytest.mark.everywhere
+@pytest.mark.runs_in("test-all")
 def test_a_leader_that_leaves_hands_over_what_it_waits_on(server: Server, queue_name: str) -> None:
     with Client.from_url(server.url, wait_slice=0.4) as client, ThreadPoolExecutor(2) as pool:
         queue = client.queue(queue_name, create=True)
@@ -137,6 +140,7 @@ def test_empty_is_never_early_and_late_by_little(server: Server, open_client: Op
     assert prompt(late)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.usefixtures("drowsy")
 def test_what_comes_due_is_handed_out_when_it_does(server: Server, open_client: Open, queue_name: str) -> None:
     queue = open_client(server.url).queue(queue_name, create=True)
@@ -161,6 +165,7 @@ def test_a_lease_that_ends_is_handed_on_when_it_does(server: Server, open_client
     assert prompt(late)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.usefixtures("drowsy")
 def test_what_comes_due_wakes_who_blocked_before_it_was_written(
     server: Server, open_client: Open, queue_name: str
@@ -209,6 +214,7 @@ def test_a_thread_that_waits_can_be_called_back_and_the_others_wait_on(
         client._driver.recall(threads[0])  # waits no more
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("denied", ["-client|id", "-client|unblock"])
 def test_without_the_right_to_end_a_wait_it_ends_by_itself(
     server: Server, open_client: Open, queue_name: str, denied: str
@@ -245,6 +251,7 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
     assert cut.struck.wait(SOON)
 
 
+@pytest.mark.everywhere
 def test_a_client_that_is_closed_ends_its_waits(server: Server, queue_name: str) -> None:
     client = Client.from_url(server.url)
     queue = client.queue(queue_name, create=True)
@@ -316,7 +323,8 @@ class Ledger:
         assert {count for _, count in self.taken} == {1}
 
 
-@ON_ONE_SERVER
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name: str, rng: random.Random) -> None:
     """Two clients, 40 threads with waits of all lengths, writes one by one and in batches; leases outlast it all."""
     ledger, stop = Ledger(), threading.Event()
@@ -357,7 +365,8 @@ def test_no_wake_up_is_lost_while_threads_come_and_go(server: Server, queue_name
         assert queues[0].stats().in_flight == 0
 
 
-@ON_ONE_SERVER
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 async def test_no_message_is_lost_while_tasks_are_cancelled(
     server: Server, queue_name: str, rng: random.Random
 ) -> None:

@@ -93,6 +93,7 @@ def plain(server: Server, queue_name: str) -> Any:
         yield client.queue(queue_name, streams=8, streams_per_shard=2)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("settings", [{}, {"max_in_flight": 16}, {"max_bytes": 2000}], ids=str)
 def test_order_is_kept_however_small_the_window_is(
     client_kind: ClientKind, server: Server, plain: Queue, settings: dict[str, int]
@@ -101,6 +102,7 @@ def test_order_is_kept_however_small_the_window_is(
     check(plain, put_all(client_kind, server.url, plain.name, **settings))
 
 
+@pytest.mark.runs_in("test-all")
 def test_connections_that_break_lose_double_and_disorder_nothing(
     client_kind: ClientKind, proxy: Proxy, plain: Queue, rng: random.Random
 ) -> None:
@@ -121,6 +123,7 @@ def test_connections_that_break_lose_double_and_disorder_nothing(
     check(plain, put)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_server_that_does_not_answer_fills_the_window_and_no_memory(
     proxy: Proxy, open_client: Open, plain: Queue
 ) -> None:
@@ -147,6 +150,7 @@ def test_a_server_that_does_not_answer_fills_the_window_and_no_memory(
     assert not nothing & stored
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_server_that_pauses_costs_time_only(client_kind: ClientKind, server: Server, plain: Queue) -> None:
     plain.len()
     with server.client() as raw, ThreadPoolExecutor(1) as pool:

@@ -158,8 +158,8 @@ def failure(call: Callable[[Bench], Any], bench: Bench) -> ShardqError | None:
     return None
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.heavy
 def test_a_call_on_a_key_of_another_type_changes_nothing(bench: Bench, call: str) -> None:
     check_each_key(bench, call)
 
@@ -170,12 +170,15 @@ FAIR = (
 )  # fmt: skip
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("call", FAIR)
-@pytest.mark.heavy
 def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, call: str) -> None:
     check_each_key(fair_bench, call)
 
 
+@pytest.mark.runs_in("test-all")
+@pytest.mark.once
 @pytest.mark.parametrize("window", [0, 1])
 @pytest.mark.parametrize(
     ("call", "messages"),
@@ -184,7 +187,6 @@ def test_a_call_on_a_fair_queue_changes_nothing_then_either(fair_bench: Bench, c
         *(("write many plain", 0), ("write many plain", 5), ("ack many", 5)),
     ],
 )
-@pytest.mark.heavy
 def test_a_call_in_the_common_case_changes_nothing_then_either(
     server: Server, queue_name: str, call: str, messages: int, window: int
 ) -> None:
@@ -194,8 +196,8 @@ def test_a_call_in_the_common_case_changes_nothing_then_either(
         bench.plain.close()
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("call", ["ack", "ack many", "nack", "extend", "read many"])
-@pytest.mark.heavy
 def test_a_call_beside_a_cancelled_message_changes_nothing_then_either(bench: Bench, call: str) -> None:
     bench.queue.cancel(bench.held[-1].message_id)
     check_each_key(bench, call)

@@ -60,6 +60,7 @@ def test_vegas_learns_that_the_way_has_become_longer() -> None:
     assert limit.size == 64
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_vegas_uses_a_link_and_lets_acks_wait_little(case: Case) -> None:
     link = Link(case, [Vegas() for _ in range(case.senders)], Random(1))

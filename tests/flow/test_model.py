@@ -121,6 +121,7 @@ def explored(messages: int, window: int, capacity: int, copies: int) -> dict[Sta
     return before
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("messages", "window", "capacity", "copies"), [(2, 2, 1, 2), (2, 1, 2, 2), (3, 2, 1, 1)])
 def test_nothing_is_lost_and_nothing_is_stuck(
     record_property: Callable[[str, object], None], messages: int, window: int, capacity: int, copies: int

@@ -16,13 +16,12 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from shardq import AsyncClient, ConfigError
 from shardq.datasink import messages
-from tests.conftest import ON_ONE_SERVER
 from tests.gateway.conftest import GatewayProcess, Start, TokenFile
 from tests.gateway.producer import Producer, happened, request
 from tests.gateway.test_storing import contents, made
 from tests.servers import Server
 
-pytestmark = ON_ONE_SERVER
+pytestmark = pytest.mark.once
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
@@ -151,6 +150,7 @@ async def test_a_private_socket_serves_too(
 Run = Callable[..., GatewayProcess]
 
 
+@pytest.mark.runs_in("test-all")
 async def test_sigterm_drains_what_was_received_and_exits_with_zero(
     run_gateway: Run, server: Server, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -176,6 +176,7 @@ async def test_sigterm_drains_what_was_received_and_exits_with_zero(
     assert len(await contents(redis_client, queue_name)) == 600
 
 
+@pytest.mark.runs_in("test-all")
 async def test_a_second_signal_ends_it_at_once(
     run_gateway: Run, server: Server, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -196,6 +197,7 @@ async def test_a_second_signal_ends_it_at_once(
             server.resume()
 
 
+@pytest.mark.runs_in("test-all")
 async def test_sighup_reads_the_tokens_anew_and_a_bad_file_changes_nothing(
     run_gateway: Run, redis_client: AsyncClient, queue_name: str, tokens: TokenFile
 ) -> None:
@@ -229,6 +231,7 @@ async def test_sighup_reads_the_tokens_anew_and_a_bad_file_changes_nothing(
     assert not any(secret in told for secret in (kept, gone, new))
 
 
+@pytest.mark.runs_in("test-all")
 async def test_many_connections_are_served_at_once(start: Start, redis_client: AsyncClient, queue_name: str) -> None:
     await made(redis_client, queue_name)
     async with start(max_connections=150, connections_per_token=150) as (gateway, address):

@@ -17,6 +17,7 @@ def shardq(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> None:
     told = shardq("gateway-token", "site-7", "--queue", 'q"\\', "--shard-key", "site-7/*", "--topic", "a.*")
     secret, _, toml = told.stdout.partition("\n\n")
@@ -32,6 +33,7 @@ def test_a_fresh_token_is_shown_once_with_lines_for_the_file(tmp_path: Path) -> 
     assert again["token"] != secret
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -50,6 +52,7 @@ def test_a_wrong_command_line_is_one_clear_line(words: list[str], text: str) -> 
     assert len(told.stderr.splitlines()) == 1
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("package", ["grpc", "grpc_health", "google.protobuf", "backports"])
 def test_a_missing_package_is_named_in_one_line(package: str) -> None:
     lacks = f"sys.modules[{package!r}] = None"

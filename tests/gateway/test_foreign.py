@@ -5,37 +5,33 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
 from shardq import AsyncClient
 from shardq.datasink import messages
-from tests.conftest import ON_ONE_SERVER
 from tests.gateway.conftest import Start, TokenFile
 from tests.gateway.test_storing import made
+from tests.parts import NODE, NODE_CLIENT
 
-pytestmark = ON_ONE_SERVER
-PACKAGES = Path(sys.prefix) / "node" / "node_modules"
+pytestmark = pytest.mark.once
 CLIENT = Path(__file__).with_name("client.js")
 
 
+@pytest.mark.runs_in("test-all")
 async def test_a_client_of_node_writes_by_the_published_definition(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile
 ) -> None:
-    node = shutil.which("node")
-    if node is None or not (PACKAGES / "@grpc" / "grpc-js").is_dir():
-        pytest.skip("node or its packages of gRPC are missing: `make node` installs these where npm is")
+    NODE_CLIENT.need()
     await made(redis_client, queue_name)
     secret = tokens.add("node", queues=[queue_name])
     definition = Path(messages.__file__).with_name(messages.FILE)
     async with start(tokens=tokens.path) as (_, address):
         program = await asyncio.create_subprocess_exec(
-            node, CLIENT, definition, address, secret, queue_name, "500",
+            "node", CLIENT, definition, address, secret, queue_name, "500",
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "NODE_PATH": str(PACKAGES)},
+            env={**os.environ, "NODE_PATH": str(NODE)},
         )  # fmt: skip
         told, wrong = await program.communicate()
     assert program.returncode == 0, wrong.decode()

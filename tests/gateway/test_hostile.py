@@ -14,14 +14,13 @@ from backports import zstd
 from shardq import AsyncClient
 from shardq.datasink import messages
 from shardq.datasink.messages import Request
-from tests.conftest import ON_ONE_SERVER
 from tests.datasink.test_frames import bomb, trained, unsized
 from tests.gateway.conftest import Start, TokenFile
 from tests.gateway.producer import Producer, happened, request
 from tests.gateway.test_storing import contents, made
 from tests.servers import Server
 
-pytestmark = ON_ONE_SERVER
+pytestmark = pytest.mark.once
 INVALID, TOO_LARGE, NOT_ALLOWED, NO_QUEUE, NOT_DECODABLE = 1, 2, 3, 4, 5
 
 
@@ -98,6 +97,7 @@ async def test_rubbish_is_no_request(start: Start) -> None:
         await happened(lambda: not gateway.connections)
 
 
+@pytest.mark.runs_in("test-all")
 async def test_a_request_beyond_all_bounds_is_not_read(
     start: Start, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -184,6 +184,7 @@ async def test_a_flood_of_one_client_leaves_room_for_others(
         assert noisy.acked
 
 
+@pytest.mark.runs_in("test-all")
 async def test_a_client_that_reads_nothing_is_not_read_from_either(
     start: Start, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -206,6 +207,7 @@ async def test_a_client_that_reads_nothing_is_not_read_from_either(
         await asyncio.gather(pouring, return_exceptions=True)
 
 
+@pytest.mark.runs_in("test-all")
 async def test_rates_hold_back_and_refuse_nothing(
     start: Start, redis_client: AsyncClient, queue_name: str, tokens: TokenFile
 ) -> None:
@@ -236,6 +238,7 @@ async def test_connections_are_bounded_by_token_and_in_all(start: Start, tokens:
             await again.until(lambda: again.news)
 
 
+@pytest.mark.runs_in("test-all")
 async def test_a_half_open_connection_is_noticed(start: Start, redis_client: AsyncClient, queue_name: str) -> None:
     """The link falls silent: nothing is forwarded any more, and no end is told."""
     await made(redis_client, queue_name)

@@ -12,12 +12,11 @@ from backports import zstd
 
 from shardq import AsyncClient
 from shardq.gateway.connection import BATCH
-from tests.conftest import ON_ONE_SERVER
 from tests.gateway.conftest import GatewayProcess, Start
 from tests.gateway.producer import Producer, happened, request
 from tests.servers import Server
 
-pytestmark = ON_ONE_SERVER
+pytestmark = pytest.mark.once
 
 
 async def contents(client: AsyncClient, name: str) -> list[object]:
@@ -56,6 +55,7 @@ async def test_a_message_arrives_as_it_was_sent(start: Start, redis_client: Asyn
     assert found[b'{"a": 1}'].shard_key == b"\xff\xfe"
 
 
+@pytest.mark.runs_in("test-all")
 async def test_ten_thousand_small_messages_are_acked_in_order(
     start: Start, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -93,7 +93,7 @@ async def test_ids_of_two_tokens_are_different_messages(
     assert await contents(redis_client, queue_name) == [b"1", b"1"]
 
 
-@pytest.mark.slow
+@pytest.mark.runs_in("test-all")
 async def test_nothing_is_lost_or_doubled_when_the_gateway_is_killed(
     run_gateway: Callable[..., GatewayProcess], redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -128,6 +128,7 @@ async def _send_all(producer: Producer, requests: list[object]) -> None:
         await producer.send(each)
 
 
+@pytest.mark.runs_in("test-all")
 async def test_no_ack_comes_before_redis_has_the_message(
     start: Start, server: Server, redis_client: AsyncClient, queue_name: str
 ) -> None:
@@ -176,6 +177,7 @@ async def test_a_topic_goes_to_each_bound_queue_once(start: Start, redis_client:
     assert [await contents(redis_client, name) for name in names] == [[b"1"], [b"1"]]
 
 
+@pytest.mark.runs_in("test-all")
 async def test_released_ids_are_forgotten_and_others_are_kept_for_a_week(
     start: Start, server: Server, redis_client: AsyncClient, queue_name: str
 ) -> None:

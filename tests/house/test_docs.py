@@ -14,6 +14,8 @@ import pytest
 from shardq.cli.program import parser
 from tests.house import doc_blocks
 
+pytestmark = pytest.mark.runs_in("test-all")
+
 ROOT = doc_blocks.ROOT
 DOCUMENTS = doc_blocks.documents()
 BLOCKS = [block for document in DOCUMENTS if document.exists() for block in doc_blocks.blocks(document)]

@@ -15,6 +15,8 @@ import pytest
 
 from shardq.embedded import EmbeddedServer
 
+pytestmark = pytest.mark.runs_in("test-all")
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 OUTPUT = re.compile(r"^# Output:\n((?:#.*\n?)+)\Z", re.MULTILINE)

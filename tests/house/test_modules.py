@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 import shardq
+from tests.house.lengths import FILES, MAX_LINES, ROOT, lengths
 
-ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "shardq").rglob("*.py"))
-MAX_LINES, MANY_LINES = 400, 250
 BANNED_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 BANNED_CALLS = {"eval", "exec", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle"}
 
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+def found_in(look: Callable[[Path], object]) -> dict[str, object]:
+    """What *look* finds in a file of the package, by file."""
+    found = {path.relative_to(ROOT).as_posix(): look(path) for path in FILES}
+    return {name: each for name, each in found.items() if each}
 
 
 def banned(tree: ast.AST) -> Iterator[str]:
@@ -33,17 +35,12 @@ def banned(tree: ast.AST) -> Iterator[str]:
                 yield ast.unparse(func)
 
 
-@each_file
-def test_a_module_is_short(path: Path, record_property: Callable[[str, object], None]) -> None:
-    lines = len(path.read_text().splitlines())
-    if lines > MANY_LINES:
-        record_property("note", f"{path.relative_to(ROOT)} has {lines} lines; one noun is mostly under {MANY_LINES}")
-    assert lines <= MAX_LINES
+def test_no_module_is_long() -> None:
+    assert {name: lines for name, lines in lengths().items() if lines > MAX_LINES} == {}
 
 
-@each_file
-def test_a_module_runs_nothing_that_it_was_sent(path: Path) -> None:
-    assert list(banned(ast.parse(path.read_text()))) == []
+def test_no_module_runs_what_it_was_sent() -> None:
+    assert found_in(lambda path: list(banned(ast.parse(path.read_text())))) == {}
 
 
 @pytest.mark.parametrize(
@@ -53,16 +50,19 @@ def test_that_rule_can_fail(text: str) -> None:
     assert list(banned(ast.parse(text)))
 
 
-@each_file
-def test_all_is_sorted_and_names_what_is_there(path: Path) -> None:
+def wrong_names(path: Path) -> list[str]:
+    """Names of `__all__` that are out of order or not there."""
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     if name.endswith("__main__"):  # importing it would run it
-        return
+        return []
     module = import_module(name)
-    names = getattr(module, "__all__", None)
-    if names is not None:
-        assert list(names) == sorted(names)
-        assert [each for each in names if not hasattr(module, each)] == []
+    names = list(getattr(module, "__all__", None) or ())
+    order = [each for each, right in zip(names, sorted(names), strict=True) if each != right]
+    return order + [each for each in names if not hasattr(module, each)]
+
+
+def test_all_is_sorted_and_names_what_is_there() -> None:
+    assert found_in(wrong_names) == {}
 
 
 def test_the_package_lists_all_that_it_exports() -> None:

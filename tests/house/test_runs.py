@@ -6,29 +6,32 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.parts import GCC, LINUX
 from tests.processes import RUN, pytest_xdist_auto_num_workers
-from tests.report import NEAR, growth
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = """
 import pytest
+from tests.parts import GCC
 from tests.report import SEED
+
+why = {why}
 
 @pytest.mark.parametrize("n", range(4))
 def test_it(n, record_property, worker_id):
     if n == 3:
-        pytest.skip("why not")
+        pytest.skip(why)
     record_property("server", "some server")
-    record_property("note", f"seed {SEED}")
-    record_property("note", f"by {worker_id}")
+    record_property("note", f"seed {{SEED}}")
+    record_property("note", f"by {{worker_id}}")
 """
 LEAVES = """
 import subprocess
@@ -49,11 +52,17 @@ BACKGROUND = ("sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 """Starts a command with signals ignored, as a shell does what is put into the background, and some CI systems do."""
 
 
-def run(file: Path, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+def run(
+    file: Path, *words: str, before: Sequence[str] = (), more: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[str]:
     """pytest on `file` with the settings of these tests, as a run of its own: with its own folder, too."""
-    environment = {name: value for name, value in os.environ.items() if name not in (RUN, "SHARDQ_SEED")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in (RUN, "SHARDQ_SEED", "SHARDQ_TESTS", "SHARDQ_PARTS")
+    }
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
-    environment["SHARDQ_TEST_GRACE"] = "0.5"
+    environment |= {"SHARDQ_TEST_GRACE": "0.5", **more}
     command = [
         *before,
         sys.executable,
@@ -81,20 +90,100 @@ def there(pid: int) -> bool:
         return False
 
 
+@pytest.mark.runs_in("test-all")
 def test_processes_share_a_seed_and_what_they_recorded_is_told_once(tmp_path: Path) -> None:
     file = tmp_path / "test_records.py"
-    file.write_text(RECORDS)
+    file.write_text(RECORDS.format(why="str(GCC)"))
     with run(file, "-n", "2") as process:
         told, _ = process.communicate(timeout=150)
     assert process.returncode == 0, told
     seed = told.partition("random seed: SHARDQ_SEED=")[2].split()[0]
     notes = {line for line in told.splitlines() if line.startswith("note: ")}
-    assert notes == {f"note: seed {seed}", "note: by gw0", "note: by gw1", "note: skipped (1): why not"}
+    assert {f"note: seed {seed}"} < notes <= {f"note: seed {seed}", "note: by gw0", "note: by gw1"}
+    assert f"left out: {GCC} (1 skipped)" in told
     assert "servers tested: some server (3 tests)" in told
     assert told.splitlines()[-1].startswith("3 passed, 1 skipped in ")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    ("why", "more", "told_so"),
+    [
+        ("'why not'", {}, "skipped, and tests/parts.py has no such part: why not"),
+        ("str(GCC)", {"SHARDQ_PARTS": "all"}, "SHARDQ_PARTS=all, but left out: gcc is missing"),
+    ],
+    ids=["no reason", "all parts needed"],
+)
+def test_a_skipped_test_fails_the_run_unless_its_reason_is_on_the_list(
+    tmp_path: Path, words: tuple[str, ...], why: str, more: dict[str, str], told_so: str
+) -> None:
+    file = tmp_path / "test_records.py"
+    file.write_text(RECORDS.format(why=why))
+    with run(file, *words, more=more) as process:
+        told, _ = process.communicate(timeout=150)
+    assert process.returncode == 1, told
+    assert told_so in told
+
+
+DESELECTS = """
+def pytest_collection_modifyitems(config, items):
+    config.hook.pytest_deselected(items=items[1:])
+    del items[1:]
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize("words", [(), ("-n", "1"), ("-k", "0")], ids=["alone", "workers", "by hand"])
+def test_a_test_that_is_deselected_fails_the_run_unless_somebody_asked_for_it(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "conftest.py").write_text(DESELECTS)
+    file = tmp_path / "test_records.py"
+    file.write_text(RECORDS.format(why="str(GCC)"))
+    with run(file, *words) as process:
+        told, _ = process.communicate(timeout=150)
+    assert (process.returncode == 0) == ("-k" in words), told
+    assert ("deselected without a reason" in told) == ("-k" not in words), told
+
+
+MARKED = """
+import pytest
+from tests.selection import SOAK
+
+@pytest.fixture(params=["first", "second"])
+def world(request):
+    return request.param
+
+def test_plain(world): pass
+
+@pytest.mark.everywhere
+def test_each(world): pass
+
+@pytest.mark.runs_in("test-all")
+def test_long(): pass
+
+@pytest.mark.runs_in("test-all", "soak")
+def test_with_a_long_form(): print(f"soak: {{SOAK}}")
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize(
+    ("command", "passed"),
+    [("test", 3), ("test-all", 6), ("soak", 1)],
+)
+def test_a_command_runs_what_its_marks_say(tmp_path: Path, command: str, passed: int) -> None:
+    file = tmp_path / "test_marked.py"
+    file.write_text(MARKED.format())
+    with run(file, "-s", more={"SHARDQ_TESTS": command}) as process:
+        told, _ = process.communicate(timeout=150)
+    assert f"{passed} passed" in told
+    assert ("soak: True" in told) == (command == "soak")
+
+
+@pytest.mark.runs_in("test-all")
+@LINUX.needed
 @pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
 def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words: tuple[str, ...]) -> None:
     file = tmp_path / "test_leaves.py"
@@ -107,12 +196,16 @@ def test_a_process_left_behind_fails_the_run_and_is_ended(tmp_path: Path, words:
     eventually(lambda: not there(int(Path(f"{file}.pid").read_text())))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="strays are found through /proc")
+@pytest.mark.runs_in("test-all")
+@LINUX.needed
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
 @pytest.mark.parametrize(
     "before",
-    [pytest.param((), id="foreground", marks=pytest.mark.soak), pytest.param(BACKGROUND, id="background")],
+    [
+        pytest.param((), id="foreground", marks=pytest.mark.runs_in("test-all")),
+        pytest.param(BACKGROUND, id="background"),
+    ],
 )
 def test_nothing_outlives_a_run_that_is_cut_short(
     tmp_path: Path, before: tuple[str, ...], words: tuple[str, ...], number: int
@@ -142,6 +235,7 @@ def test_it_meddles():
 """
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("words", [(), ("-n", "1")], ids=["alone", "workers"])
 def test_what_a_run_inherits_does_not_reach_its_tests_nor_what_one_test_does_the_next(
     tmp_path: Path, words: tuple[str, ...]
@@ -169,11 +263,3 @@ def test_what_is_named_runs_without_other_processes(
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     config: Any = SimpleNamespace(args=args, option=SimpleNamespace(capture=capture))
     assert bool(pytest_xdist_auto_num_workers(config)) == some
-
-
-def test_a_run_near_its_bound_names_its_slowest_tests() -> None:
-    reports: list[Any] = [SimpleNamespace(nodeid=name, duration=took) for name, took in [("a", 1), ("b", 3), ("a", 4)]]
-    assert growth(NEAR - 1, reports) == []
-    first, *named = growth(NEAR, reports)
-    assert f"{NEAR / 60:.1f} min" in first
-    assert [line.split() for line in named] == [["5.0", "s", "a"], ["3.0", "s", "b"]]

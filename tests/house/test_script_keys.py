@@ -74,6 +74,7 @@ def test_a_call_sends_the_keys_that_the_header_names(name: str) -> None:
     assert [*keys.of(name, script.keys)] == [prefix + key.replace("_", "-") for key in script.keys]
 
 
+@pytest.mark.runs_in("test-all")
 def test_every_script_has_a_caller_that_gives_the_rest_where_the_header_wants_one() -> None:
     found = [*callers()]
 
@@ -81,6 +82,7 @@ def test_every_script_has_a_caller_that_gives_the_rest_where_the_header_wants_on
     assert [each for each in found if each.gives_rest != bool(scripts.load(each.script).rest)] == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_no_call_is_made_with_keys_that_were_listed_by_hand() -> None:
     """`Call(...)` stands nowhere, and nobody but `Call.on` loads a script."""
     by_hand = [

@@ -43,6 +43,7 @@ def test_the_frontier_is_what_a_search_finds(noisy: int, isolation: float, most:
             plan(1000, noisy, isolation, most=most)
 
 
+@pytest.mark.runs_in("test-all")
 @given(st.integers(1, 20), st.floats(0, 15.9), st.sampled_from([600, 4096]))
 def test_a_plan_gives_what_was_asked_to_the_last_digit(noisy: int, nines: float, most: int) -> None:
     """Also of an isolation that falls short of 1 by a digit of a float or two."""
@@ -80,6 +81,7 @@ def test_tenants_are_counted_in_whole_numbers(tenants: int, noisy: int) -> None:
         plan(tenants, noisy)
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_memory_is_what_a_server_needs(server: Server) -> None:
     """An empty queue of 1,024 streams costs within a factor of two of what the plan says."""
     with Client.from_url(server.url) as client:

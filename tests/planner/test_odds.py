@@ -64,6 +64,7 @@ def test_the_odds_are_those_of_a_markov_chain_to_the_last_digit(n: int, m: int, 
     assert isclose(odds[0], Odds(n, m).blocked(noisy), rel_tol=1e-15)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("m", "noisy"), [(512, 20), (512, MAX_TENANTS), (1000, 3), (4096, 2), (2048, 1)])
 def test_wide_shards_take_seconds_at_most(m: int, noisy: int) -> None:
     began = time.process_time()

@@ -24,6 +24,7 @@ def test_shapes_at_the_edge_agree(n: int, m: int, noisy: int) -> None:
     assert [each for each in drawn(n, m, noisy, tenants=20_000, seed=2) if not each.close] == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_dealt_shards_agree(rng: random.Random) -> None:
     """Keys that differ in each run: correct odds fail this less than once in 10,000 runs."""
     for n, m in ((16, 2), (64, 4), (8, 8)):

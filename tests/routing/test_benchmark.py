@@ -9,6 +9,7 @@ from benchmarks.timers import process
 from benchmarks.topics import shapes, sizes, threads
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("name", routing.TABLES)
 def test_each_table_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "THREADS", (1, 2, 16))

@@ -68,6 +68,7 @@ def test_a_result_that_was_handed_out_never_changes(trie: Ctrie) -> None:
     assert before == {"q"}
 
 
+@pytest.mark.runs_in("test-all")
 def test_all_patterns_of_three_words_and_topics_of_four() -> None:
     """With empty words, and with wildcards in topics, which are plain words there."""
     patterns = sorted({".".join(w) for n in range(4) for w in itertools.product(["a", "b", "", "*", "#"], repeat=n)})

@@ -61,11 +61,13 @@ def histories(rng: random.Random, make: Any, rounds: int) -> bool:
         threading.settrace(None)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("form", FORMS)
 def test_histories_of_the_trie_are_linearizable(form: str, rng: random.Random, restless: None) -> None:
     assert histories(rng, lambda: Ctrie(form=form), ROUNDS if form == FORMS[0] else ROUNDS // 3)
 
 
+@pytest.mark.runs_in("test-all")
 def test_histories_of_the_router_with_its_cache_are_linearizable(rng: random.Random, restless: None) -> None:
     def perform(router: Router, verb: str, args: tuple[str, ...]) -> Any:
         if verb == "snapshot":

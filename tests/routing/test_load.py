@@ -51,6 +51,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routing, "KEPT_CHANGES", 40)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_load_ends_when_more_is_changed_meanwhile_than_is_kept(server: Server, small: None) -> None:
     with Client.from_url(server.url) as here, Client.from_url(server.url, timeout=5) as late:
         here.queue("q", create=True).declare()
@@ -116,6 +117,7 @@ with Client.from_url(sys.argv[1], timeout=60) as client:
 """
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_load_ends_beside_a_process_that_changes_bindings_all_the_time(server: Server) -> None:
     with Client.from_url(server.url) as here, server.client() as raw:
         here.queue("q", create=True).declare()

@@ -20,6 +20,7 @@ def texts(words: str, longest: int) -> list[str]:
     return [".".join(each) for size in range(longest + 1) for each in itertools.product(words, repeat=size)]
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("words", "longest", "topic_words", "longest_topic"), [("ab", 3, "abx", 6), ("a", 4, "ax", 8)])
 def test_small_patterns_cover_and_overlap_as_the_topics_say(
     words: str, longest: int, topic_words: str, longest_topic: int
@@ -39,6 +40,7 @@ def examples(pattern: str, longest: int) -> Iterator[str]:
     return (".".join(itertools.chain(*each)) for each in itertools.product(*choices))
 
 
+@pytest.mark.runs_in("test-all")
 def test_long_patterns_cover_what_their_hardest_topics_say(rng: random.Random) -> None:
     seen = {True: 0, False: 0}
     for _ in range(4000):

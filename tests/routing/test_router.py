@@ -45,6 +45,7 @@ def test_bad_topics_are_refused(topic: str, cache: int) -> None:
         Router(cache=cache).match(topic)
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_cache_sees_every_change(rng: random.Random) -> None:
     router, plain, pairs = Router(cache=8), Router(cache=0), set[tuple[str, str]]()
     for _ in range(3000):

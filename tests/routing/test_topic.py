@@ -121,6 +121,7 @@ def test_a_pattern_that_may_cost_more_is_refused_but_can_be_unbound_and_compared
     assert covers("#", pattern)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("letters", ["a", "ab"])
 def test_a_match_takes_as_many_steps_as_patterns_have_words_whatever_their_wildcards(
     trie: Ctrie, rng: random.Random, letters: str

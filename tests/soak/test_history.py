@@ -114,6 +114,7 @@ def test_what_must_not_happen_is_found_and_nothing_else(name: str, events: list[
     assert list(verdict(history(events))) == [name]
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_long_history_is_checked_in_about_linear_time(rng: random.Random) -> None:
     events: list[Event] = []
     for n in range(20_000):

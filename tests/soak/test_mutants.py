@@ -18,6 +18,7 @@ from tests.soak.load import Habits, Log, consume, produce
 from tests.soak.processes import drained
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.runs_in("test-all")
 HABITS = Habits(messages=120, batch=40, tenants=12, lease=0.2, delay=0.03, late=0.15, nack=0.1, extend=0.2)
 
 # what the bug is: the script, the right line, the wrong one, and what of it must be seen (any of these)

@@ -1,11 +1,10 @@
 """The queue's slot moves between the nodes of a cluster while processes with both kinds of client write and read.
 
-Five times in `make test`, with a process of each kind, and twenty times in `make soak`, with two.
+Five times, with a process of each kind, and in `make soak` twenty times, with two.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -16,20 +15,18 @@ from shardq import Client, Queue
 from shardq.protocol.keys import QueueKeys
 from tests.clients import CLIENT_KINDS
 from tests.conftest import Record
+from tests.selection import SOAK
 from tests.servers import Cluster
 from tests.soak.history import load, verdict
 from tests.soak.load import Habits
 from tests.soak.processes import Processes, drained
 from tests.waiting import eventually
 
-SOAK = bool(os.environ.get("SHARDQ_SOAK"))
 MOVES = 20 if SOAK else 5
 WORKING = CLIENT_KINDS * (2 if SOAK else 1)  # that write, and as many that read
 
 
-@pytest.mark.cluster
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.runs_in("test-all", "soak")
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_doubled_or_stuck_while_the_slot_moves_again_and_again(
     cluster: Cluster, tmp_path: Path, queue_name: str, seed: int, record_property: Record

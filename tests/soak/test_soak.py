@@ -1,12 +1,11 @@
 """The big proof: processes of their own write and read, consumers are killed, the queue is resized, and every message
 is acked exactly once.
 
-`make test` runs a short form, `make soak` the full one (SHARDQ_SOAK=200000).
+4,000 messages, and 200,000 in `make soak`.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -17,22 +16,21 @@ import pytest
 from shardq import Client, Queue
 from shardq.protocol.keys import QueueKeys
 from tests.conftest import Record
+from tests.selection import SOAK
 from tests.servers import Server, ServerKind
 from tests.soak.history import History, load, verdict
 from tests.soak.load import Habits
 from tests.soak.processes import Processes, drained
 from tests.waiting import eventually
 
-SOAK = int(os.environ.get("SHARDQ_SOAK") or 0)
-MESSAGES = SOAK or 4_000
+MESSAGES = 200_000 if SOAK else 4_000
 PROCESSES = 8 if SOAK else 4  # that write, and as many that read
 LIMIT = 120 + MESSAGES / 300  # seconds; a bound for a machine that is busy with other things, not a measurement
 
 Act = Callable[[], object]
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.runs_in("test-all", "soak")
 @pytest.mark.timeout(LIMIT * 2)
 def test_every_message_is_acked_once_while_consumers_die_and_the_queue_is_resized(
     kind: ServerKind | None, tmp_path: Path, queue_name: str, seed: int, record_property: Record

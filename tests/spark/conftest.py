@@ -12,7 +12,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
-from shardq.errors import ConfigError
+from tests.parts import JAVA
 from tests.servers import Server
 from tests.spark.programs import QUICK, spark_home
 
@@ -38,23 +38,10 @@ SETTINGS = {
 }
 
 
-def check_java() -> None:
-    """Fail, and say why, where Spark cannot start."""
-    from shardq.spark.pipelines import session
-
-    reason = None
-    try:
-        session.check_java()
-    except ConfigError as error:
-        reason = error
-    if reason is not None:
-        pytest.fail(f"{reason}; `make java` installs it where it can, `make test SPARK=no` leaves Spark out", False)
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A Spark session in which the format is known."""
-    check_java()
+    JAVA.need()
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     from pyspark.sql import SparkSession
 
@@ -76,7 +63,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """A Spark home for programs that a test starts."""
-    check_java()
+    JAVA.need()
     return spark_home(tmp_path)
 
 

@@ -11,7 +11,7 @@ from benchmarks import pipelines
 from benchmarks import spark as benchmark
 from benchmarks.settings import Settings, place
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.runs_in("test-all")]
 
 
 def test_the_jobs_store_and_read_all_rows(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,6 @@ def test_the_jobs_store_and_read_all_rows(spark: Any, monkeypatch: pytest.Monkey
     assert all(run.rate > 0 and min(run.python, run.jvm, run.server) >= 0 for run in runs.values())
 
 
-@pytest.mark.soak  # in short: the test above, and test_planning.py and test_fairness.py
 def test_the_pipelines_work_on_what_their_tables_say(
     spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

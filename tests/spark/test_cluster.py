@@ -18,14 +18,13 @@ from tests.spark.programs import ended, running
 from tests.spark.rows import numbered, numbers, write
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.runs_in("test-all")]
 
 
 def job(task: str, master: str, url: str, queue: Queue, folder: Path) -> list[str]:
     return [sys.executable, "-m", "tests.spark.job", task, master, url, queue.name, str(folder)]
 
 
-@pytest.mark.soak  # in short: test_write.py, test_a_task_that_fails_midway_and_is_tried_again_stores_each_row_once
 def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, home: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(job("kill", "local-cluster[2,1,1024]", url, queue, tmp_path), home, log) as process:
@@ -34,7 +33,6 @@ def test_the_rows_of_a_killed_executor_are_stored_once(url: str, queue: Queue, h
     assert numbers(queue) == list(range(ROWS))
 
 
-@pytest.mark.soak  # in short: test_write.py, test_the_log_of_a_write_that_failed_names_its_id
 def test_the_log_of_a_write_that_failed_names_the_id_that_completes_it(
     spark: Any, url: str, queue: Queue, home: Path, tmp_path: Path
 ) -> None:
@@ -69,7 +67,6 @@ def master(home: Path, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-@pytest.mark.soak  # in short: test_write.py, test_two_copies_of_a_write_at_once_store_each_row_once
 def test_the_rows_of_a_task_that_runs_twice_are_stored_once(
     url: str, queue: Queue, home: Path, master: str, tmp_path: Path
 ) -> None:
@@ -81,7 +78,6 @@ def test_the_rows_of_a_task_that_runs_twice_are_stored_once(
     assert numbers(queue) == list(range(ROWS))
 
 
-@pytest.mark.soak  # in short: test_stream.py, test_an_archive_of_the_journal_has_each_event_once
 def test_an_archive_whose_driver_is_killed_goes_on_where_it_was(
     url: str, client: Client, queue_name: str, home: Path, master: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from shardq import Client
 from tests.house import doc_blocks
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.timeout(300)
 def test_the_page_runs(spark: Any, url: str, client: Client, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}

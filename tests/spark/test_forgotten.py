@@ -24,7 +24,7 @@ from shardq.spark.writer import BatchWriter, StreamWriter
 from tests.servers import Server
 from tests.spark.rows import drained, numbered, write
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 ROWS, AT = 40_000, 19_000
 
 

@@ -9,7 +9,7 @@ import pytest
 from shardq.client import Queue
 from tests.spark.rows import drained, write
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 NESTED = "struct<m: map<string, map<int, double>>, l: array<map<string, array<int>>>, n: map<bigint, string>>"
 VALUES = [

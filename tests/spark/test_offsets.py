@@ -23,7 +23,7 @@ from tests.servers import Server
 from tests.spark.test_stream import archive, events, worked
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +37,7 @@ def pair(client: Client, queue_name: str) -> list[Queue]:
     return queues
 
 
-@pytest.mark.parametrize("state", ["journal", pytest.param("dead", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("state", ["journal", "dead"])
 def test_a_queue_that_leaves_and_comes_back_goes_on_where_it_was(
     spark: Any, url: str, pair: list[Queue], tmp_path: Path, state: str
 ) -> None:
@@ -167,7 +167,6 @@ def test_a_micro_batch_is_shared_fairly(lags: dict[str, int], most: int, wanted:
     assert shares(lags, most) == wanted
 
 
-@pytest.mark.soak  # in short: `make wheel` looks whether the package is there and can be imported
 def test_spark_finds_the_format_by_itself(url: str, pair: list[Queue], tmp_path: Path) -> None:
     """The package lies at the top level, as in a wheel. `register` knows the cores of the cluster."""
     pair[0].write_many([(b"x", "t")] * 7)

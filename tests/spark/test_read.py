@@ -11,7 +11,7 @@ import pytest
 from shardq import Client, Message
 from shardq.client import Queue
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 def read(spark: Any, queue: Queue, url: str, schema: str = "", **options: object) -> Any:
@@ -38,6 +38,7 @@ def filled(queue: Queue) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_tables_hold_what_the_queue_holds_and_take_nothing(spark: Any, url: str, queue: Queue) -> None:
     wanted, before = filled(queue), queue.stats()
     rows = read(spark, queue, url).collect()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shardq.client import Client, Queue
 from tests.spark.rows import drained, numbered, numbers, write
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 def test_a_retry_with_other_partitions_stores_nothing_twice(spark: Any, url: str, queue: Queue) -> None:

@@ -13,7 +13,7 @@ from shardq import Client
 from shardq.client import Queue
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 @pytest.fixture
@@ -136,6 +136,7 @@ def test_events_that_are_gone_before_they_were_read_fail_the_query(
     assert len(found) == len(set(found)) < 300 + 3 * 6000
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_dead_letters_come_as_a_stream(spark: Any, url: str, journaled: Queue, tmp_path: Path) -> None:
     worked(journaled, 1000)
     options = {"state": "dead", "maxOffsetsPerTrigger": 7}

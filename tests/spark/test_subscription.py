@@ -18,6 +18,7 @@ def matching(url: str, pattern: str, **more: str) -> tuple[str, ...]:
     return Subscription(parsed(Reading, {"url": url, "subscribePattern": pattern, **more})).queues()
 
 
+@pytest.mark.runs_in("test-all")
 def test_queues_are_found_on_every_node_of_a_cluster(cluster: Cluster) -> None:
     names = [f"day-{at}" for at in range(20)]
     with Client.from_url(cluster.url) as client:

@@ -19,7 +19,7 @@ from tests.servers import Server
 from tests.spark.rows import drained, numbered, numbers, write
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 def failing(frame: Any, at: int, *, attempts: int, after: Callable[[], bool] = lambda: True) -> Any:
@@ -43,6 +43,7 @@ def has_some(url: str, queue: str) -> bool:
         return client.queue(queue, create=True).len() > 0
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_every_row_becomes_one_message_of_its_shard_key(spark: Any, url: str, queue: Queue) -> None:
     write(numbered(spark, 3000), queue, url)
     found = drained(queue)
@@ -51,6 +52,7 @@ def test_every_row_becomes_one_message_of_its_shard_key(spark: Any, url: str, qu
     assert queue.stats().written == 3000
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_a_task_that_fails_midway_and_is_tried_again_stores_each_row_once(spark: Any, url: str, queue: Queue) -> None:
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
     try:
@@ -276,6 +278,7 @@ def files(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_a_micro_batch_that_is_replayed_stores_nothing_twice(
     spark: Any, url: str, queue: Queue, tmp_path: Path
 ) -> None:

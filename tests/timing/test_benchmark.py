@@ -14,6 +14,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "in_process", process.here)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("name", timing.TABLES)
 def test_each_table_is_made(name: str) -> None:
     for table in timing.TABLES[name](timing.tiny(400)):
@@ -21,6 +22,7 @@ def test_each_table_is_made(name: str) -> None:
         assert len({len(row) for row in (table.columns, *table.rows)}) == 1
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_measurement_in_a_process_of_its_own() -> None:
     found = process.in_process("benchmarks.timers.replay", "heapq + Lock", "low", 400, 100_000.0)
     assert found["us"] > 0

@@ -37,6 +37,7 @@ def start(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_suspended_process_catches_up_once_and_in_order() -> None:
     """SIGSTOP, everything falls due, SIGCONT: each callback runs once, the earliest first."""
     with start(TICKING) as child:

@@ -83,6 +83,7 @@ def refused(call: Callable[[], object]) -> str:
 # --- round trips
 
 
+@pytest.mark.runs_in("test-all")
 @given(values)
 def test_messagepack_round_trip(value: Any) -> None:
     """Whatever MessagePack can hold comes back equal; bytes go as they are, all else under tag m."""
@@ -409,6 +410,7 @@ def test_unknown_tags_are_refused(tag: Any, shown: str) -> None:
     assert "give the client the codec" in message
 
 
+@pytest.mark.runs_in("test-all")
 def test_fuzz() -> None:
     """Random and mutated bodies decode or raise CodecError, never anything else; the seed is printed."""
     seed = int(os.environ.get("SHARDQ_FUZZ_SEED") or random.SystemRandom().randrange(2**32))

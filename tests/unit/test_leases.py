@@ -298,6 +298,7 @@ def test_closing_does_not_wait_for_what_the_timer_runs() -> None:
     go.set()
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_has_a_timer_of_its_own() -> None:
     """The parent is told of the parent's leases, and the child of its own."""

@@ -63,6 +63,7 @@ def test_golden_vectors(vector: dict[str, Any]) -> None:
     assert tuple(vector["shard"]) == dealt
 
 
+@pytest.mark.runs_in("test-all")
 def test_golden_file_is_what_the_independent_implementation_writes() -> None:
     """The golden file comes from an implementation that shares nothing with shardq, its Keccak included."""
     made = runpy.run_path(str(ROOT / "tests/golden/make_sharding.py"))["vectors"]()
@@ -70,6 +71,7 @@ def test_golden_file_is_what_the_independent_implementation_writes() -> None:
     assert made == GOLDEN
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("seed", ["0", "1", "random"])
 def test_processes_agree(seed: str) -> None:
     """Another process with another PYTHONHASHSEED deals the same shards."""
@@ -106,6 +108,7 @@ def test_documented_odds() -> None:
 # --- what a shard is
 
 
+@pytest.mark.runs_in("test-all")
 def test_every_number_of_streams() -> None:
     """For every N from 1 to 4,096, a shard is M distinct streams of 0 to N-1, and M more than N means N."""
     for n in range(1, MAX_STREAMS + 1):
@@ -209,6 +212,7 @@ def test_overlap_counts_shared_streams() -> None:
     assert overlap((1,), (2,)) == 0
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(("n", "m"), [(16, 2), (64, 4), (12, 3)])
 def test_observed_overlap_is_hypergeometric(n: int, m: int) -> None:
     """Pairs of keys share j streams as often as is hypergeometric, all M in 1 / C(N, M) of the cases."""
@@ -249,6 +253,7 @@ def test_blocked_odds_by_enumeration() -> None:
     assert Odds(6, 2).blocked(0) == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_blocked_odds_are_what_happens() -> None:
     """With 4 noisy keys on 16 streams, 2 each, 15.8 % of the quiet keys have no clean stream."""
     trials = 10_000

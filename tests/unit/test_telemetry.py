@@ -240,6 +240,7 @@ assert "opentelemetry.sdk.trace" not in sys.modules
 """
 
 
+@pytest.mark.runs_in("test-all")
 def test_without_an_sdk_nothing_is_emitted_and_headers_stay_empty() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     told = subprocess.run([sys.executable, "-c", WITHOUT_SDK], capture_output=True, text=True, env=environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -96,6 +97,7 @@ Windows.TestCase.settings = settings(max_examples=300, stateful_step_count=40, d
 TestWindows = Windows.TestCase
 
 
+@pytest.mark.runs_in("test-all")
 def test_answers_open_the_window_and_failures_halve_it() -> None:
     limit = Vegas(first=16, least=16, low=250, high=500)
     window = Window(limit, 10**9)

@@ -37,6 +37,7 @@ def begun(url: str, **settings: object) -> RunningWorker:
     return RunningWorker("sync", url, "jobs", handle, **(chosen | settings))
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_a_handler_says_crosses_the_pipe(jobs: Queue, url: str, log: Path) -> None:
     jobs.write_many([(each, each) for each in ("fine", "fail", "nack", "reject", "big")])
     with begun(url) as running:
@@ -49,6 +50,7 @@ def test_what_a_handler_says_crosses_the_pipe(jobs: Queue, url: str, log: Path) 
     assert reasons == {"fail": ("max deliveries", "ValueError: boom"), "reject": ("never", "never")}
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("poison", "error"),
     [
@@ -68,6 +70,7 @@ def test_a_poison_message_ends_as_a_dead_letter_and_the_others_are_done(
     assert {row[1] for row in lines(log, "done")} == {1}
 
 
+@pytest.mark.runs_in("test-all")
 def test_an_overdue_and_a_cancelled_handler_are_killed(
     jobs: Queue, url: str, log: Path, clock: Forward, pass_time: PassTime
 ) -> None:
@@ -90,6 +93,7 @@ def test_a_handler_that_no_process_can_import_is_refused(jobs: Queue) -> None:
         Worker(jobs, lambda _: None, run_in="processes").run()
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_shard_key_that_is_no_text_crosses_the_pipe_with_a_window(
     client: Client, url: str, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +107,7 @@ def test_a_shard_key_that_is_no_text_crosses_the_pipe_with_a_window(
     assert {row[1] for row in lines(log, "done")} == {1}
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_child_that_cannot_be_told_is_not_left(
     jobs: Queue, url: str, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +138,7 @@ def test_a_child_that_cannot_be_told_is_not_left(
     assert all(child.pipe.closed for child in started)
 
 
+@pytest.mark.runs_in("test-all")
 def test_what_has_no_bytes_or_no_text_is_said_as_well_as_it_can_be(jobs: Queue, url: str, log: Path) -> None:
     jobs.write_many([(each, each) for each in (*handlers.AWKWARD, "fine")])
     with begun(url, handle=handlers.awkward) as running:

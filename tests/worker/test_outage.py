@@ -74,6 +74,7 @@ def once_per_change(news: list[str]) -> bool:
     return news[:2] == ["fails", "works"] and all(before != after for before, after in pairwise(news))
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_crash_and_a_restart_with_its_data(
     client_kind: ClientKind, durable: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_crash_and_a_restart_with_its_data(
     assert numbers.seen == [0, 1, 2]
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("client_kind", ["async", "sync"])
 def test_a_server_that_hangs(client_kind: ClientKind, durable: Server, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing answers: connections stay open until they time out."""
@@ -145,6 +147,7 @@ def test_a_lease_that_nobody_can_extend_is_lost_at_its_end(durable: Server) -> N
             begun.stop()
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_failover_and_a_flushed_script_cache(
     client_kind: ClientKind, kind: ServerKind | None, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_signal_drains_and_nothing_is_lost(begin: Begin, jobs: Queue, handler:
     assert program.errors.read_text() == ""
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["one", "several"])
 def test_who_was_started_in_the_background_does_not_heed_ctrl_c(
     begin: Begin, jobs: Queue, words: tuple[str, ...]
@@ -110,6 +111,7 @@ def test_who_was_started_in_the_background_does_not_heed_ctrl_c(
     assert program.errors.read_text() == ""
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     "words",
     [("pause", "--concurrency", "1"), ("hold", "--concurrency", "1"), ("hold", "--processes", "2")],
@@ -129,6 +131,7 @@ def test_a_signal_that_does_not_wake_the_main_thread_stops_it_all_the_same(
     assert jobs.stats().in_flight == 0
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("handler", ["deaf", "hold"])
 def test_a_second_signal_leaves_at_once_and_the_lease_ends_by_itself(begin: Begin, jobs: Queue, handler: str) -> None:
     jobs.configure(visibility_timeout=1)
@@ -143,6 +146,7 @@ def test_a_second_signal_leaves_at_once_and_the_lease_ends_by_itself(begin: Begi
     assert jobs.read(block=20).count >= 2
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_worker_waits_for_its_queue(begin: Begin, client: Client) -> None:
     program = begin("quick")
     eventually(lambda: program.told("no queue 'jobs' yet"), 30)
@@ -157,6 +161,7 @@ def test_a_worker_waits_for_its_queue(begin: Begin, client: Client) -> None:
     other.signal(signal.SIGKILL)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("away", [False, True], ids=["no queue", "no Redis"])
 def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
     begin: Begin, client: Client, kind: ServerKind | None, tmp_path: Path, away: bool
@@ -183,6 +188,7 @@ def test_the_file_of_a_worker_that_waits_is_there_and_kept_fresh(
         assert program.wait() == 0
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize(
     ("handler", "complaint"),
     [("none", "has no function"), ("DeliveryView.nothing", "has no function")],
@@ -210,6 +216,7 @@ def handle(delivery):
 """
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("words", [(), ("--processes", "2")], ids=["alone", "several"])
 def test_a_signal_counts_where_python_ignores_exceptions(url: str, tmp_path: Path, words: tuple[str, ...]) -> None:
     """A worker that was asked to stop while a destructor ran went on, and its service manager waited for it."""
@@ -219,6 +226,7 @@ def test_a_signal_counts_where_python_ignores_exceptions(url: str, tmp_path: Pat
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.runs_in("test-all")
 def test_several_processes_share_the_work_and_end_on_one_signal(begin: Begin, jobs: Queue) -> None:
     jobs.write_many([(n, f"t{n % 9}") for n in range(400)])
     program = begin("quick", "--concurrency", "4", "--processes", "2")
@@ -244,6 +252,7 @@ def test_a_process_that_dies_is_replaced_audibly_and_its_poison_ends_as_a_dead_l
     assert program.wait() == 0
 
 
+@pytest.mark.runs_in("test-all")
 def test_the_processes_end_with_a_parent_that_is_killed(begin: Begin, jobs: Queue) -> None:
     program = begin("quick", "--processes", "2", "--concurrency", "2")
     jobs.write_many([(n, f"t{n % 9}") for n in range(MANY)])
@@ -261,6 +270,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_thousand_leases_of_a_killed_worker_run_elsewhere_in_time(
     begin: Begin, client: Client, url: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_worker_keeps_no_results_before_the_queue_does(jobs: Queue, begin: Beg
     running.stop()
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_child_process_says_what_it_returns(
     kept: Queue, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

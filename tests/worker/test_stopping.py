@@ -157,6 +157,7 @@ def test_a_worker_that_works_touches_its_file(begin: Begin, jobs: Queue, tmp_pat
     eventually(lambda: file.stat().st_mtime_ns > first)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("stuck", [True, False])
 def test_a_worker_whose_handlers_all_hang_shows_no_life(
     jobs: Queue, url: str, stuck: bool, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +180,7 @@ def test_a_worker_whose_handlers_all_hang_shows_no_life(
         release.set()
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.parametrize("client_kind", ["async"])
 def test_a_blocked_event_loop_shows_no_life(begin: Begin, jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     is_responsive, looks, signs = aio._KeeperEvents.is_responsive, list[bool](), list[float]()

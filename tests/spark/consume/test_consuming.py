@@ -19,7 +19,7 @@ from tests.spark.consume.queries import failing_once
 from tests.spark.rows import drained, numbers
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 BAD = b"\xff\x01"
 
 
@@ -65,6 +65,7 @@ def use_in_vain(spark: Any, url: str, queue: Queue, ack_on: str) -> None:
         raise RuntimeError("the sink is down")
 
 
+@pytest.mark.runs_in("test", "test-all")
 @pytest.mark.parametrize("ack_on", ["end", "job"])
 def test_a_block_that_fails_gives_everything_back(spark: Any, url: str, queue: Queue, ack_on: str) -> None:
     fill(queue, 50)
@@ -114,7 +115,6 @@ def test_a_task_that_is_tried_again_gets_the_same_messages(spark: Any, url: str,
     assert queue.len() == 0
 
 
-@pytest.mark.soak  # in short: test_stream.py has it of a query
 def test_twenty_thousand_messages_go_through_parquet_once(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:
     fill(queue, 20_000)
     for at in range(10):
@@ -149,7 +149,6 @@ KILLED = """
 """
 
 
-@pytest.mark.soak  # in short: test_stream.py has what a failed query held
 def test_what_a_killed_driver_held_comes_again(url: str, queue: Queue) -> None:
     fill(queue, 100)
     command = [sys.executable, "-c", textwrap.dedent(KILLED), url, queue.name]

@@ -18,7 +18,7 @@ from tests.spark.consume.queries import Sink, drain
 from tests.spark.programs import ended, running
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.runs_in("test-all")]
 MESSAGES = 20_000
 
 
@@ -39,7 +39,6 @@ def stored(folder: Path) -> tuple[list[int], int]:
     return sorted(map(int, rows["payload"].to_pylist())), len(set(rows["message_id"].to_pylist()))
 
 
-@pytest.mark.soak  # in short: test_stream.py, test_twenty_thousand_messages_go_through_parquet_once, where a task fails
 def test_the_messages_of_a_killed_executor_are_read_again(url: str, queue: Queue, home: Path, tmp_path: Path) -> None:
     fill(queue, MESSAGES)
     log = tmp_path / "log"
@@ -50,7 +49,6 @@ def test_the_messages_of_a_killed_executor_are_read_again(url: str, queue: Queue
     assert (queue.stats().acked, queue.len()) == (MESSAGES, 0)
 
 
-@pytest.mark.soak  # in short: test_stream.py, test_a_micro_batch_that_failed_is_handed_the_same_messages_again
 def test_a_driver_that_was_killed_before_it_committed_is_handed_the_same_messages(
     url: str, queue: Queue, home: Path, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from tests.spark.consume.queries import Sink, consuming_query, drain, failing_on
 from tests.spark.rows import drained, numbers
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 NOW, ONCE = {"availableNow": True}, {"processingTime": "1 hour"}
 
 
@@ -165,7 +165,6 @@ def test_what_a_failed_query_held_comes_to_others_when_its_leases_end(
     assert (queue.stats().acked, queue.len()) == (250, 0)
 
 
-@pytest.mark.soak  # in short: test_consuming.py has it of a block
 def test_leases_hold_while_a_micro_batch_takes_three_times_as_long(
     spark: Any, url: str, queue: Queue, tmp_path: Path
 ) -> None:
@@ -248,6 +247,7 @@ def test_workers_beside_a_query_share_the_queue_with_it(spark: Any, url: str, qu
     assert sorted(theirs + sink.numbers(spark)) == list(range(6000))
 
 
+@pytest.mark.runs_in("test", "test-all")
 def test_a_query_that_waits_is_handed_what_comes(spark: Any, url: str, queue: Queue, tmp_path: Path) -> None:
     sink = Sink(tmp_path / "sink")
     query = consuming_query(

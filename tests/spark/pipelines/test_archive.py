@@ -16,7 +16,7 @@ from shardq.spark.pipelines.archive import Archive, archived
 from shardq.spark.pipelines.report import Progress, Report
 from tests.spark.pipelines.test_moving import work
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 @pytest.fixture

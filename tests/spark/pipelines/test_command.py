@@ -23,7 +23,7 @@ from shardq.spark.pipelines.session import check_java, explained, session
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_path: Path) -> None:
@@ -51,7 +51,6 @@ def test_a_day_of_a_queue(shardq: Shardq, client: Client, queue_name: str, tmp_p
     assert (done["redriven"], len(drained(jobs))) == (12, 12)
 
 
-@pytest.mark.soak  # in short: test_a_day_of_a_queue
 def test_the_counts_of_the_demo_agree(
     spark: Any, url: str, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from shardq.client import Queue
 from tests import processes
-from tests.spark.conftest import check_java
+from tests.parts import JAVA
 from tests.spark.programs import QUICK
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 STEPS = ("shardq: starting Spark", "shardq: archiving journal")
@@ -59,7 +59,7 @@ class Following(NamedTuple):
 @pytest.fixture
 def following(queue: Queue, url: str, tmp_path: Path) -> Iterator[Following]:
     """Of a queue with 21 events: 20 writes, after that its journal was switched on."""
-    check_java()
+    JAVA.need()
     queue.configure(journal=1000)
     for at in range(20):
         queue.write(b"x", shard_key=f"key-{at}")
@@ -79,9 +79,7 @@ def following(queue: Queue, url: str, tmp_path: Path) -> Iterator[Following]:
         process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_it_reports_when_it_is_ended_while_it_waits(following: Following, number: signal.Signals, code: int) -> None:
     eventually(following.waits, 120)
     ended, out, told = following.end(number)
@@ -92,7 +90,7 @@ def test_it_reports_when_it_is_ended_while_it_waits(following: Following, number
     assert len(told) <= 5, told  # with the batch, and where the archive is
 
 
-@pytest.mark.parametrize("moment", [Following.starts, pytest.param(Following.works, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("moment", [Following.starts, Following.works])
 def test_it_ends_in_order_at_any_other_moment(following: Following, moment: Callable[[Following], bool]) -> None:
     eventually(lambda: moment(following), 120)
     code, _, told = following.end(signal.SIGINT)
@@ -102,7 +100,6 @@ def test_it_ends_in_order_at_any_other_moment(following: Following, moment: Call
     assert len(told) <= 6, told
 
 
-@pytest.mark.soak  # in short: the first signal, in the tests above
 def test_the_second_signal_ends_it_at_once(following: Following) -> None:
     """However long Spark would take to stop."""
     eventually(following.works, 120)
@@ -112,7 +109,6 @@ def test_the_second_signal_ends_it_at_once(following: Following) -> None:
     assert out == ""
 
 
-@pytest.mark.soak  # in short: test_errors.py has the line
 def test_a_jvm_that_is_killed_is_one_line(following: Following) -> None:
     """Py4J logged the call that got no answer, with two stacks."""
     eventually(following.waits, 120)

@@ -124,7 +124,6 @@ def killed(after: Path | None = None) -> Any:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.slow
 def test_workers_that_are_killed_again_and_again_are_said(spark: Any) -> None:
     wanted = pytest.raises(PipelineFailed, match=r"^a Python worker of Spark ended suddenly.*Run it again")
     with wanted as failed, explained():
@@ -132,8 +131,8 @@ def test_workers_that_are_killed_again_and_again_are_said(spark: Any) -> None:
     assert "\n" not in str(failed.value)
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.timeout(120)
-@pytest.mark.slow
 def test_a_worker_that_is_killed_once_costs_no_row(spark: Any, queue: Queue, url: str, tmp_path: Path) -> None:
     rows = spark.range(0, 2000, 1, 2).mapInArrow(killed(tmp_path / "once"), "id long")
     made = rows.selectExpr("concat('key-', id % 7) shard_key", "cast(id as string) payload")

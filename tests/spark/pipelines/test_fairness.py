@@ -21,7 +21,7 @@ from shardq.spark.pipelines.fairness.service import fairness
 from shardq.spark.pipelines.fairness.tallies import tallied
 from tests.spark.pipelines.history import BEGIN, History, Naive, random_history, time_of
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 WINDOW = 60
 
 

@@ -10,7 +10,7 @@ import pytest
 from shardq.spark.pipelines.checkpoint import CHECKPOINTS, Checkpoint
 from shardq.spark.pipelines.folder import Folder
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.runs_in("test-all")]
 
 
 @pytest.mark.parametrize("step", ["write", "delete", "rename"])

@@ -15,7 +15,7 @@ from shardq.spark.pipelines.fairness.pipeline import Request
 from shardq.spark.pipelines.report import Progress, Report
 from tests.spark.pipelines.history import History
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 Follow = Callable[[History], dict[str, Any]]
 
@@ -65,7 +65,6 @@ def test_messages_that_were_removed_without_having_waited_ask_for_nothing(
     assert [(row.demand, row.waiting) for row in windows] == [(6, 0), (3, 0), (3, 0), (3, 0)]
 
 
-@pytest.mark.soak  # in short: the tallies of nobody knows what, below
 def test_tallies_whose_checkpoint_is_gone_are_refused(followed: Follow, tmp_path: Path) -> None:
     """Their events would be read and counted again."""
     history, report = History(), tmp_path / "report"

@@ -17,7 +17,7 @@ from tests.spark.pipelines.test_load import csv, loaded, said
 from tests.spark.programs import running
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.runs_in("test-all")]
 
 
 def command(url: str, *words: str) -> list[str]:
@@ -26,7 +26,6 @@ def command(url: str, *words: str) -> list[str]:
     return [sys.executable, "-m", "shardq.cli", "--url", url, "pipeline", *words, "--master", "local[2]", *settings]
 
 
-@pytest.mark.soak  # in short: test_a_bad_file_among_good_ones_..., which goes on from a checkpoint
 def test_a_landing_folder_is_loaded_once_though_the_command_is_killed(
     shardq: Shardq, queue: Queue, url: str, home: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from shardq.spark.pipelines.load import Columns, identity, messages
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 COLUMNS = Columns("tenant")
 
 

@@ -19,7 +19,7 @@ from shardq.spark.pipelines.report import Progress, Report
 from shardq.testing import ManualClock
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ def found(windows: int, clean: int, longest: float) -> Findings:
     return Findings("jobs", 60, BEGIN, end, {}, rows, top, served, Neighbourhood((), quiet))
 
 
+@pytest.mark.runs_in("test-all")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("clean", [0, 3])
 @pytest.mark.parametrize("longest", [0.1, 40_000.0])

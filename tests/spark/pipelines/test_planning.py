@@ -32,7 +32,7 @@ from shardq.spark.pipelines.planning.verdict import judged, recommended
 from tests.servers import Server
 from tests.spark.pipelines.floods import GROUNDS, Field, Ground
 
-spark_test = [pytest.mark.timeout(300), pytest.mark.slow]
+spark_test = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 GOAL = Goal(Load(noisy=8, flood=500, service=100.0, admitted=0), isolation=0.9, within=1.0)
 
 
@@ -73,10 +73,8 @@ def test_an_admission_window_bounds_the_waits_whatever_the_floods_hold() -> None
         assert look.before.max() < 4 * 4
 
 
-@pytest.mark.parametrize(
-    "ground",
-    [pytest.param(each, id=str(each), marks=pytest.mark.soak if at % 2 else ()) for at, each in enumerate(GROUNDS)],
-)
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize("ground", [pytest.param(each, id=str(each)) for each in GROUNDS])
 def test_predicted_waits_are_those_of_a_real_queue(spark_server: Server, ground: Ground) -> None:
     """The same floods and tenants on both sides; nothing is random but what the fixed seeds draw."""
     real, predicted = [], []

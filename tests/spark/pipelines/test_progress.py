@@ -47,7 +47,6 @@ def test_elsewhere_each_update_is_a_line_and_rarer() -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.slow
 def test_a_step_tells_how_many_of_sparks_tasks_are_done_and_how_far_it_is(spark: Any, tmp_path: Path) -> None:
     """Three of four tasks end at once; the fourth waits until that was told."""
     shown: list[str] = []
@@ -74,7 +73,6 @@ def test_a_step_tells_how_many_of_sparks_tasks_are_done_and_how_far_it_is(spark:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.slow
 def test_of_a_stream_the_rows_a_second_are_told(spark: Any, tmp_path: Path) -> None:
     rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()

@@ -20,7 +20,7 @@ from shardq.spark.pipelines.session import explained
 from tests.spark.pipelines.conftest import Shardq
 from tests.spark.rows import drained
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 WORDS = ("orders", "eu", "us", "created", "paid")
 
 

@@ -16,7 +16,7 @@ from shardq.spark.pipelines.partitions import SETTINGS, sized
 from shardq.spark.pipelines.report import Progress, Report
 from tests.spark.pipelines.history import History
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.runs_in("test-all")]
 DEALT = (8, 2)
 
 
@@ -48,7 +48,7 @@ def test_a_history_without_any_arrival_is_judged_by_what_was_served(spark: Any) 
     assert [(each["share"], each["demand_share"]) for each in found.top] == [(0.5, None)] * 2
 
 
-@pytest.mark.parametrize("kind", ["cancelled", pytest.param("purged", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kind", ["cancelled", "purged"])
 def test_a_delayed_message_that_is_removed_before_it_is_due_never_asked_for_anything(spark: Any, kind: str) -> None:
     """Counted by hand: "busy" gets all of its 12 messages, and "later" has none that could have been delivered."""
     history = History()

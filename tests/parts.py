@@ -1,0 +1,89 @@
+"""What a machine may lack, and what is left out then: the only reasons for which a test may be skipped.
+
+Each missing part is a line at the end of a run, which passes all the same. Where SHARDQ_PARTS=all, as in .ci/run, a
+missing part makes the run fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks.workers import environments
+from shardq.errors import ConfigError
+from tests.servers import available
+
+NODE = Path(sys.prefix) / "node" / "node_modules"
+"""Where `make parts` puts packages of npm."""
+ALL_NEEDED = os.environ.get("SHARDQ_PARTS") == "all"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the machine: whether it is there, what is left out without it, and how to get it."""
+
+    name: str
+    is_there: Callable[[], bool]
+    left_out: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is missing: {self.left_out} left out ({self.remedy})"
+
+    def need(self) -> None:
+        """Skip the test that calls this if the part is missing."""
+        if not self.is_there():
+            pytest.skip(str(self))
+
+    @property
+    def needed(self) -> pytest.MarkDecorator:
+        """The mark of a test, or a file, that is skipped without the part."""
+        return pytest.mark.skipif(not self.is_there(), reason=str(self))
+
+
+@cache
+def _has_java() -> bool:
+    from shardq.spark.pipelines.session import check_java
+
+    try:
+        check_java()
+    except ConfigError:
+        return False
+    return True
+
+
+def _has_huey() -> bool:
+    return any(environments.CACHE.glob("huey-*/ready"))
+
+
+REDIS = Part(
+    "Debian's Redis", lambda: any(kind.product == "redis" for kind in available()),
+    "tests on it, and those of TLS, are", "apt-get install redis-server",
+)  # fmt: skip
+JAVA = Part("Java 17", _has_java, "tests of shardq.spark are", "apt-get install default-jre-headless; or SPARK=no")
+NODE_CLIENT = Part(
+    "a client of Node (node, npm's @grpc/grpc-js)",
+    lambda: shutil.which("node") is not None and (NODE / "@grpc" / "grpc-js").is_dir(),
+    "the gateway's test with it is", "install node and npm, then make parts",
+)  # fmt: skip
+GCC = Part(
+    "gcc", lambda: shutil.which("gcc") is not None,
+    "tests of a server whose clock jumps are", "apt-get install gcc libc6-dev",
+)  # fmt: skip
+LINUX = Part("Linux", lambda: sys.platform == "linux", "tests that look into /proc are", "run them there")
+ROOT = Part("root", lambda: os.geteuid() == 0, "the test of a small disk that is full is", "run as root")
+HUEY = Part("huey", _has_huey, "tests of the benchmark beside it are", "with a network, make bench-worker")
+PARTS = (REDIS, JAVA, NODE_CLIENT, GCC, LINUX, ROOT, HUEY)
+
+
+def unexplained(reasons: Iterable[str]) -> list[str]:
+    """Those of the *reasons* for which tests were skipped that are no missing part."""
+    known = {str(part) for part in PARTS}
+    return sorted({reason for reason in reasons if reason not in known})

@@ -1,0 +1,90 @@
+"""Which command runs which test, and that nothing else is left out in silence.
+
+A test runs in `make test` and in `make test-all`, unless
+
+- it has the mark `runs_in`, which names the commands that run it: `runs_in("test-all")` of a test that takes more than
+  about a second and shows no promise by itself, `runs_in("soak")` of one that takes minutes by nature,
+  `runs_in("test-all", "soak")` of one that has a long form, too (`SOAK`);
+- it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`. The mark
+  `everywhere` is for the cross-section: that runs in all of them each time.
+
+`SHARDQ_TESTS` names the command; without it, all but the soak runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+
+COMMANDS: Final = ("test", "test-all", "soak")
+COMMAND: Final = os.environ.get("SHARDQ_TESTS") or "test-all"
+SOAK: Final = COMMAND == "soak"
+"""Whether tests that have a long form run in it."""
+
+WORLDS: Final = ("world", "running_server", "each_server")
+"""Parameters that say with which client and on which server a test runs; their first value is the usual one."""
+
+
+def pytest_configure() -> None:
+    """Refuse a command that does not exist: it would run nothing."""
+    if COMMAND not in COMMANDS:
+        raise pytest.UsageError(f"SHARDQ_TESTS={COMMAND}: it names one of {', '.join(COMMANDS)}")
+
+
+def commands_of(item: pytest.Item) -> Sequence[str]:
+    """The commands of make that run this test."""
+    mark = item.get_closest_marker("runs_in")
+    named: Sequence[str] = mark.args if mark else ("test", "test-all")
+    if unknown := set(named) - {*COMMANDS}:
+        raise pytest.UsageError(f"{item.nodeid}: runs_in names {', '.join(sorted(unknown))}, which no command is")
+    if "test" in named and _is_repeated(item) and not item.get_closest_marker("everywhere"):
+        return [command for command in named if command != "test"]
+    return named
+
+
+def _is_repeated(item: pytest.Item) -> bool:
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    return any(indices.get(name, 0) for name in WORLDS)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what another command runs."""
+    left = [item for item in items if COMMAND not in commands_of(item)]
+    if left:
+        _explained.update(item.nodeid for item in left)
+        config.hook.pytest_deselected(items=left)
+        gone = {id(item) for item in left}
+        items[:] = [item for item in items if id(item) not in gone]
+
+
+_explained: set[str] = set()
+_strays: set[str] = set()
+_BY_HAND: Final = ("keyword", "markexpr", "deselect", "lf", "last_failed")
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Note what something else takes away from the run, unless whoever started it asked for that."""
+    asked = any(getattr(item.config.option, name, None) for item in items[:1] for name in _BY_HAND)
+    if not asked:
+        _strays.update(item.nodeid for item in items if item.nodeid not in _explained)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a process of the run has noted."""
+    _strays.update(getattr(node, "workeroutput", {}).get("strays", ()))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if something was taken away from it, or tell the process that may."""
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told["strays"] = sorted(_strays)
+    elif _strays:
+        first, more = min(_strays), len(_strays) - 1
+        writer = session.config.get_terminal_writer()
+        writer.line(f"\n{first} and {more} more were deselected without a reason", red=True)
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
