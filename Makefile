@@ -91,7 +91,7 @@ demo-edge: $(STAMP) ## a producer without access to Redis, while the link is cut
 test test-all soak flicker docs examples: export PYTHONDONTWRITEBYTECODE =
 
 test: setup $(PARTS) ## every promise once, in minutes; SPARK=no leaves shardq.spark out
-	@SHARDQ_TESTS=test $(TESTS)
+	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(TESTS)
 
 test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole, docs, examples, benchmarks, mutants (half an hour)
 	@SHARDQ_TESTS=test-all $(TESTS)
@@ -99,6 +99,9 @@ test-all: setup $(PARTS) ## all tests: on every server, every fault, Spark whole
 # What is long by nature: `make test-all` runs a short form of each of these.
 soak: setup $(PARTS) ## the long forms of walks, kills and slot moves
 	@SHARDQ_TESTS=soak $(TESTS)
+
+flicker: setup $(PARTS) ## the tests of PYTEST_ARGS, or all of make test, N times, half of them on a busy machine: which fail?
+	@SHARDQ_TESTS=$(if $(NAMED),test-all,test) $(PY) -m tests.flicker $(or $(N),20) $(WITHOUT) $(PYTEST_ARGS)
 
 check: lint types layers lua wheel test ## all that must hold before a commit
 	@echo "check: all good"

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.selection import COMMAND
+from tests.selection import COMMAND, REPEAT
 from tests.waiting import eventually
 
 RUN = "SHARDQ_TEST_RUN"
@@ -62,7 +62,7 @@ class Sharing(LoadScopeScheduling):
         path, _, rest = nodeid.partition("::")
         if path.startswith("tests/spark/"):
             return "pipelines" if path.startswith("tests/spark/pipelines/") and COMMAND != "test" else "spark"
-        return f"{path}::{rest.partition('[')[0]}"
+        return nodeid if REPEAT in os.environ else f"{path}::{rest.partition('[')[0]}"
 
 
 def pytest_configure() -> None:

@@ -24,6 +24,9 @@ COMMAND: Final = os.environ.get("SHARDQ_TESTS") or "test-all"
 SOAK: Final = COMMAND == "soak"
 """Whether tests that have a long form run in it."""
 
+REPEAT: Final = "SHARDQ_REPEAT"
+"""The variable that says how often each test runs: see tests/flicker.py."""
+
 WORLDS: Final = ("world", "running_server", "each_server")
 """Parameters that say with which client and on which server a test runs; their first value is the usual one."""
 
@@ -32,6 +35,21 @@ def pytest_configure() -> None:
     """Refuse a command that does not exist: it would run nothing."""
     if COMMAND not in COMMANDS:
         raise pytest.UsageError(f"SHARDQ_TESTS={COMMAND}: it names one of {', '.join(COMMANDS)}")
+
+
+@pytest.hookimpl(trylast=True)  # so that a test's own cases are told first
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Repeat each test as often as somebody wants."""
+    times = int(os.environ.get(REPEAT) or 1)
+    if times > 1:
+        metafunc.fixturenames.append("repetition")
+        metafunc.parametrize("repetition", range(times), ids=[f"@{number}" for number in range(times)])
+
+
+@pytest.fixture
+def repetition() -> int:
+    """The how manieth of a test's repetitions this is."""
+    return 0
 
 
 def commands_of(item: pytest.Item) -> Sequence[str]:
