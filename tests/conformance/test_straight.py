@@ -451,7 +451,7 @@ def test_the_right_texts_of_all_mutants_are_there() -> None:
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("verb", "right", "wrong"),
-    [*MUTANTS, *RARE_MUTANTS],
+    [*MUTANTS, *(pytest.param(*mutant, marks=pytest.mark.runs_in("soak")) for mutant in RARE_MUTANTS)],
 )
 def test_a_wrong_straight_part_is_found(
     server: Server, queue_name: str, rng: random.Random, mutate: Mutate, verb: str, right: str, wrong: str

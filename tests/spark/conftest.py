@@ -26,6 +26,7 @@ SETTINGS = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",  # half of the time
     "spark.log.level": "OFF",  # failures are made on purpose here; what a test needs is in the exception
     "spark.default.parallelism": "1",  # for few rows, each further task only takes time
+    "spark.python.authenticate.socketTimeout": "120s",  # 15 s are not enough on a busy machine
     "spark.python.daemon.module": "tests.spark.daemon",
     "spark.sql.adaptive.enabled": "false",  # this and the next two: for few rows, planning and compiling take longest
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

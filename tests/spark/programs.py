@@ -14,6 +14,17 @@ ROOT = Path(__file__).resolve().parents[2]
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half of a JVM's CPU at its start
 
 
+DEFAULTS = f"""
+spark.driver.extraJavaOptions {QUICK}
+spark.executor.extraJavaOptions {QUICK}
+spark.python.authenticate.socketTimeout 120s
+spark.python.daemon.module tests.spark.daemon
+spark.sql.codegen.factoryMode NO_CODEGEN
+spark.sql.codegen.wholeStage false
+"""
+"""What makes small jobs cheap, as in the session of the other tests; a program's own settings go before these."""
+
+
 def spark_home(folder: Path) -> Path:
     """A Spark home in *folder*, whose work folders are not in the installed package."""
     import pyspark
@@ -22,6 +33,8 @@ def spark_home(folder: Path) -> Path:
     home.mkdir()
     for name in ("bin", "jars", "python", "sbin"):
         (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    (home / "conf").mkdir()
+    (home / "conf" / "spark-defaults.conf").write_text(DEFAULTS)
     return home
 
 
