@@ -51,7 +51,8 @@ def run(words: list[str], seed: int, repeat: int, folder: Path) -> tuple[int, Pa
     """One run of pytest: its exit status, and the report."""
     report, log = folder / f"{seed}.xml", folder / f"{seed}.log"
     environment = {**os.environ, "SHARDQ_SEED": str(seed), REPEAT: str(repeat)}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", f"--junitxml={report}", *words]
+    options = ["-q", "-n", str((os.cpu_count() or 1) + 2), f"--junitxml={report}", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *options, *words]
     with log.open("w") as file:
         return subprocess.run(
             command, cwd=ROOT, env=environment, stdout=file, stderr=file, check=False

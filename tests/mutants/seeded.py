@@ -1,0 +1,367 @@
+"""Bugs to seed into the code, one at a time, each with the test that finds it.
+
+`bug` says what no longer holds for who uses the queue, so the same bug can be seeded into other code that keeps the
+same promise. Where it is seeded today is said by the texts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One seeded bug: in `file`, from the root of the repository on, the text `right` becomes `wrong`.
+
+    `promise` is the number of the promise that it breaks, and `killer` the test that fails with it.
+    """
+
+    promise: int
+    bug: str
+    file: str
+    right: str
+    wrong: str
+    killer: str
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    # 1. At least once
+    Mutant(
+        1,
+        "a message whose lease has ended is never delivered again",
+        "lua/modules/due.lua",
+        "reap_leases(q, take_all_due(q, q.leases, ended, share, q.ended_until))",
+        "{}",
+        "tests/conformance/test_settle.py::test_an_ended_lease_gives_the_message_to_the_next_reader[sync-valkey]",
+    ),
+    Mutant(
+        1,
+        "a message that is given back with a delay is lost",
+        "lua/nack.lua",
+        "if #delayed > 0 then delay_returned(q, delayed) end",
+        "",
+        "tests/conformance/test_settle.py::test_a_message_nacked_with_a_delay_waits_for_it[sync-valkey]",
+    ),
+    Mutant(
+        1,
+        "a worker acks a message although its handler has failed",
+        "shardq/worker/outcome.py",
+        'return Outcome("nack", backoff(), described(error))',
+        "return ACK",
+        "tests/unit/test_outcome.py::test_each_ending_has_its_outcome",
+    ),
+    Mutant(
+        1,
+        "a gateway acks a message that no queue has taken",
+        "shardq/gateway/storing.py",
+        'outcome.refused.append((message.message_id, Refused("NO_QUEUE", str(missing))))',
+        "outcome.stored.append(message.message_id)",
+        "tests/gateway/test_hostile.py::test_each_refusal_has_its_reason_and_the_others_are_stored[valkey]",
+    ),
+    Mutant(
+        1,
+        "a producer whose spool is full drops what it has accepted, though it was told to refuse what is new",
+        "shardq/edge/spool.py",
+        "if not self._drops_oldest or size > self._max_bytes:",
+        "if size > self._max_bytes:",
+        "tests/edge/test_spool.py::test_a_full_spool_refuses_all_or_drops_the_oldest",
+    ),
+    Mutant(
+        1,
+        "a topic does not reach a queue whose pattern ends with a # that stands for no words",
+        "shardq/routing/match.py",
+        "        wanted -= 1\n        if left < wanted:",
+        "        if left < wanted:",
+        "tests/routing/test_topic.py::test_a_pattern_matches_what_amqp_says",
+    ),
+    # 2. One live lease
+    Mutant(
+        2,
+        "an ack is accepted after the lease has ended",
+        "lua/ack.lua",
+        "if score and score % SPAN > now then",
+        "if score then",
+        "tests/conformance/test_settle.py"
+        "::test_a_lease_that_ended_is_worth_nothing_though_nobody_took_the_message[sync-valkey-ack]",
+    ),
+    Mutant(
+        2,
+        "a holder whose lease has ended leaves a result",
+        "lua/keep.lua",
+        "if not is_live(q, scores[i]) then",
+        "if not scores[i] then",
+        "tests/conformance/test_results.py::test_only_the_holder_of_the_lease_keeps_a_result[sync-valkey]",
+    ),
+    Mutant(
+        2,
+        "a batch brings messages that another one has leased already",
+        "lua/read.lua",
+        "lens_fields[from + 3] = number, length, 'h' .. number, cursors[number]",
+        "lens_fields[from + 3] = number, length, 'h' .. number, stored[2 * at] or '0-0'",
+        "tests/conformance/test_due.py"
+        "::test_first_deliveries_come_in_order_beside_others_that_were_lost_before[sync-valkey]",
+    ),
+    Mutant(
+        2,
+        "a holder relies on its lease for longer than the server has granted it",
+        "shardq/protocol/lease.py",
+        "return sent + visibility_timeout - max(0.002, visibility_timeout * 0.01)",
+        "return sent + visibility_timeout + 0.002",
+        "tests/unit/test_lease.py::test_a_holder_stops_believing_before_the_lease_ends",
+    ),
+    Mutant(
+        2,
+        "the reply of a caller that was cancelled goes to another caller",
+        "shardq/drivers/shared_link.py",
+        "self._give(sent[0], answer_of(reply))",
+        "self._give(next((each for each in sent if not each.future.done()), sent[0]), answer_of(reply))",
+        "tests/unit/test_shared.py::test_the_reply_of_a_cancelled_caller_goes_to_nobody",
+    ),
+    # 3. Leases end on time
+    Mutant(
+        3,
+        "a lease that was shortened ends when it would have ended before",
+        "lua/modules/schedule.lua",
+        "if start > 0 and at < ends then note_due(q, 'l', string.format('%d', start / SPAN), at) end",
+        "",
+        "tests/conformance/test_due.py::test_a_lease_that_is_shortened_ends_when_it_says[sync-valkey]",
+    ),
+    Mutant(
+        3,
+        "a blocked reader does not look again when the next lease ends",
+        "shardq/ops/pump.py",
+        "min(state.wait_slice, self.wake_at - now, until - now)",
+        "min(state.wait_slice, until - now)",
+        "tests/unit/test_pump.py::test_a_wait_ends_when_the_next_lease_does",
+    ),
+    Mutant(
+        3,
+        "a deadline that is further away than one turn of the timing wheel never comes",
+        "shardq/timing/wheel.py",
+        "            each.end = each.start + tick\n            self._enqueue(level, each)",
+        "            each.end = each.start + tick",
+        "tests/timing/test_wheel.py::test_each_entry_runs_once_over_several_wheels",
+    ),
+    # 4. No lost wake-up, no early Empty
+    Mutant(
+        4,
+        "a message that is written wakes no blocked reader",
+        "lua/write.lua",
+        "      if is_awaited then redis.call('XADD', notifications, 'MAXLEN', '~', 10000, '*', 's', place) end\n"
+        "      if fewest == 0 then",
+        "      if fewest == 0 then",
+        "tests/conformance/test_blocking.py::test_a_signal_that_nobody_needs_any_more_does_not_end_the_wait[sync-valkey]",
+    ),
+    Mutant(
+        4,
+        "a delayed message that comes due wakes no blocked reader",
+        "lua/modules/delays.lua",
+        "if is_soon then notify_reader(q, '') end",
+        "",
+        "tests/conformance/test_blocking.py::test_a_delayed_message_wakes_a_reader_when_it_is_due[sync-valkey]",
+    ),
+    Mutant(
+        4,
+        "a blocked read gives up before its time",
+        "shardq/ops/waiting.py",
+        "            if waiter.until <= now:\n",
+        "            if waiter.read_at <= now:\n",
+        "tests/conformance/test_blocking.py::test_empty_comes_at_the_deadline_also_after_many_short_looks[sync-valkey]",
+    ),
+    # 5. Fair, with a bound
+    Mutant(
+        5,
+        "who writes its messages one by one has more of them in the shared streams than the window allows",
+        "lua/write.lua",
+        "room = active and behind == '0' and places - shared or 0",
+        "room = active and behind == '0' and 1 or 0",
+        "tests/conformance/test_straight.py"
+        "::test_a_write_at_the_bounds_of_the_window_does_what_the_general_part_does[valkey-1]",
+    ),
+    Mutant(
+        5,
+        "who writes in batches has more messages in the shared streams than the window allows",
+        "lua/write.lua",
+        "        has_room = taken < places\n",
+        "        has_room = true\n",
+        "tests/conformance/test_fairness.py"
+        "::test_a_shard_key_holds_no_more_than_the_window_in_the_shared_streams[sync-valkey]",
+    ),
+    Mutant(
+        5,
+        "reads empty one stream before they go on to the next",
+        "lua/read.lua",
+        "      redis.call('HSET', meta, 'offset', (turn + 1) % 4097)\n      if left == 1",
+        "      redis.call('HSET', meta, 'offset', turn)\n      if left == 1",
+        "tests/conformance/test_read.py::test_reads_take_turns_over_the_streams[sync-valkey]",
+    ),
+    Mutant(
+        5,
+        "a shard key is delivered faster than its rate",
+        "lua/modules/limits.lua",
+        "limits.full_at = full_since(q, limits) + limits.interval",
+        "limits.full_at = full_since(q, limits)",
+        "tests/conformance/test_limits.py::test_a_rate_lets_a_burst_pass_and_then_one_at_a_time[sync-valkey]",
+    ),
+    Mutant(
+        5,
+        "a shard key that is paused takes its turns all the same",
+        "lua/modules/limits.lua",
+        "if limits.paused_until > q.now then return 0 end",
+        "",
+        "tests/conformance/test_limits.py::test_a_paused_shard_key_is_passed_over_and_comes_back[sync-valkey]",
+    ),
+    # 6. Resize is safe
+    Mutant(
+        6,
+        "shrinking drops a stream that still holds a message",
+        "lua/shrink.lua",
+        "if not is_empty(q, top, key) then break end",
+        "",
+        "tests/conformance/test_resize.py"
+        "::test_a_stream_that_holds_something_is_read_until_it_is_empty[sync-valkey-4-3-3]",
+    ),
+    Mutant(
+        6,
+        "with one stream more, nearly every shard key gets another shard",
+        "shardq/sharding.py",
+        "hashlib.shake_128(_DOMAIN + key, usedforsecurity=False)",
+        'hashlib.shake_128(_DOMAIN + b"%d" % streams + key, usedforsecurity=False)',
+        "tests/unit/test_sharding.py::test_growing_moves_few_keys_by_one_stream",
+    ),
+    # 7. A write is idempotent
+    Mutant(
+        7,
+        "a dedup key is forgotten long before its window is over",
+        "lua/modules/producers.lua",
+        "local ends = q.now + q.dedup_window\n",
+        "local ends = q.now + q.dedup_window / 1000\n",
+        "tests/conformance/test_dedup.py::test_the_key_is_forgotten_when_its_window_is_over[sync-valkey]",
+    ),
+    Mutant(
+        7,
+        "two messages of one batch with the same unique key are both stored",
+        "lua/modules/unique.lua",
+        "    elseif key then\n      first[key] = i\n",
+        "",
+        "tests/conformance/test_unique.py::test_a_batch_is_compared_with_itself[{'window': 1}-sync-valkey]",
+    ),
+    Mutant(
+        7,
+        "a write whose answer was lost is stored once more by its retry",
+        "shardq/ops/write.py",
+        "yield from retry_replicated(call, until,",
+        "yield from retry_replicated(lambda _: call_for(state, state.take_sequence(), chunk, until), until,",
+        "tests/fault/test_lost_replies.py::test_a_write_is_stored_once_under_the_id_that_it_returns[reply-sync-valkey]",
+    ),
+    # 8. Memory is bounded
+    Mutant(
+        8,
+        "what was acked stays in memory",
+        "lua/ack.lua",
+        "redis.call('XDEL', key, ARGV[6]) -- fails",
+        "redis.call('XLEN', key) -- fails",
+        "tests/conformance/test_settle.py::test_an_acked_message_is_gone_with_its_body[sync-valkey]",
+    ),
+    Mutant(
+        8,
+        "the journal grows beyond its bound",
+        "lua/modules/journal.lua",
+        "redis.pcall('XADD', q.journal, 'MINID', '~', oldest, string.format(",
+        "redis.pcall('XADD', q.journal, string.format(",
+        "tests/conformance/test_journal.py::test_a_journal_is_bounded_and_says_how_much_was_lost[sync-valkey]",
+    ),
+    Mutant(
+        8,
+        "a key of a queue with a ttl never expires",
+        "lua/touch.lua",
+        "for i = 1, #KEYS do",
+        "for i = 1, #KEYS - 1 do",
+        "tests/conformance/test_config.py::test_a_ttl_is_on_all_keys_together[sync-valkey]",
+    ),
+    Mutant(
+        8,
+        "bindings that were removed leave nodes behind",
+        "shardq/routing/prune.py",
+        "        if len(path) == 1:\n            return main",
+        "        if path:\n            return main",
+        "tests/routing/test_ctrie.py"
+        "::test_what_is_left_after_removals_has_no_more_nodes_than_if_it_had_been_all[gil-True]",
+    ),
+    # 9. Lengths are true
+    Mutant(
+        9,
+        "the length counts messages that are not due yet",
+        "lua/len.lua",
+        " - count_not_due(q, q.delayed, 'd', nil)",
+        "",
+        "tests/conformance/test_stats.py::test_the_numbers_are_true_at_every_step[sync-valkey]",
+    ),
+    Mutant(
+        9,
+        "a message that was cancelled is counted for ever",
+        "lua/cancel.lua",
+        "redis.call('HINCRBY', q.meta, 'gone', 1)\n",
+        "",
+        "tests/conformance/test_cancel.py::test_a_waiting_message_is_removed[sync-valkey]",
+    ),
+    Mutant(
+        9,
+        "a purge removes messages that stay counted",
+        "lua/modules/removal.lua",
+        "  q.purged = q.purged + #ids\n",
+        "",
+        "tests/conformance/test_stats.py::test_purging_removes_all_that_waits_and_nothing_else[sync-valkey]",
+    ),
+    # 10. A message keeps its id, and what is known of it
+    Mutant(
+        10,
+        "a redriven message forgets how often it was delivered before",
+        "lua/modules/dead_letters.lua",
+        "' i' .. letter[2] .. ' c' .. letter[6]}",
+        "' i' .. letter[2]}",
+        "tests/conformance/test_dead.py::test_a_redriven_message_keeps_its_id_headers_payload_and_count[sync-valkey]",
+    ),
+    Mutant(
+        10,
+        "a dead letter does not say why its message was rejected",
+        "lua/modules/dead_letters.lua",
+        "local reason = item.is_rejected and item.last_error or 'max deliveries'",
+        "local reason = 'max deliveries'",
+        "tests/conformance/test_settle.py::test_a_rejected_message_is_a_dead_letter[sync-valkey]",
+    ),
+    # 11. Order within a shard key
+    Mutant(
+        11,
+        "of what is held back of a shard key, the tenth message comes before the ninth",
+        "lua/write.lua",
+        "local letter = string.char(64 + #tostring(n))",
+        "local letter = 'A'",
+        "tests/conformance/test_write.py::test_order_within_a_stream_is_that_of_the_writes[sync-valkey]",
+    ),
+    Mutant(
+        11,
+        "after a lost connection, a producer sends the newest of what was not acked first",
+        "shardq/flow/sender.py",
+        "message for message, attempts in self._known.items() if attempts)",
+        "message for message, attempts in reversed(self._known.items()) if attempts)",
+        "tests/flow/test_sender.py::test_a_lost_connection_sends_all_again_in_their_order",
+    ),
+    # 12. Bad input gets a clear error, and payloads stay secret
+    Mutant(
+        12,
+        "a queue name with braces is accepted",
+        "shardq/arguments.py",
+        're.compile(r"[^A-Za-z0-9._:/-]")',
+        're.compile(r"[^A-Za-z0-9._:/{}-]")',
+        "tests/unit/test_keys.py::test_bad_names_are_refused",
+    ),
+    Mutant(
+        12,
+        "the error of a payload that cannot be decoded brings the payload into the log",
+        "shardq/codec.py",
+        'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from None',
+        'raise CodecError(f"cannot {verb} {what}: {_advice(verb, error)}") from error',
+        "tests/unit/test_codec.py::test_errors_do_not_quote_the_body",
+    ),
+)
