@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shardq import Client, Queue
+from shardq.client import base
 from shardq.protocol import scripts
 from tests.clients import Loop
 from tests.conformance.world import FakeWorld, World, raw_client
@@ -148,6 +149,13 @@ def world(
 def client(world: World) -> Client:
     """A client of this world."""
     return world.client()
+
+
+@pytest.fixture
+def patient(world: World, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client whose blocked readers do not look again by themselves: what does not wake them is missed."""
+    monkeypatch.setattr(base, "MAX_SLICE", 600.0)
+    return world.client(wait_slice=600.0)
 
 
 @pytest.fixture

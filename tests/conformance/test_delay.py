@@ -82,6 +82,16 @@ def test_a_message_past_its_deadline_is_never_handed_out_and_is_counted(queue: Q
     assert world.census(queue).problems() == []
 
 
+@pytest.mark.parametrize("window", [0, 1])
+def test_a_single_read_passes_over_what_is_past_its_deadline(open_queue: OpenQueue, world: World, window: int) -> None:
+    queue = open_queue(streams=1, streams_per_shard=1, window=window)
+    queue.write("stale", shard_key="t", deadline=0.05)
+    queue.write("fresh", shard_key="t")
+    _let_pass(world, queue, 0.05)
+    assert queue.read().payload == "fresh"
+    assert (queue.stats().expired, queue.len()) == (1, 1)
+
+
 def test_a_message_past_its_deadline_is_not_delivered_again(queue: Queue, world: World) -> None:
     for deadline in (0.2, 1, 5):  # until it is read before it is past
         queue.write("stale", shard_key="t", deadline=deadline)

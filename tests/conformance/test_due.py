@@ -229,14 +229,14 @@ def test_a_large_read_that_waited_brings_all_that_came_at_once(
     assert len(queue.read_many(1000, block=20)) >= MAX_PER_CALL
 
 
-def test_a_reader_has_a_lease_that_ended_at_once_also_with_a_window(real: None, open_queue: OpenQueue) -> None:
-    """Should nobody tell it when the lease of a bucket ends, it would read again after five seconds."""
-    queue = open_queue(streams=4, streams_per_shard=2, window=1)
+def test_a_reader_has_a_lease_that_ended_at_once_also_with_a_window(
+    real: None, open_queue: OpenQueue, patient: Client
+) -> None:
+    """Should nobody tell it when the lease of a bucket ends, it would wait until its time is up, and find nothing."""
+    queue = open_queue(by=patient, streams=4, streams_per_shard=2, window=1)
     queue.write("x", shard_key="tenant")
     queue.read(visibility_timeout=0.3)
-    started = time.monotonic()
     assert queue.read(block=30).count == 2
-    assert time.monotonic() - started < 4.5
 
 
 def test_a_lease_that_is_shortened_ends_when_it_says(world: World, open_queue: OpenQueue) -> None:

@@ -58,6 +58,23 @@ def test_a_shard_key_holds_no_more_than_the_window_in_the_shared_streams(open_qu
     assert sound(queue, world)
 
 
+@pytest.mark.everywhere
+def test_single_writes_heed_the_window_and_keep_their_order(open_queue: OpenQueue, world: World) -> None:
+    """One call for each message, as an API server makes: what is beyond the window is held back, and comes in turn."""
+    queue = open_queue(streams=8, streams_per_shard=2, window=1)
+    for number in range(30):
+        queue.write(("flood", number), shard_key="flood")
+    stats = queue.stats()
+    assert (stats.backlog, sum(stats.streams), stats.held_back) == (30, EIGHT, 30 - EIGHT)
+    queue.write(("quiet", 0), shard_key="quiet")
+    found = [queue.read().payload for _ in range(31)]
+    numbers = [number for key, number in found if key == "flood"]
+    assert sorted(numbers[:EIGHT]) == list(range(EIGHT))  # each in a place of its own: the streams take turns
+    assert numbers[EIGHT:] == list(range(EIGHT, 30))
+    assert found.index(["quiet", 0]) <= EIGHT
+    assert sound(queue, world)
+
+
 def test_a_quiet_tenant_does_not_wait_behind_a_flood(open_queue: OpenQueue, world: World) -> None:
     """Two streams, and every one of them is the flood's: without a window the wait is the whole backlog."""
     queue = open_queue(streams=2, streams_per_shard=2, window=1)
@@ -92,6 +109,10 @@ def test_nothing_is_lost_and_each_shard_keys_messages_come_in_order(open_queue: 
     found = drained(queue)
     assert sorted(each.message_id for each in found) == sorted(ids)
     assert {each.count for each in found} == {1}
+    for n in range(EIGHT):
+        numbers = [each.payload[1] for each in found if each.shard_key == f"tenant-{n}"]
+        assert sorted(numbers[:EIGHT]) == list(range(EIGHT))  # each in a place of its own: the streams take turns
+        assert numbers[EIGHT:] == list(range(EIGHT, 40))
     stats = queue.stats()
     assert (queue.len(), stats.held_back, stats.acked, stats.vanished) == (0, 0, 320, 0)
     assert sound(queue, world)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq import ConfigError, Delivery, Empty, Limits, Queue, QueueMissing
+from shardq import Client, ConfigError, Delivery, Empty, Limits, Queue, QueueMissing
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import blocked
 from tests.conformance.test_fairness import flood, sound
@@ -141,12 +141,13 @@ def test_a_pause_ends_by_itself_and_a_blocked_reader_goes_on(queue: Queue, shard
 
 @pytest.mark.parametrize("shard_key", [None, "t"])
 def test_a_blocked_reader_is_woken_when_it_goes_on(
-    queue: Queue, world: World, shard_key: str | None, real: None
+    queue: Queue, patient: Client, world: World, shard_key: str | None, real: None
 ) -> None:
+    waiting = patient.queue(queue.name)
     queue.write(1, shard_key="t")
     queue.pause(shard_key)
     found: list[Delivery] = []
-    reader = threading.Thread(target=lambda: found.append(queue.read(block=60)))
+    reader = threading.Thread(target=lambda: found.append(waiting.read(block=60)))
     reader.start()
     blocked(world, queue, 1)
     queue.resume(shard_key)

@@ -68,10 +68,14 @@ def test_a_batch_never_exceeds_what_was_asked_for(queue: Queue) -> None:
 
 
 @pytest.mark.everywhere
-def test_what_is_leased_is_not_handed_out_again(queue: Queue) -> None:
+@pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.parametrize("single", [True, False], ids=["singles", "batches"])
+def test_what_is_leased_is_not_handed_out_again(open_queue: OpenQueue, single: bool, window: int) -> None:
+    queue = open_queue(streams=4, streams_per_shard=4, window=window)
     queue.write_many([(number, "t") for number in range(20)])
-    first, second = queue.read_many(15), queue.read_many(15)
-    assert len({each.message_id for each in first + second}) == 20
+    found = [queue.read() for _ in range(20)] if single else queue.read_many(15) + queue.read_many(15)
+    assert len(found) == len({each.message_id for each in found}) == 20
+    assert queue.read_many(1) == []
 
 
 def test_any_number_of_first_readers_at_once_may_create_the_queue(open_queue: OpenQueue, world: World) -> None:

@@ -72,6 +72,15 @@ def test_a_write_is_stored_once_under_the_id_that_it_returns(queue: Queue, other
     assert other.read().message_id == message_id
 
 
+def test_a_write_that_the_window_holds_back_is_stored_once(queue: Queue, other: Queue, lose: Cutter) -> None:
+    before = [other.write(number, shard_key="tenant") for number in range(20)]
+    assert other.stats().held_back
+    cut = lose("write")
+    message_id = queue.write("work", shard_key="tenant")
+    assert struck(cut)
+    assert [each.message_id for each in other.read_many(50)] == [*before, message_id]
+
+
 def test_the_write_that_creates_the_queue_is_stored_once(
     client: Client, other: Queue, queue_name: str, lose: Cutter
 ) -> None:

@@ -91,6 +91,18 @@ def test_what_the_receiver_dropped_goes_out_again_and_says_nothing_of_the_way() 
     assert sent(sender) == [0]
 
 
+def test_a_lost_connection_sends_all_again_in_their_order_also_what_had_timed_out() -> None:
+    sender = Sender[int](Fixed(4))
+    for each in range(4):
+        sender.send(each)
+    assert sent(sender) == [0, 1, 2, 3]
+    assert sender.timeout(1, 1, 0.5)
+    assert sent(sender, 0.5) == [1]  # the second try of it is the last in flight
+    assert sender.timeout(2, 1, 0.6)
+    sender.lost(0.7)
+    assert sent(sender, 0.8) == [0, 1, 2, 3]
+
+
 def test_a_lost_connection_sends_all_again_in_their_order() -> None:
     sender = Sender[int](Fixed(3))
     for each in range(5):
