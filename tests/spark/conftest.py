@@ -40,18 +40,8 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def formats_stay(request: pytest.FixtureRequest) -> Iterator[None]:
-    """PySpark's loggers set the format of whatever handler they get, so also of pytest's, for all later tests."""
-    plugin: Any = request.config.pluginmanager.get_plugin("logging-plugin")
-    before = {handler: handler.formatter for handler in (plugin.caplog_handler, plugin.report_handler)}
-    yield
-    for handler, formatter in before.items():
-        handler.setFormatter(formatter)
-
-
 def _go_first() -> None:
-    """Spark waits for a Python that it starts for 10 s, which nobody can change: it goes before other tests, if it may."""
+    """Spark waits 10 s for a Python that it starts, which nobody can change: it goes before other tests if it may."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)
 
