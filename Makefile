@@ -6,11 +6,11 @@ PY       := $(VENV)/bin/python
 PIP      := $(PY) -m pip -qq --disable-pip-version-check
 STAMP    := $(VENV)/.ready
 SPARKED  := $(VENV)/.spark
-PARTS    := $(VENV)/.parts
 SOURCES   = $(wildcard shardq tests examples benchmarks)
 PYTHON   ?=
 PYTEST_ARGS ?=
 SPARK    ?= yes
+PARTS     = $(VENV)/.parts$(if $(filter no,$(SPARK)),-without-spark)
 NAMED     = $(filter tests/%,$(PYTEST_ARGS))
 WITHOUT   = $(if $(filter no,$(SPARK)),$(if $(NAMED),,--ignore=tests/spark))
 # tests/processes.py says how many processes; PYTEST_XDIST_AUTO_NUM_WORKERS, or -n in PYTEST_ARGS, says otherwise

@@ -60,7 +60,12 @@ def run(words: list[str], seed: int, repeat: int, folder: Path) -> tuple[int, Pa
 
 
 def count(found: dict[str, Test], report: Path, seed: int) -> None:
-    """Add the tests of a report to what was *found*; repetitions of one test are one."""
+    """Add the tests of a report to what was *found*; repetitions of one test are one.
+
+    A run that was ended has no report.
+    """
+    if not report.exists():
+        return
     for case in ET.parse(report).iter("testcase"):  # noqa: S314 (pytest has just written it)
         name = f"{case.get('classname')}::{case.get('name')}".partition("@")[0]
         test = found[name]
@@ -82,11 +87,11 @@ def main() -> int:
     """Run, print the table, and return 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="make flicker N=", description=__doc__)
     parser.add_argument("times", type=int, help="how often")
-    parser.add_argument("words", nargs="*", help="for pytest")
-    given, words = parser.parse_known_args()
-    words = [*given.words, *words]
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="for pytest, whose options keep their order")
+    given = parser.parse_args()
+    words = given.words
     named = any(word.startswith("tests/") for word in words)
-    runs, repeat = (2, max(1, given.times // 2)) if named else (given.times, 1)
+    runs, repeat = (2, max(1, -(-given.times // 2))) if named else (given.times, 1)
     folder, found, broken = Path(tempfile.mkdtemp(prefix="shardq-flicker-")), defaultdict[str, Test](Test), 0
     for number in range(runs):
         seed, began = random.SystemRandom().randrange(2**32), time.monotonic()
@@ -97,9 +102,14 @@ def main() -> int:
         beside = " beside busy processes" if number % 2 else ""
         print(f"run {number + 1} of {runs}{beside}: {(time.monotonic() - began) / 60:.1f} min, seed {seed}, ", end="")
         print("passed" if status == 0 else f"failed: {folder}/{seed}.log", flush=True)
+        if status == 0:  # only what somebody may want to read stays
+            report.unlink()
+            report.with_suffix(".log").unlink()
     failed = any(test.failures for test in found.values())
     print(f"{len(found):,} tests, {sum(test.runs for test in found.values()):,} runs of a test, {broken} runs failed")
     print("\n".join(table(found)) if failed else "no test failed")
+    if not broken:
+        folder.rmdir()
     return int(bool(broken))
 
 

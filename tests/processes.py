@@ -24,8 +24,6 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.selection import COMMAND, REPEAT
 from tests.waiting import eventually
 
-PIPELINES, CONNECTOR = "pipelines", "spark"
-SPARK = frozenset({PIPELINES, CONNECTOR})  # what one process takes as a whole
 RUN = "SHARDQ_TEST_RUN"
 MOST = 8  # each starts servers of its own
 GRACE = float(os.environ.get("SHARDQ_TEST_GRACE", "15"))  # seconds: one that was told to end may take so long
@@ -57,20 +55,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 class Sharing(LoadScopeScheduling):
     """Gives a process the next function with all of its cases, the long ones first, and to one process all of Spark.
 
-    Spark takes 10 s to start, and gigabytes. Its pipelines have a second one when all tests run. A process that had
-    Spark gets nothing else if there are others: PySpark changes how a process logs.
+    Spark takes 10 s to start, and gigabytes. Its pipelines have a second one when all tests run.
     """
-
-    def _reschedule(self, node: Any) -> None:
-        if self.numnodes > len(SPARK) and SPARK & self.assigned_work[node].keys():
-            node.shutdown()  # once it has done what it was given
-        else:
-            super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         path, _, rest = nodeid.partition("::")
         if path.startswith("tests/spark/"):
-            return PIPELINES if path.startswith("tests/spark/pipelines/") and COMMAND != "test" else CONNECTOR
+            return "pipelines" if path.startswith("tests/spark/pipelines/") and COMMAND != "test" else "spark"
         return nodeid if REPEAT in os.environ else f"{path}::{rest.partition('[')[0]}"
 
 

@@ -12,7 +12,6 @@ import resource
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable
 from itertools import chain
 
 import hypothesis
@@ -45,24 +44,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if servers:
         told = ", ".join(f"{server} ({count} tests)" for server, count in sorted(servers.items()))
         notes.append(f"servers tested: {told}")
-    for line in [*notes, *left_out(skips(terminalreporter)), _spent(), f"random seed: SHARDQ_SEED={SEED}"]:
+    for line in [*notes, *left_out(terminalreporter), _spent(), f"random seed: SHARDQ_SEED={SEED}"]:
         terminalreporter.write_line(line)
 
 
-def skips(terminalreporter: pytest.TerminalReporter) -> list[str]:
-    """The reason of each test that was skipped."""
+def skips(terminalreporter: pytest.TerminalReporter) -> Counter[str]:
+    """For which reasons tests were skipped, and how many."""
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [str(each.longrepr[2] if isinstance(each.longrepr, tuple) else each.longrepr) for each in skipped]
-    return [reason.removeprefix("Skipped: ") for reason in reasons]
+    return Counter(reason.removeprefix("Skipped: ") for reason in reasons)
 
 
-def left_out(reasons: Iterable[str]) -> list[str]:
-    """What is missing, a line for each part; of Redis no test is skipped, as then there are none on it."""
-    counts = Counter(reasons)
-    if not parts.REDIS.is_there():
-        counts[str(parts.REDIS)] += 0
-    told = {reason: f" ({count} skipped)" if count else "" for reason, count in counts.items()}
-    return [f"left out: {reason}{count}" for reason, count in sorted(told.items())]
+def left_out(terminalreporter: pytest.TerminalReporter) -> list[str]:
+    """What did not run, a line for each reason."""
+    lines = [f"{reason} ({count} skipped)" for reason, count in skips(terminalreporter).items()]
+    if not parts.REDIS.is_there() and str(parts.REDIS) not in skips(terminalreporter):
+        lines.append(str(parts.REDIS))  # there are no tests on it that could be skipped
+    lines += [f"{path}, as was asked for" for path in terminalreporter.config.option.ignore or ()]
+    return [f"left out: {line}" for line in sorted(lines)]
 
 
 def _spent() -> str:
@@ -75,12 +74,12 @@ def _spent() -> str:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run that skipped a test for no reason that is on the list, or, where all parts are needed, for any."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or "PYTEST_XDIST_WORKER" in os.environ:
+    if reporter is None or hasattr(session.config, "workeroutput"):  # a process of the run tells another
         return
-    reasons = skips(reporter)
-    broken = [f"skipped, and tests/parts.py has no such part: {reason}" for reason in parts.unexplained(reasons)]
+    reasons = parts.unexplained(skips(reporter))
+    broken = [f"skipped, and tests/parts.py has no such part: {reason}" for reason in reasons]
     if parts.ALL_NEEDED:
-        broken += [f"SHARDQ_PARTS=all, but {line}" for line in left_out(reasons)]
+        broken += [f"SHARDQ_PARTS=all, but {line}" for line in left_out(reporter)]
     for line in broken:
         reporter.line("")
         reporter.write_line(line, red=True)

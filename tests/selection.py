@@ -27,7 +27,7 @@ SOAK: Final = COMMAND == "soak"
 REPEAT: Final = "SHARDQ_REPEAT"
 """The variable that says how often each test runs: see tests/flicker.py."""
 
-WORLDS: Final = ("world", "running_server", "each_server")
+WORLDS: Final = ("world", "running_server")
 """Parameters that say with which client and on which server a test runs; their first value is the usual one."""
 
 
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 _explained: set[str] = set()
 _strays: set[str] = set()
-_BY_HAND: Final = ("keyword", "markexpr", "deselect", "lf", "last_failed")
+_BY_HAND: Final = ("keyword", "markexpr", "deselect", "lf", "stepwise")
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

@@ -87,12 +87,12 @@ def loop() -> Iterator[Loop]:
 
 
 @pytest.fixture(scope="session")
-def started() -> Iterator[Callable[[ServerKind], Server]]:
+def started() -> Iterator[Callable[[ServerKind | None], Server]]:
     """Servers that are started when first asked for, and run as long as the tests."""
     with contextlib.ExitStack() as stack:
-        running: dict[ServerKind, Server] = {}
+        running: dict[ServerKind | None, Server] = {}
 
-        def start(kind: ServerKind) -> Server:
+        def start(kind: ServerKind | None) -> Server:
             if kind not in running:
                 running[kind] = stack.enter_context(Server(kind))
             return running[kind]
@@ -137,7 +137,7 @@ def world(
             world = World(cluster.url, looked_at(cluster.url), loop)
             world.raw.flushall(target_nodes="primaries")
         else:
-            server = request.getfixturevalue("started")(KINDS[where]).start()
+            server = request.getfixturevalue("started")(KINDS.get(where)).start()  # without any it says what to install
             record_property("server", server.name)
             world = World(server.url, looked_at(server.url), loop)
             world.raw.flushall()

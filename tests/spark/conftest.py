@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -40,17 +41,30 @@ SETTINGS = {
 }
 
 
-def _go_first() -> None:
-    """Spark waits 10 s for a Python that it starts, which nobody can change: it goes before other tests if it may."""
+@contextlib.contextmanager
+def _going_first() -> Iterator[None]:
+    """What is started here goes before other tests, if it may: Spark gives a Python only 10 s to start."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -5)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+
+
+def _leave_handlers() -> None:
+    """PySpark's loggers set the format of each handler that they get, so also of pytest's, for all tests to come."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.addHandler = logging.Logger.addHandler
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A Spark session in which the format is known."""
     JAVA.need()
-    _go_first()
+    _leave_handlers()
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     from pyspark.sql import SparkSession
 
@@ -59,7 +73,8 @@ def spark() -> Iterator[Any]:
     builder = SparkSession.builder.master(MASTER).appName("shardq tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _going_first():
+        session = builder.getOrCreate()
     register(session)
     yield session
     gateway = session.sparkContext._gateway
