@@ -4,7 +4,7 @@
 level           needs of the server                survives
 ==============  =================================  =================================================================
 ``none``        nothing                            crashes of clients and workers; not a restart of Redis
-``process``     AOF on                             also kill -9 and OOM kill of Redis, if the disk keeps up;
+``process``     AOF on                             also kill -9 and OOM kill of Redis, if no fsync runs then;
                                                    power loss costs about 2 s
 ``disk``        AOF on, ``appendfsync always``,    also power loss of the node, if its disk honours fsync; not a
                 ``no-appendfsync-on-rewrite no``   failover
