@@ -250,13 +250,17 @@ def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator
 
 
 def _announced(found: Ledger, model: Model) -> Iterator[str]:
-    """While readers may be blocked, nothing deliverable in the streams is without a notification."""
+    """While readers may be blocked, nothing deliverable in the streams is without a notification.
+
+    Those who were blocked when the queue was paused are told of that, and of nothing else before it goes on.
+    """
     entries = Counter(fields[b"s"] for _, fields in found.streams["notifications"])
     blocked = int(found.meta["waiting"]) > found.now
     waiting = found.per_stream().total()
     if blocked and not model.is_stopped and entries.total() < min(waiting, 9000):
         yield f"notified: {entries} for {waiting} messages"
-    if not blocked and entries:
+    asleep = int(found.meta.get("asleep") or 0) > found.now
+    if not blocked and set(entries) - ({b""} if asleep else set()):
         yield f"notified: {entries}, but nobody waits"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,8 @@ class Terms:
     own: dict[bytes, Own] = field(default_factory=dict)
     full_at: dict[bytes, float] = field(default_factory=dict, repr=False)
     """When the bucket of a name has all of its tokens; under '' that of the whole queue."""
+    full_from: dict[bytes, float] = field(default_factory=dict, repr=False)
+    """The same at the earliest, where a burst was changed: at the next look no bucket is emptier than empty."""
     uncounted: Counter[bytes] = field(default_factory=Counter, repr=False)
     """Of each name what was in flight when the cap was changed: each that ends makes room, though it took none."""
 
@@ -90,10 +92,24 @@ class Terms:
         burst = self.burst_of(name)
         return burst - math.ceil(max(0.0, self.full_at.get(name, 0.0) - now)) if burst else EVER
 
+    def most_tokens(self, name: bytes, now: int) -> int:
+        """How many of a name may be delivered at most; `tokens` is what must be."""
+        burst, full_at = self.burst_of(name), self.full_from.get(name, self.full_at.get(name, 0.0))
+        return burst - math.ceil(max(0.0, full_at - now)) if burst else EVER
+
     def spend(self, name: bytes, now: int, count: int) -> None:
         """So many were delivered."""
         if self.burst_of(name) and count:
             self.full_at[name] = max(self.full_at.get(name, 0.0), now) + count
+            if name in self.full_from:
+                self.full_from[name] = max(self.full_from[name], now) + count
+
+    def change_bursts(self, names: Iterable[bytes], now: int) -> None:
+        """The bursts of these names may be others now."""
+        for name in names:
+            if self.burst_of(name):
+                before = self.full_from.get(name, self.full_at.get(name, 0.0))
+                self.full_from[name] = min(before, now + self.burst_of(name))
 
     def allowance(self, name: bytes, flight: int, now: int) -> int:
         """How many of a name may be delivered now."""

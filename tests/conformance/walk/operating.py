@@ -126,6 +126,7 @@ class Operating(Base):
             cap, burst = changes[name]
             if burst is None and not self.model.terms.rate_burst:
                 self.model.terms.full_at.pop(name, None)
+                self.model.terms.full_from.pop(name, None)
             own.cap, own.burst = cap, burst
 
         self._limit([*changes], lambda: self.who(rng).set_limits(made), change)  # type: ignore[arg-type]
@@ -172,6 +173,7 @@ class Operating(Base):
             change(own, name)
             if not own.is_any:
                 del terms.own[name]
+        terms.change_bursts(names, self.model.now)
         if counted != terms.counts_flights:
             terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
         if terms.withholds:
@@ -247,10 +249,13 @@ class Operating(Base):
         ensure("parents" not in changes or not busy, "configure: parents changed while messages counted")
         for name, value in changes.items():
             setattr(terms, fields.get(name, name), value)
-        if {"max_in_flight", "rate_burst"} & changes.keys() and not terms.own:
+        if "parents" in changes or ({"max_in_flight", "rate_burst"} & changes.keys() and not terms.own):
             terms.uncounted = Counter(terms.name_of(each.key) for each in self.model.having(LEASED) if each.counts)
         if "rate_burst" in changes:
             self._take_over_buckets()
+            terms.change_bursts([*terms.full_at], self.model.now)
+        if "total_burst" in changes:
+            terms.change_bursts([b""], self.model.now)
         self.rules_changed()
         if "journal" in changes:
             self.tell_all()  # who does not know that there is a journal tells it less
@@ -262,6 +267,7 @@ class Operating(Base):
         for field, text in found.hashes["accounts"].items():
             if field[:2] == b"b:":
                 terms.full_at[field[2:]] = self.model.now + round((float(text) - found.now) / UNIT, 1)
+                terms.full_from.pop(field[2:], None)
                 self.model.unrated.add(field[2:])
 
     def forget_scripts(self, rng: random.Random) -> None:

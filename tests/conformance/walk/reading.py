@@ -140,7 +140,7 @@ class Reading(Base):
         for name, own in terms.own.items():
             ensure(not came[name] or own.paused_until <= model.now, f"pause: {came[name]} of {name!r} came")
         for name, count in came.items():
-            tokens = terms.tokens(name, model.now)
+            tokens = terms.most_tokens(name, model.now)
             ensure(count <= max(0, tokens), f"rate: {count} of {name!r} came, there were {tokens} tokens")
             terms.spend(name, model.now, count)
 

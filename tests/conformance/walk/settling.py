@@ -138,9 +138,12 @@ class Settling(Base):
                 known.state, known.until = (DELAYED if units else WAITING), model.now + units
 
     def _die(self, known: Known) -> None:
-        """Straight to the dead letters, or parked where they are full: then it is in `delayed`."""
-        dead = sum(1 for _ in self.model.having(DEAD))
-        if dead < self.model.terms.max_dead or self.model.terms.drop_dead:
+        """Straight to the dead letters, or parked where they are full: then it is in `delayed`.
+
+        Where the bound was lowered, a call deletes only some of those that are too many: either may be so.
+        """
+        dead, terms = sum(1 for _ in self.model.having(DEAD)), self.model.terms
+        if dead < terms.max_dead or (terms.drop_dead and dead == terms.max_dead):
             self.bury(known)
         else:
             known.state = WAITING
