@@ -60,6 +60,28 @@ def _leave_handlers() -> None:
     PySparkLogger.addHandler = logging.Logger.addHandler
 
 
+def _drop_what_was_cut_off(session: Any) -> None:
+    """A test that takes too long is struck while it waits for Java, and py4j would keep the connection.
+
+    The answer would then be taken for that to the next call, of another test: all tests after it would fail. The next
+    connection has another thread of Java, in which the session is made the active one, as it was in that before.
+    """
+    from py4j.clientserver import ClientServerConnection
+
+    send = ClientServerConnection.send_command
+
+    def send_command(self: Any, command: str) -> Any:
+        try:
+            return send(self, command)
+        except BaseException as cut_off:
+            if not isinstance(cut_off, Exception):  # py4j itself deals with these
+                self.close()
+                session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+            raise
+
+    ClientServerConnection.send_command = send_command
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A Spark session in which the format is known."""
@@ -75,6 +97,7 @@ def spark() -> Iterator[Any]:
         builder = builder.config(name, value)
     with _going_first():
         session = builder.getOrCreate()
+    _drop_what_was_cut_off(session)
     register(session)
     yield session
     gateway = session.sparkContext._gateway
