@@ -4,8 +4,9 @@
 level           needs of the server                survives
 ==============  =================================  =================================================================
 ``none``        nothing                            crashes of clients and workers; not a restart of Redis
-``process``     AOF on                             also kill -9 and OOM kill of Redis, if no fsync runs then;
-                                                   power loss costs about 2 s
+``process``     AOF on                             also kill -9 and OOM kill of Redis (``everysec``:
+                                                   unless an fsync runs then); power loss costs about
+                                                   2 s, or 30 s with ``appendfsync no``
 ``disk``        AOF on, ``appendfsync always``,    also power loss of the node, if its disk honours fsync; not a
                 ``no-appendfsync-on-rewrite no``   failover
 ``replica(n)``  n replicas, AOF on,                also loss of the primary, if a replica that has the write is

@@ -50,7 +50,12 @@ def available() -> list[ServerKind]:
 
 
 class Server(EmbeddedServer):
-    """An embedded server that can be killed, restarted and suspended; DEBUG is enabled."""
+    """An embedded server that can be killed, restarted and suspended; DEBUG is enabled.
+
+    With a `directory` it writes its log before each answer. By itself an embedded server syncs the log every second,
+    and answers before it has written while that goes on: what is killed then loses acknowledged writes
+    (docs/durability.md).
+    """
 
     def __init__(
         self,
@@ -60,7 +65,7 @@ class Server(EmbeddedServer):
         port: int | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        settings = {"enable-debug-command": "yes", **(options or {})}
+        settings = {"enable-debug-command": "yes", "appendfsync": "no", **(options or {})}
         super().__init__(directory, port=port, binary=kind.binary if kind else None, options=settings)
 
     @property

@@ -307,9 +307,8 @@ def test_delays_keys_and_headers_go_along(queue: Queue) -> None:
 @pytest.mark.once
 def test_a_server_that_is_killed_midway_loses_and_doubles_nothing(server: Server, tmp_path: object) -> None:
     """With an append-only file that is written before each answer."""
-    options = {"appendonly": "yes", "appendfsync": "always"}
     with (
-        Server(directory=str(tmp_path), options=options) as durable,
+        Server(directory=str(tmp_path)) as durable,
         Client.from_url(durable.url, timeout=20) as client,
     ):
         queue, done = made(client, "bulk"), threading.Event()

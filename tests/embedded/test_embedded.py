@@ -270,7 +270,8 @@ def test_a_directory_keeps_the_data_through_stop_and_kill(kind: ServerKind, quic
         assert redis_client.config_get("append*") | {"appenddirname": "", "appendfilename": ""} == {
             "appendonly": "yes", "appendfsync": "everysec", "appenddirname": "", "appendfilename": ""
         }  # fmt: skip
-    with Server(kind, directory=place) as restarted:
+    usual = {"appendfsync": "everysec"}  # unlike other servers of tests
+    with Server(kind, directory=place, options=usual) as restarted:
         url = restarted.url
         restarted.run("SET", "killed", 1)
         restarted.restart()

@@ -43,8 +43,7 @@ def test_a_process_that_was_partitioned_catches_up(server: Server, trimmed: bool
 
 
 def test_bindings_survive_a_restart_of_the_server(kind: ServerKind | None, tmp_path: object) -> None:
-    options = {"appendonly": "yes", "appendfsync": "always"}
-    with Server(kind, directory=str(tmp_path), options=options) as server, Client.from_url(server.url) as client:
+    with Server(kind, directory=str(tmp_path)) as server, Client.from_url(server.url) as client:
         client.bind("a.#", "q")
         server.restart()
         assert client.bind("b", "q")
@@ -73,8 +72,7 @@ def test_changes_that_redis_lost_and_made_anew_are_noticed(server: Server) -> No
 
 def test_a_load_that_a_restart_cuts_in_two_misses_nothing(kind: ServerKind | None, tmp_path: object) -> None:
     """The cursor of a scan means something else in another process of the server."""
-    options = {"appendonly": "yes", "appendfsync": "always"}
-    with Server(kind, directory=str(tmp_path), options=options) as server:
+    with Server(kind, directory=str(tmp_path)) as server:
         with Client.from_url(server.url) as client, server.client() as raw:
             client.bind("first", "q")
             raw.hset(client.router_state().keys.bindings, mapping={f"k{n}.* q": "1" for n in range(6000)})

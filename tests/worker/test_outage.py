@@ -36,7 +36,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def durable(kind: ServerKind | None, tmp_path: Path) -> Iterator[Server]:
     """A server whose data survives SIGKILL."""
-    with Server(kind, directory=tmp_path, options={"appendfsync": "always"}) as server:
+    with Server(kind, directory=tmp_path) as server:
         yield server
 
 

@@ -70,8 +70,8 @@ def test_a_driver_that_was_killed_before_it_committed_is_handed_the_same_message
 
 @pytest.fixture
 def durable(tmp_path: Path) -> Iterator[Server]:
-    """A server that keeps its data when it is killed: it writes before each answer, also while an fsync runs."""
-    with Server(directory=tmp_path / "redis", options={"appendfsync": "no"}) as server:
+    """A server that keeps its data when it is killed."""
+    with Server(directory=tmp_path / "redis") as server:
         yield server
 
 
