@@ -5,7 +5,6 @@ hiredis packs in C. Where it is missing, commands are packed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,9 +31,18 @@ def pack_plainly(words: tuple[str | bytes | int | float, ...]) -> bytes:
     return b"".join(packed)
 
 
-pack: Final[Callable[[tuple[str | bytes | int | float, ...]], bytes]] = (
-    pack_plainly if hiredis is None else hiredis.pack_command  # type: ignore[assignment, unused-ignore] # stubs lie
-)
+def pack_by_hiredis(words: tuple[str | bytes | int | float, ...]) -> bytes:
+    """Return the bytes of one command.
+
+    No int may get to hiredis (3.5.0): it makes a str of it in C, and Python looks for signals while it does. If a
+    handler raises there, as that of Ctrl-C does, hiredis goes on with the str that it did not get, and the process dies
+    of SIGSEGV.
+    """
+    packed: bytes = hiredis.pack_command(tuple([str(word) if isinstance(word, int) else word for word in words]))  # type: ignore[arg-type, assignment, unused-ignore] # stubs lie
+    return packed
+
+
+pack: Final = pack_plainly if hiredis is None else pack_by_hiredis
 
 
 def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -44,6 +46,29 @@ def test_a_call_is_packed_as_its_command_is(script: Any, keys: list[str], args: 
     (command,) = commands_of(call, by_source=False, timeout=5)
     assert call.request == by_redis_py(*command)
     assert call.request == by_redis_py(*command)  # now its beginning is known
+
+
+INTERRUPTED = """
+import signal
+from shardq.protocol.packing import pack
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+for _ in range(50):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1e-3)
+        while True:
+            pack(tuple(range(2**40, 2**40 + 1000)))
+    except KeyboardInterrupt:
+        pass
+"""
+
+
+def test_a_signal_handler_may_raise_while_a_command_is_packed() -> None:
+    """It killed the process: hiredis took what Python had not given it for the text of a number."""
+    assert subprocess.run([sys.executable, "-c", INTERRUPTED]).returncode == 0, "-11 is a SIGSEGV"
 
 
 def test_only_so_many_keys_and_beginnings_are_kept() -> None:
