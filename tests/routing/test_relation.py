@@ -136,7 +136,7 @@ def test_there_is_interest_in_a_topic_if_and_only_if_something_matches_it(
             found = trie.has_interest(topic)
             assert found is bool(trie.lookup(topic))
             seen[found] += 1
-    assert min(seen.values()) > 60
+    assert min(seen.values()) > 9  # of 480; of 150 seeds the lowest was 42
 
 
 def test_there_is_interest_by_runs_of_words_and_by_many_values(make_trie: MakeTrie) -> None:
