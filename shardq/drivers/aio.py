@@ -8,8 +8,6 @@ from contextlib import closing
 from typing import Any, TypeVar
 
 import redis.asyncio as redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 
 from shardq.clock import Clock, SystemClock
@@ -69,7 +67,7 @@ class AsyncDriver:
     ) -> None:
         self._clock = clock or SystemClock()
         self._timeout = min(timeout, COMMAND_TIMEOUT)
-        special = {"retry": Retry(NoBackoff(), 0), "socket_timeout": None, "parser_class": NotifyingParser}
+        special = {"socket_timeout": None, "parser_class": NotifyingParser}
         self._pools = Pools(redis, target, block=block, timeout=self._timeout, **special)
         self._shared: SharedLinks | None = None
         if is_lean(target) and max_connections > 1:  # the other connections are for what no link may be shared by

@@ -6,6 +6,8 @@ import os
 import socket
 from typing import Any
 
+from redis.backoff import NoBackoff
+
 from shardq.drivers.target import Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
 
@@ -44,6 +46,7 @@ class Pools(dict[tuple[Address | None, bool], Any]):
     def _make(self, address: Address | None, blocking: bool) -> Any:
         redis, target = self._redis, self._target
         options = settings(target, block=self._block if blocking else None, timeout=self._timeout) | self._special
+        options["retry"] = redis.retry.Retry(NoBackoff(), 0)  # operations repeat calls, and know when they may
         if target.kind == "sentinel":
             return self._of_sentinels(options)
         if address is not None:

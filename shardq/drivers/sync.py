@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 import redis
 import redis.sentinel
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
@@ -42,6 +40,7 @@ from shardq.ops.steps import (
     Underreplicated,
     Wait,
 )
+from shardq.protocol.packing import Packer
 from shardq.timing import ThreadTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
@@ -64,7 +63,7 @@ class Driver:
     ) -> None:
         self._clock = clock or SystemClock()
         self._timeout = min(timeout, COMMAND_TIMEOUT)
-        self._pools = Pools(redis, target, block=block, timeout=self._timeout, retry=Retry(NoBackoff(), 0))
+        self._pools = Pools(redis, target, block=block, timeout=self._timeout, command_packer=Packer())
         self._max_connections = max_connections
         self._permits: dict[Address | None, Permits] = {}
         self.is_lean = is_lean(target)

@@ -38,11 +38,20 @@ def pack_by_hiredis(words: tuple[str | bytes | int | float, ...]) -> bytes:
     handler raises there, as that of Ctrl-C does, hiredis goes on with the str that it did not get, and the process dies
     of SIGSEGV.
     """
-    packed: bytes = hiredis.pack_command(tuple([str(word) if isinstance(word, int) else word for word in words]))  # type: ignore[arg-type, assignment, unused-ignore] # stubs lie
+    safe = tuple([str(word) if isinstance(word, int) else word for word in words])
+    packed: bytes = hiredis.pack_command(safe)  # type: ignore[arg-type, assignment, unused-ignore] # stubs lie
     return packed
 
 
 pack: Final = pack_plainly if hiredis is None else pack_by_hiredis
+
+
+class Packer:
+    """Packs what redis-py itself sends when it connects, some of it numbers, such as that of the database."""
+
+    def pack(self, name: str, *words: str | bytes | float) -> list[bytes]:
+        """Return the bytes of one command. redis-py may give two words of it in one *name*."""
+        return [pack((*name.split(), *words))]
 
 
 def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import hiredis
 import pytest
 
 from shardq import AsyncClient, DurabilityUnknown
@@ -42,6 +43,26 @@ def test_a_new_connection_asks_nobody_for_the_version_of_redis_py(
     with opened(kind, server.url) as client:
         monkeypatch.setattr("importlib.metadata.version", version)
         client.queue(queue_name, create=True).read_many(1)
+
+
+@pytest.mark.parametrize("kind", CLIENT_KINDS)
+def test_hiredis_is_given_no_number_to_pack(
+    server: Server, queue_name: str, kind: ClientKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler that raises meanwhile would kill the process. redis-py packs the number of the database."""
+    given, pack = list[Any](), hiredis.pack_command
+
+    def noting(words: tuple[Any, ...]) -> Any:
+        given.extend(words)
+        return pack(words)
+
+    monkeypatch.setattr(hiredis, "pack_command", noting)
+    with opened(kind, server.url.replace("?db=0", "?db=3")) as client:
+        queue = client.queue(queue_name, streams=2)
+        queue.write(1, shard_key="t", delay=0.0, deadline=600.0)
+        queue.read(block=30).ack()
+    assert given
+    assert {type(each) for each in given} <= {str, bytes, float}
 
 
 async def test_the_short_calls_of_all_tasks_share_a_connection(server: Server, queue_name: str, lean: bool) -> None:

@@ -59,8 +59,9 @@ def test_after_a_failover_a_wait_is_ended_on_the_node_that_it_is_on(
         (owner,) = (node for node in cluster.members if node.address == address)
         other = next(node for node in cluster.members if node is not owner)
         before = unblocks(owner), unblocks(other)
-        reading = pool.submit(queue.read_many, 1, block=1.0)
-        eventually(waits(owner))
+        reading = pool.submit(queue.read_many, 1, block=4.0)  # on a busy machine it begins to wait later than at once
+        eventually(lambda: waits(owner)() or reading.done(), what="a read that waits")
+        assert not reading.done(), "it was over before it could wait"
         topology.moved(number, other.address)  # the client learnt of a new owner, while the old one has its wait
         assert reading.result(SOON) == []
         assert unblocks(owner) > before[0]

@@ -127,7 +127,9 @@ def test_there_is_interest_in_a_topic_if_and_only_if_something_matches_it(
 ) -> None:
     monkeypatch.setattr("shardq.routing.nodes.WIDE", 5)
     seen = {True: 0, False: 0}
-    for _ in range(8):
+    for number in range(100):
+        if number >= 8 and min(seen.values()) > 60:  # in 1 of 100 seeds, eight tries do not have as many of both
+            break
         trie, pairs = make_trie(rollup=rollup), sorted(some_trie(Ctrie(), rng))
         for pair in rng.sample(pairs, 30):
             trie.insert(*(pair[0].lstrip("#."), pair[1]))
@@ -136,7 +138,7 @@ def test_there_is_interest_in_a_topic_if_and_only_if_something_matches_it(
             found = trie.has_interest(topic)
             assert found is bool(trie.lookup(topic))
             seen[found] += 1
-    assert min(seen.values()) > 9  # of 480; of 150 seeds the lowest was 42
+    assert min(seen.values()) > 60
 
 
 def test_there_is_interest_by_runs_of_words_and_by_many_values(make_trie: MakeTrie) -> None:
