@@ -5,27 +5,37 @@
 -- KEYS[3] journal: what happened to the messages
 -- KEYS[4] notifications: wakes blocked readers
 -- KEYS[5] shard_keys: shard keys of what is delayed
+-- KEYS[6] dedup: what each dedup key and unique key stands for
+-- KEYS[7] dedup_index: the same by end
+-- KEYS[8] bodies: bodies of messages with unique keys
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
 -- ARGV[4..] settings: name, value, ...; an empty value unsets
 -- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
+--        | 'KEYS' when `key_scope` changes while keys are remembered that were spelled by the old one
 --- @use time, keys, epochs, accounts, journal, rules
 local q = {
-  meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5], now = read_clock(),
+  meta = KEYS[1], accounts = KEYS[2], journal = KEYS[3], notifications = KEYS[4], shard_keys = KEYS[5],
+  dedup = KEYS[6], dedup_index = KEYS[7], bodies = KEYS[8], now = read_clock(),
 }
 local READERS = 64
 local epoch, following, client, changes = ARGV[1], ARGV[2], ARGV[3], {}
 for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
-check_types({q.meta, q.accounts, q.shard_keys}, {}, {q.journal, q.notifications})
+check_types({q.meta, q.accounts, q.shard_keys, q.dedup}, {q.dedup_index}, {q.journal, q.notifications, q.bodies})
 local answer = check_epoch(q, epoch, following)
 if answer then return answer end
 
-local waiting, parents, max_in_flight, journal, limited, rate = unpack( -- at most 6: the fields
-  redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal', 'limited', 'rate'))
+local waiting, parents, max_in_flight, journal, limited, rate, scope = unpack( -- at most 7: the fields
+  redis.call('HMGET', q.meta, 'waiting', 'parents', 'max_in_flight', 'journal', 'limited', 'rate', 'key_scope'))
 load_sum(q, redis.call('HGET', q.accounts, 'sum'))
 local split = changes.parents and changes.parents ~= (parents or '0')
 if split and (q.active > 0 or redis.call('HLEN', q.shard_keys) > 1) then return 'BUSY' end
+if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+  --- @use producers
+  forget_ended(q, q.dedup_index, 1000)
+  if redis.call('ZCARD', q.dedup_index) > 1 then return 'KEYS' end -- the sentinel is one
+end
 
 -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
 if changes.journal and (journal or '0') == '0' then redis.call('HINCRBY', q.meta, 'events', 1) end

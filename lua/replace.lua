@@ -31,7 +31,8 @@
 -- ARGV[13] max_deliveries: if the queue does not say how many
 -- ARGV[14] client: what the journal calls the caller
 -- Reply: 'OK' | 'GONE': the key is free | 'FLIGHT': it is being worked on, or on its way to the dead letters | 'EPOCH'
---- @use time, keys, accounts, attempts, messages, notifications, overflow, producers, redelivery, schedule, streams, unique, window
+--- @use time, keys, accounts, attempts, messages, notifications, overflow, producers, redelivery, schedule, scopes, streams, unique
+--- @use window
 local q = {
   meta = KEYS[1], lens = KEYS[2], ready = KEYS[3], notifications = KEYS[4], delayed = KEYS[5], redelivery = KEYS[6], bodies = KEYS[7],
   attempts = KEYS[8], dedup = KEYS[9], dedup_index = KEYS[10], moved = KEYS[11], accounts = KEYS[12], shard_keys = KEYS[13],
@@ -41,8 +42,8 @@ local epoch, nonce, keep, message_id, unique_key, shard = ARGV[1], ARGV[2], tonu
 local shard_key, tag, payload, headers, delay, lasts, client = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[14]
 check_types({q.lens, q.attempts, q.dedup, q.moved, q.accounts, q.shard_keys}, {q.ready, q.delayed, q.redelivery, q.dedup_index, q.overflow, q.due},
   {q.notifications, q.bodies, q.journal})
-local present, last_ms, waiting, streams, fair, written, max_deliveries, journal_size = unpack( -- at most 8: the fields
-  redis.call('HMGET', q.meta, 'epoch', 'ms', 'waiting', 'streams', 'fair', 'n', 'max_deliveries', 'journal'))
+local present, last_ms, waiting, streams, fair, written, max_deliveries, journal_size, scope = unpack( -- at most 9: the fields
+  redis.call('HMGET', q.meta, 'epoch', 'ms', 'waiting', 'streams', 'fair', 'n', 'max_deliveries', 'journal', 'key_scope'))
 if redis.call('HEXISTS', q.dedup, 'r:' .. nonce) == 1 then
   redis.call('HSET', q.meta, 'ms', last_ms) -- WAIT waits for what its own connection wrote last
   return 'OK'
@@ -51,6 +52,7 @@ if present ~= epoch then return 'EPOCH' end
 q.waiting_until, q.stream_count, q.positions_from = tonumber(waiting), tonumber(streams), tonumber(written)
 q.journal_size = tonumber(journal_size or '0')
 
+unique_key = scope_key(scope, shard_key, unique_key)
 local holder, entry_id = find_unique(q, unique_key)
 if holder ~= message_id then return 'GONE' end
 local handle, number = 'd:' .. entry_id, string.match(entry_id, '%d+$')

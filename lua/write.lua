@@ -260,8 +260,9 @@ if has_options then
     if text ~= '' then options[i] = read_options(q, text) end
   end
   if keyed > 0 then
-    --- @use unique
-    local conflicts
+    --- @use scopes, unique
+    local scope, conflicts = redis.call('HGET', meta, 'key_scope'), nil
+    for i, option in pairs(options) do scope_keys(scope, ARGV[first_message + (i - 1) * stride + 1], option) end
     repeated, known, conflicts = find_earlier(q, options, count)
     if #conflicts > 0 then return {'TAKEN', table.concat(conflicts, ',')} end
   end

@@ -27,6 +27,7 @@ from shardq.errors import (
     NoResult,
     OutcomeUnknown,
     OutOfMemory,
+    PartlyDone,
     PartlyPublished,
     PartlyWritten,
     PatternError,
@@ -54,6 +55,7 @@ from shardq.model import (
     QueueConfig,
     QueueStats,
     Tenant,
+    Written,
 )
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.outcome import Nack, Reject
@@ -90,6 +92,7 @@ __all__ = [
     "NoResult",
     "OutOfMemory",
     "OutcomeUnknown",
+    "PartlyDone",
     "PartlyPublished",
     "PartlyWritten",
     "PatternError",
@@ -112,4 +115,5 @@ __all__ = [
     "Unrouted",
     "Worker",
     "Writer",
+    "Written",
 ]

@@ -87,7 +87,7 @@ class MsgpackCodec:
     tag: Final = "m"
 
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
-        self._encoder = msgspec.msgpack.Encoder()
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
         self._decoder = _make_decoder(msgspec.msgpack.Decoder, type)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -113,7 +113,7 @@ class JsonCodec:
     tag: Final = "j"
 
     def __init__(self, type: Any = Any) -> None:  # noqa: A002 - msgspec's own word
-        self._encoder = msgspec.json.Encoder()
+        self._encoder = msgspec.json.Encoder(enc_hook=_plain)
         self._decoder = _make_decoder(msgspec.json.Decoder, type)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,7 +231,7 @@ def _check_header(key: object, value: object) -> None:
 def _pack_headers(headers: dict[str, str]) -> bytes:
     """Encode checked headers. ConfigError if they are too large, or not valid Unicode."""
     try:
-        body = msgspec.msgpack.encode(headers)
+        body = msgspec.msgpack.encode(headers, enc_hook=_plain)
     except UnicodeEncodeError:
         raise ConfigError("a header value must be valid Unicode: one holds a lone surrogate") from None
     if len(body) > MAX_HEADER_BYTES:
@@ -250,6 +250,13 @@ def decode_headers(body: bytes) -> dict[str, str]:
     if not body:
         return {}
     return _guarded("decode", "headers (a MessagePack map)", _HEADERS.decode, body)
+
+
+def _plain(value: Any) -> str:
+    """Return as plain text what is of a subclass of `str`, such as the id that a write returned: msgspec refuses it."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"objects of type {_type_name(value)} cannot be encoded")
 
 
 def _guarded(verb: str, what: str, call: Callable[[Any], T], argument: object) -> T:

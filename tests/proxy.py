@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
 import hiredis
@@ -30,6 +30,7 @@ class Proxy:
         self._upstream = urlsplit(upstream)
         self._cuts: list[Cut] = []
         self._copies: list[tuple[bytes, list[bytes]]] = []
+        self._acts: list[list[Any]] = []
         self._links: set[_Link] = set()
         self._seconds, self._lock = 0.0, threading.Lock()
         self._prompt, self._open = threading.Event(), threading.Event()
@@ -64,6 +65,11 @@ class Proxy:
         """The connection closes when a request with `match` in it arrives; the server never sees it."""
         return self._plan(Cut(match, skip, answered=False))
 
+    def before_request(self, match: bytes, act: Callable[[], object], *, skip: int = 0) -> None:
+        """Call *act* before a request with `match` in it passes on, after `skip` such requests passed."""
+        with self._lock:
+            self._acts.append([match, skip, act])
+
     def copies(self, match: bytes) -> list[bytes]:
         """A list to which each request with `match` in it is added as it comes, also one that is cut: see `deliver`."""
         found: list[bytes] = []
@@ -97,10 +103,15 @@ class Proxy:
         """Accept connections and keep them, but pass nothing on either way, until `heal`; then nothing is lost."""
         self._open.clear()
 
+    def pass_on(self) -> None:
+        """End a black hole alone."""
+        self._open.set()
+
     def heal(self) -> None:
         """End delays and black holes, forget cuts that have not struck."""
         with self._lock:
             self._cuts.clear()
+            self._acts.clear()
         self._prompt.set()
         self._open.set()
         self._rate = 0
@@ -121,6 +132,8 @@ class Proxy:
     def admit(self, request: bytes) -> Cut | None:
         """Wait while the hole is black; then the cut that strikes this request, if one does."""
         self._open.wait()
+        for act in self._due(request):
+            act()
         with self._lock:
             for match, found in self._copies:
                 if match in request:
@@ -131,6 +144,16 @@ class Proxy:
                     self._cuts.remove(cut)
                     return cut
         return None
+
+    def _due(self, request: bytes) -> list[Callable[[], object]]:
+        with self._lock:
+            due = []
+            for each in [each for each in self._acts if each[0] in request]:
+                each[1] -= 1
+                if each[1] < 0:
+                    self._acts.remove(each)
+                    due.append(each[2])
+            return due
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """*data* as it may go on to the client: each piece at its time."""

@@ -15,23 +15,24 @@ local function append_message(q, key, id, shard_key, tag, payload, attributes, h
   redis.call('XADD', key, id, unpack(fields)) -- at most 8
 end
 
--- Reads the options of a message, "delay in ms|ms to its deadline|dedup key"; with a unique key it is
+-- Reads the options of a message, "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if the dedup key
+-- has a scope of its own; with a unique key it is
 -- "delay|ms to its deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
 local function read_options(q, text)
   local after, lasts, dedup_key, unique_key = nil, nil, nil, ''
-  local mode, length, takes_from
+  local mode, length, takes_from, scope
   after, lasts, mode, length, takes_from, dedup_key = string.match(text, '^(%d*)|(%d*)/(%a)(%d+)|([%w-]*)|(.*)$')
   if mode then
     unique_key, dedup_key = string.sub(dedup_key, 1, length), string.sub(dedup_key, length + 1)
   else
-    after, lasts, dedup_key = string.match(text, '^(%d*)|(%d*)|(.*)$')
+    after, lasts, scope, dedup_key = string.match(text, '^(%d*)|(%d*)([|@])(.*)$')
   end
   local delay, attributes = tonumber(after) or 0, ''
   if lasts ~= '' then attributes = string.format(' x%.0f', q.now + lasts) end
   if delay > 0 then attributes = string.format('%s t%.0f', attributes, q.now + delay) end
   return {
     delay = delay, attributes = attributes, dedup_key = dedup_key, after = after, unique_key = unique_key, mode = mode,
-    takes_from = takes_from, holder = nil, same_as = nil,
+    takes_from = takes_from, holder = nil, same_as = nil, is_own = scope == '@',
   }
 end
 

@@ -1,5 +1,5 @@
 -- What must not be stored twice. The hash `dedup` has these kinds of fields, each with its end, the time in ms until when it
--- is remembered: 'k:' and a dedup key is "end|id"; 'p:' and a producer's sequence is "end|number|what was stored"; 'o:' and the
+-- is remembered: 'k:' and a dedup key is "end|id", and so is 'g:' and the id that a gateway's client gave a message; 'p:' and a producer's sequence is "end|number|what was stored"; 'o:' and the
 -- partition of a bulk write is "end|first message not stored|batch|mark". (Unique keys, lua/modules/unique.lua, stand there as
 -- well, and 'r:' with the nonce of a call that replaced a message.) Each kind has an index by end of its own, and so a
 -- count of its own: none takes the room of another.
@@ -106,9 +106,9 @@ local function save_progress(q, progress, stored)
   redis.call('HSET', q.dedup, progress.field, string.format('%.0f|', progress.ends) .. value)
 end
 
--- Returns the id of the message that was written with a dedup key, nil if none is remembered.
+-- Returns the id of the message that was written with a dedup key, nil if none is remembered. (See `scope_keys` for its spelling.)
 local function find_duplicate(q, key)
-  local text = redis.call('HGET', q.dedup, 'k:' .. key)
+  local text = redis.call('HGET', q.dedup, key)
   local ends, id = string.match(text or '0|', '^(%d+)|(.*)$')
   if tonumber(ends) > q.now then return id end
 end
@@ -116,8 +116,8 @@ end
 -- Remembers a dedup key for as long as the queue says.
 local function save_dedup_key(q, key, id)
   local ends = q.now + q.dedup_window
-  redis.call('HSET', q.dedup, 'k:' .. key, string.format('%.0f|%s', ends, id))
-  redis.call('ZADD', q.dedup_index, ends, 'k:' .. key)
+  redis.call('HSET', q.dedup, key, string.format('%.0f|%s', ends, id))
+  redis.call('ZADD', q.dedup_index, ends, key)
 end
 
 -- Finds the messages of a call that repeat one that was written before: they take no room. Returns them by their index.

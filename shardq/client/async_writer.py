@@ -12,6 +12,7 @@ from shardq.client.async_queue import AsyncQueue
 from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter, Order, end_span, was_answered
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
+from shardq.model import Written
 from shardq.model.message import OnConflict
 from shardq.ops.caller import copied
 from shardq.ops.opening import upkeep
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from shardq.client.async_client import AsyncClient
 
 
-class AsyncWritten(asyncio.Future[str]):
+class AsyncWriteFuture(asyncio.Future[Written]):
     """The future of one message: its id, or the error with which its write ended."""
 
     asked = False
     error: Exception | None = None
 
-    def result(self) -> str:
+    def result(self) -> Written:
         """Return the message's id, or raise its error."""
         self.asked = True
         return super().result()
@@ -38,7 +39,7 @@ class AsyncWritten(asyncio.Future[str]):
         self.asked = True
         return super().exception()
 
-    def __await__(self) -> Generator[Any, None, str]:
+    def __await__(self) -> Generator[Any, None, Written]:
         """Wait for the message's id."""
         self.asked = True
         return super().__await__()
@@ -79,7 +80,7 @@ class AsyncWriter(BaseWriter):
         unique_key: str | None = None,
         on_conflict: OnConflict = "existing",
         timeout: float | None = None,
-    ) -> AsyncWritten:
+    ) -> AsyncWriteFuture:
         """Take a message into the window, and return a future, which gets its id or its error.
 
         The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While the
@@ -114,11 +115,11 @@ class AsyncWriter(BaseWriter):
         await self._flush()
         self._report(error)
 
-    async def _accept(self, order: Order) -> AsyncWritten:
+    async def _accept(self, order: Order) -> AsyncWriteFuture:
         await self._client.prepare()
         if order.state.config.ttl is not None:
             await self._client.run(upkeep(order.state, order.state.clock.monotonic()))
-        place, written = await self._enter(order), AsyncWritten()
+        place, written = await self._enter(order), AsyncWriteFuture()
         self._client.post(
             order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
         )
@@ -153,16 +154,16 @@ class AsyncWriter(BaseWriter):
             raise BackendTimeout(NO_ROOM)
         return place
 
-    def _told(self, order: Order, place: Place, written: AsyncWritten, result: str | Exception) -> None:
+    def _told(self, order: Order, place: Place, written: AsyncWriteFuture, result: Written | Exception) -> None:
         end_span(order.span, result)
-        if isinstance(result, str):
+        if isinstance(result, Written):
             if not written.done():
                 written.set_result(result)
         else:
             self._fail(written, result)
         self._window.free(place, self._client.clock.monotonic(), answered=was_answered(result))
 
-    def _fail(self, written: AsyncWritten, result: Exception) -> None:
+    def _fail(self, written: AsyncWriteFuture, result: Exception) -> None:
         if written.cancelled():
             return
         error = copied(result)

@@ -16,7 +16,7 @@ from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT
 from shardq.drivers import Driver, Target
 from shardq.drivers.posting import Posting
 from shardq.errors import ClosedError
-from shardq.model import Message, QueueSettings, Received
+from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.message import OnConflict
 from shardq.ops import registry, routing
 from shardq.ops.coalescing import Coalescer, Part
@@ -156,7 +156,7 @@ class Client(BaseClient):
         unique_key: str | None = None,
         on_conflict: OnConflict = "existing",
         timeout: float | None = None,
-    ) -> dict[str, str]:
+    ) -> dict[str, Written]:
         """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
 
         The other arguments are those of `Queue.write`. A queue that several matching patterns name gets one copy. Where
@@ -183,7 +183,7 @@ class Client(BaseClient):
 
     def _publish_to(
         self, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
-    ) -> dict[str, str]:
+    ) -> dict[str, Written]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
         unknown = [state for state in states if not state.epoch]
@@ -249,7 +249,12 @@ class Client(BaseClient):
         return self._driver.share(coalescer, item, until)
 
     def post(
-        self, state: QueueState, message: Outgoing, until: float, lane: bytes, tell: Callable[[str | Exception], object]
+        self,
+        state: QueueState,
+        message: Outgoing,
+        until: float,
+        lane: bytes,
+        tell: Callable[[Written | Exception], object],
     ) -> None:
         """Store one message, after those of its *lane*. `tell` gets its id or error. For `Writer`."""
         if self._posting is None:
@@ -257,7 +262,7 @@ class Client(BaseClient):
                 self._posting = self._posting or self._driver.posting(self.timer)
         self._posting.post(writes_of(state), message, until, lane, tell)
 
-    def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> str:
+    def store(self, state: QueueState, message: Outgoing, timeout: float | None) -> Written:
         """Store one message, alone or with others, and return its id. For the parts of shardq that use a client."""
         if self._closed or not self._inspected:
             self.prepare()

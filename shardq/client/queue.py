@@ -11,7 +11,7 @@ from shardq.client.delivery import Delivery
 from shardq.client.leases import note_results
 from shardq.client.results import results_of
 from shardq.errors import Empty
-from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received
+from shardq.model import Message, MessageStatus, PeekedPage, PeekState, Received, Written
 from shardq.model.delivery import received_of
 from shardq.model.message import OnConflict, messages_of
 from shardq.ops import settle
@@ -73,13 +73,15 @@ class Queue(QueueAdmin):
         unique_key: str | None = None,
         on_conflict: OnConflict = "existing",
         timeout: float | None = None,
-    ) -> str:
+    ) -> Written:
         """Store one message and return its id. It is stored once, however often the connection breaks.
 
         *payload* is encoded by the client's codec. *shard_key*, usually the tenant's name, chooses the streams that the
         message may go to. A read delivers the message from *delay* seconds on and no more after *deadline* seconds,
         both from now. Within the queue's `dedup_window` a second write with the same *dedup_key* stores nothing and
-        returns the first one's id. *headers* are delivered with the message.
+        returns the first one's id. *headers* are delivered with the message. The id's `is_new` says whether the message
+        was stored by this write, or was there already. By default both kinds of keys belong to their shard key: see the
+        queue's `key_scope`.
 
         While a message with the same *unique_key* waits, is delayed or in flight, *on_conflict* decides: "existing"
         stores nothing and returns that one's id; "raise" raises UniqueConflict; "replace" gives that one this payload,
@@ -101,7 +103,7 @@ class Queue(QueueAdmin):
 
     def write_many(
         self, messages: Iterable[Message | tuple[Any, str | bytes]], *, timeout: float | None = None
-    ) -> list[str]:
+    ) -> list[Written]:
         """Store many messages in few round trips and return their ids in order.
 
         Each of *messages* is a `Message` or a pair (payload, shard key). All are checked before the first is sent. When

@@ -14,6 +14,7 @@ from shardq.client.writing import MAX_BYTES, MAX_IN_FLIGHT, NO_ROOM, BaseWriter,
 from shardq.drivers.permits import MAX_WAIT
 from shardq.errors import BackendTimeout
 from shardq.flow import Limit
+from shardq.model import Written
 from shardq.model.message import OnConflict
 from shardq.ops.caller import copied
 from shardq.ops.opening import upkeep
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from shardq.client.client import Client
 
 
-class Written(Future[str]):
+class WriteFuture(Future[Written]):
     """The future of one message: its id, or the error with which its write ended."""
 
     asked = False
     error: Exception | None = None
 
-    def result(self, timeout: float | None = None) -> str:
+    def result(self, timeout: float | None = None) -> Written:
         """Return the message's id, or raise its error; TimeoutError after *timeout* seconds without an outcome."""
         self.asked = True
         return super().result(timeout)
@@ -76,7 +77,7 @@ class Writer(BaseWriter):
         unique_key: str | None = None,
         on_conflict: OnConflict = "existing",
         timeout: float | None = None,
-    ) -> Written:
+    ) -> WriteFuture:
         """Take a message into the window, and return a future, which gets its id or its error.
 
         The arguments are those of `Queue.write`, which says what errors there are, and a queue or its name. While the
@@ -111,11 +112,11 @@ class Writer(BaseWriter):
         self._flush()
         self._report(error)
 
-    def _accept(self, order: Order) -> Written:
+    def _accept(self, order: Order) -> WriteFuture:
         self._client.prepare()
         if order.state.config.ttl is not None:
             self._client.run(upkeep(order.state, order.state.clock.monotonic()))
-        place, written = self._enter(order), Written()
+        place, written = self._enter(order), WriteFuture()
         written.set_running_or_notify_cancel()  # what is accepted is not taken back
         self._client.post(
             order.state, order.message, order.until, order.lane, partial(self._told, order, place, written)
@@ -150,9 +151,9 @@ class Writer(BaseWriter):
             raise BackendTimeout(NO_ROOM)
         return place
 
-    def _told(self, order: Order, place: Place, written: Written, result: str | Exception) -> None:
+    def _told(self, order: Order, place: Place, written: WriteFuture, result: Written | Exception) -> None:
         end_span(order.span, result)
-        if isinstance(result, str):
+        if isinstance(result, Written):
             written.set_result(result)
         else:
             written.error = copied(result)

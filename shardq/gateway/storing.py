@@ -14,6 +14,7 @@ from shardq.errors import BackendError, ConfigError, PartlyWritten, QueueFull, Q
 from shardq.gateway.checks import Refused
 from shardq.gateway.received import Received
 from shardq.gateway.releases import dedup_key
+from shardq.model import Written
 from shardq.ops import routing
 from shardq.ops.opening import find_queue
 from shardq.ops.outgoing import Outgoing
@@ -106,7 +107,7 @@ class Storage:
                 bodies[id(each)] = result
 
 
-def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[str]]:
+def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[Written]]:
     """Write to a queue that exists; QueueMissing if it does not. A gateway creates none."""
     if not (yield from find_queue(state, state.until())):
         raise QueueMissing(f"there is no queue {state.keys.name!r}")
@@ -119,7 +120,8 @@ def _outgoing(name: str, message: Received, body: bytes, context: Mapping[str, s
         packed = encode_headers({**context, **headers})
     except ConfigError:  # the trace context is one header too many
         packed = encode_headers(headers)
-    return Outgoing(message.shard_key, message.tag, body, packed, message.delay, 0, dedup_key(name, message.message_id))
+    key = dedup_key(name, message.message_id)
+    return Outgoing(message.shard_key, message.tag, body, packed, message.delay, 0, key, own_scope=True)
 
 
 def _note(message: Received, bodies: Mapping[int, Any], outcome: Outcome) -> None:

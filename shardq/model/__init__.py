@@ -12,6 +12,7 @@ from shardq.model.settings import QueueConfig, QueueSettings
 from shardq.model.stats import QueueStats
 from shardq.model.status import MessageState, MessageStatus, Progress
 from shardq.model.tenant import Neighbour, Tenant
+from shardq.model.written import Written
 
 __all__ = [
     "DeadLetter",
@@ -33,4 +34,5 @@ __all__ = [
     "QueueStats",
     "Received",
     "Tenant",
+    "Written",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple, TypedDict, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_type_hints
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, rate, seconds, shown, whole
 from shardq.errors import ConfigError
@@ -40,6 +40,14 @@ def _seconds_setting(low: float, high: float) -> Setting:
     )
 
 
+def _word_setting(*words: str) -> Setting:
+    def check(name: str, value: Any) -> None:
+        if value not in words:
+            raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {shown(value)}")
+
+    return Setting(check, str, str)
+
+
 _RATE_SETTING: Final = Setting(rate, lambda value: int(value) if value == int(value) else repr(float(value)), float)
 _NAME_SETTING: Final = Setting(_check_name, str, str)
 
@@ -63,6 +71,9 @@ class QueueConfig:
     may wait or be delayed. `rate` is how many may be delivered in a second, `burst` how many of these at once (0: those
     of one second). With `parents`, "acct-7/user-9" counts under "acct-7".
 
+    `key_scope` says whose a dedup key or unique key is: with "shard_key" each shard key has its own, with "queue" all
+    writers share them (docs/unique.md).
+
     `total_in_flight`, `total_rate` and `total_burst` are the same limits for the whole queue (docs/limits.md).
 
     `journal` is how many events the queue's journal keeps, 0 for no journal (docs/journal.md).
@@ -81,6 +92,7 @@ class QueueConfig:
     dead_ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
     max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
+    key_scope: Annotated[str, _word_setting("shard_key", "queue")] = "shard_key"
     max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
     window: Annotated[int, _whole_setting(0, 1_000_000)] = 1
     max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
@@ -120,10 +132,11 @@ class QueueConfig:
     def from_settings(cls, meta: Mapping[str, str], streams: int) -> QueueConfig:
         """Make the settings from what `settings` wrote. Missing fields get their defaults.
 
-        But a queue without `window` has none: it was created before there was such a setting.
+        But a queue without `window` has none: it was created before there was such a setting. So is it with
+        `key_scope`: before, all writers of a queue shared their keys.
         """
         values = {name: setting.parsed(meta[name]) for name, setting in _SETTINGS.items() if name in meta}
-        return cls(**{"window": 0, **values, "streams": streams})
+        return cls(**{"window": 0, "key_scope": "queue", **values, "streams": streams})
 
 
 _SETTINGS: Final[Mapping[str, Setting]] = {
@@ -154,6 +167,7 @@ class QueueSettings(TypedDict, total=False):
     dead_ttl: float | None
     dedup_window: float
     max_dedup: int
+    key_scope: Literal["shard_key", "queue"]
     max_bulk_offsets: int
     window: int
     max_in_flight: int

@@ -23,6 +23,7 @@ from shardq.ops.opening import (
     touch,
     upkeep,
 )
+from shardq.ops.outcome import fail_after, part_of, told_after
 from shardq.ops.registry import register, unregister
 from shardq.ops.retry import retry_until
 from shardq.ops.sight import sight
@@ -78,18 +79,17 @@ def purge(state: QueueState, timeout: float | None = None) -> Op[int]:
     removed, until, call = 0, state.until(timeout), None
     while True:
         if call is None:
-            yield from require_queue(state, until)
+            yield from part_of(removed, require_queue(state, until))
             call = _purge(state)
-        word, count, more = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        effect: Op[Any] = retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        word, count, more = yield from part_of(removed, effect)
         removed += int(count)
         if word != b"OK":  # another client changed or purged the queue meanwhile
             call = None
             if state.clock.monotonic() > until:
-                raise BackendTimeout(
-                    f"other clients kept changing queue {state.keys.name!r}: {removed:,} messages were removed"
-                )
+                fail_after(removed, BackendTimeout(f"other clients kept changing queue {state.keys.name!r}"))
         elif not more:
-            yield from reopen(state, until)
+            state.forget()
             return removed
         until = state.until(timeout)
 
@@ -122,10 +122,15 @@ def delete(state: QueueState, expected: int | None, timeout: float | None = None
         if word == b"OK":
             break
     state.view = QueueView()
+    yield from told_after("the queue was deleted", _strike(state, until))
+    return int(held)
+
+
+def _strike(state: QueueState, until: float) -> Op[None]:
+    """Take the name of a deleted queue out of the list of all queues."""
     yield from unregister(state, until)
     if (yield from exists(state, until)):  # a writer created it again, and added its name before that was taken out
         yield from register(state)
-    return int(held)
 
 
 def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[tuple[int, int]]:
@@ -141,9 +146,10 @@ def resize(state: QueueState, streams: int, timeout: float | None = None) -> Op[
         return Call.on(state.keys, "resize", (epoch, following, streams), rest=declared)
 
     reply, underreplicated = yield from change_queue(state, make, until)
-    yield from reopen(state, until)
     if reply == b"ASSIGNED":
+        yield from reopen(state, until)
         raise shrink_refused(state, streams)
+    yield from told_after(f"the queue has {streams:,} streams now", reopen(state, until))
     state.touch_at = state.shrink_at = 0.0
     yield from upkeep(state, state.clock.monotonic())
     return check_replicas(state, underreplicated, (state.streams, state.wanted))
@@ -178,12 +184,25 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
             "parents can change only while no message that was written with fairness settings waits or is delayed: "
             "let readers drain the queue"
         )
+    if reply == b"KEYS":
+        raise ConfigError(
+            f"queue {state.keys.name!r} remembers keys, so key_scope cannot change: wait until the messages with a "
+            "unique_key are done (their keys are forgotten a minute later or more), and until dedup_window is over for "
+            "the last dedup_key"
+        )
+    yield from told_after("the settings were changed", _follow(state, before, changes, timeout, until))
+    return check_replicas(state, underreplicated, state.config)
+
+
+def _follow(
+    state: QueueState, before: QueueConfig, changes: dict[str, Any], timeout: float | None, until: float
+) -> Op[None]:
+    """Do what follows from *changes* of settings, which were others *before*."""
     yield from reopen(state, until)
     if _counts_flights(before) != _counts_flights(state.config) or before.parents != state.config.parents:
         yield from forget_flights(state, timeout)
     if "ttl" in changes:
         yield from touch(state, until)
-    return check_replicas(state, underreplicated, state.config)
 
 
 def _settings(state: QueueState, changes: dict[str, Any]) -> list[Argument]:
@@ -247,5 +266,5 @@ def redrive(state: QueueState, letters: list[DeadLetter], timeout: float | None 
         def make(repeated: bool, args: tuple[Argument, ...] = tuple(args)) -> Call:
             return Call.on(state.keys, "redrive", (int(repeated), state.client, *args))
 
-        moved += int((yield from retry_until(make, until, state.clock)))
+        moved += int((yield from part_of(moved, retry_until(make, until, state.clock))))
     return moved

@@ -12,6 +12,7 @@ from typing import Final
 
 from shardq.errors import BackendTimeout, ConfigError
 from shardq.ops.opening import check_replicas, new_epoch, reopen, require_queue
+from shardq.ops.outcome import told_after
 from shardq.ops.retry import retry_replicated, retry_until
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
@@ -113,8 +114,9 @@ def _store(
         args += (name, ",".join(map(str, planned[name])))
     call = Call.on(state.keys, "assign", tuple(args), replicas=state.durability.replicas)
     reply, underreplicated = yield from retry_replicated(lambda _: call, until, state.clock)
-    yield from reopen(state, until)
     if reply != b"OK":
+        yield from reopen(state, until)
         return False
+    yield from told_after("the shards were stored", reopen(state, until))
     check_replicas(state, underreplicated, planned)
     return True

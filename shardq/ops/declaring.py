@@ -42,14 +42,18 @@ def apply(state: QueueState, differences: Differences) -> Op[None]:
     wanted = {name: requested for name, (requested, _) in differences.items()}
     streams = wanted.pop("streams", None)
     try:
-        if wanted:
-            yield from configure(state, wanted)
-        if streams is not None:
-            yield from resize(state, streams)
+        yield from _give(state, wanted, streams)
     except ConfigError:
         state.view, state.opened = QueueView(), False
         raise
     state.on_mismatch = warn_of
+
+
+def _give(state: QueueState, wanted: dict[str, Any], streams: int | None) -> Op[None]:
+    if wanted:
+        yield from configure(state, wanted)
+    if streams is not None:
+        yield from resize(state, streams)
 
 
 MISMATCHES: Final[Mapping[str, Callable[[QueueState, Any], Op[None] | None]]] = {

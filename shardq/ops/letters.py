@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from shardq.arguments import iterable, seconds, whole
 from shardq.errors import ConfigError
@@ -12,6 +12,7 @@ from shardq.model import DeadLetter, MessageId
 from shardq.model.dead_letter import letters_of
 from shardq.ops.admin import dead_letters
 from shardq.ops.opening import require_queue
+from shardq.ops.outcome import part_of
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
@@ -95,10 +96,10 @@ def delete_selected(
     left = 2**62 if limit is None else whole("limit", limit, 1, 2**40)
     deleted, after = 0, "-"
     now = yield from _now(state, timeout)
-    while left and (letters := (yield from dead_letters(state, PAGE, after, timeout))):
+    while left and (letters := (yield from part_of(deleted, dead_letters(state, PAGE, after, timeout)))):
         after = letters[-1].entry_id
         page = [each for each in letters if each.died_at <= now and chosen.selects(each, now)][:left]
-        done = yield from delete_letters(state, page, timeout)
+        done = yield from part_of(deleted, delete_letters(state, page, timeout))
         deleted, left = deleted + done, left - len(page)
         if letters[-1].died_at > now:
             break
@@ -123,7 +124,8 @@ def _delete(
     yield from require_queue(state, state.until(timeout))
     for page in _pages(names):
         call = Call.on(state.keys, "delete_dead", (state.client, "", 0, *rest(page)))
-        count, _ = yield from retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
+        effect: Op[Any] = retry_until(lambda _, call=call: call, state.until(timeout), state.clock)  # type: ignore[misc]
+        count, _ = yield from part_of(deleted, effect)
         deleted += int(count)
     return deleted
 

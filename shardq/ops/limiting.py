@@ -16,6 +16,7 @@ from shardq.errors import ConfigError
 from shardq.model import Limits
 from shardq.ops.admin import forget_flights
 from shardq.ops.opening import change_queue, check_replicas, missing
+from shardq.ops.outcome import fail_after, part_of
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -115,26 +116,27 @@ def _limit(state: QueueState, rows: Sequence[Change], timeout: float | None) -> 
         def make(epoch: str, following: str, args: tuple[Argument, ...] = args) -> Call:
             return Call.on(state.keys, "limit", (epoch, following, MOST, state.client, *args))
 
-        reply, underreplicated = yield from change_queue(state, make, until)
-        _check(state, reply)
+        reply, underreplicated = yield from part_of(at, change_queue(state, make, until))
+        if (refused := _refused(state, reply)) is not None:
+            fail_after(at, refused)
         missing, is_switched, at = missing or underreplicated, is_switched or reply[0] == b"FORGET", at + reply[1]
     if is_switched:
-        yield from forget_flights(state, timeout)
+        yield from part_of(at, forget_flights(state, timeout))
     check_replicas(state, missing, None)
 
 
-def _check(state: QueueState, reply: Any) -> None:
+def _refused(state: QueueState, reply: Any) -> ConfigError | None:
+    """Return the error that a reply means, None if the limits were set."""
     if reply == b"PLAIN":
-        raise ConfigError(
+        return ConfigError(
             f"queue {state.keys.name!r} has no window, so it does not know its shard keys: "
             "configure(window=1) switches the window on"
         )
     if reply == b"CHILD":
-        raise ConfigError(
+        return ConfigError(
             f"queue {state.keys.name!r} has parents: limits and pauses are a parent's, which is what stands before '/'"
         )
-    if reply == b"FULL":
-        raise _full()
+    return _full() if reply == b"FULL" else None
 
 
 def _full() -> ConfigError:

@@ -17,6 +17,7 @@ from shardq.errors import (
     OutcomeUnknown,
     QueueMissing,
     ServerUnfit,
+    ShardqError,
 )
 from shardq.model import QueueConfig
 from shardq.model.settings import differs
@@ -160,7 +161,7 @@ def upkeep(state: QueueState, now: float) -> Op[None]:
     """
     try:
         yield from _upkeep(state, now)
-    except BackendError as error:
+    except ShardqError as error:  # such as QueueMissing, where the queue was deleted meanwhile
         log.warning("upkeep of queue %r failed and will be tried again: %s", state.keys.name, error)
 
 

@@ -26,7 +26,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     """A checked and encoded message. `delay` and `deadline` are ms from the write.
 
     `delays` says that a delay was given, if only one of 0. With a `unique_key`, `on_conflict` says what is done if
-    another message has it; `takes_from` is the id of one that may have it all the same.
+    another message has it; `takes_from` is the id of one that may have it all the same. A dedup key with `own_scope`
+    belongs neither to the shard key nor to the queue's writers, but to the gateway that gives such keys.
     """
 
     shard_key: str | bytes
@@ -40,6 +41,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     on_conflict: str = ""
     delays: bool = False
     takes_from: str = ""
+    own_scope: bool = False
 
     @property
     def keys(self) -> int:
@@ -55,7 +57,7 @@ class Outgoing(msgspec.Struct, frozen=True):
             mode = f"{self.on_conflict[0]}{len(self.unique_key.encode())}"
             times = f"{self.delay or ''}|{self.deadline or ''}"
             return f"{times}/{mode}|{self.takes_from}|{self.unique_key}{self.dedup_key}"
-        return f"{self.delay or ''}|{self.deadline or ''}|{self.dedup_key}"
+        return f"{self.delay or ''}|{self.deadline or ''}{'@' if self.own_scope else '|'}{self.dedup_key}"
 
 
 def compose(state: QueueState, codecs: Codecs, message: Message, context: Mapping[str, str] | None = None) -> Outgoing:

@@ -6,11 +6,12 @@ import logging
 from dataclasses import replace
 
 from shardq.arguments import MAX_BLOCK, lease_time, seconds, whole
-from shardq.errors import BackendError
+from shardq.errors import ShardqError
 from shardq.model import Received
 from shardq.ops.acks import Acks, ack_earlier
 from shardq.ops.look import Look, look
 from shardq.ops.opening import await_queue, needs_upkeep, upkeep
+from shardq.ops.outcome import outcome_of
 from shardq.ops.pump import pump
 from shardq.ops.read_call import ReadReply, recover, request_of
 from shardq.ops.reading import FEW, Want, reads_of
@@ -112,13 +113,14 @@ def _fill(
     The server bounds the work of one call, so a large read takes several.
     """
     rows = outstanding.rows = found.rows
-    try:
-        while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
-            rest = replace(request, count=request.count - len(rows), prefer=None)
-            found = yield from look(state, rest, 0.0, until, outstanding)
-            rows += found.rows
-    except BackendError as error:
-        log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, error)
+    while found.rows and found.more and len(rows) < request.count and state.clock.monotonic() < until:
+        rest = replace(request, count=request.count - len(rows), prefer=None)
+        more = yield from outcome_of(look(state, rest, 0.0, until, outstanding))
+        if isinstance(more, ShardqError):
+            log.warning("a read of queue %r got %d of %d messages: %s", state.keys.name, len(rows), request.count, more)
+            break
+        found = more
+        rows += found.rows
     return rows
 
 

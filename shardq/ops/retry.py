@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from shardq.backoff import Exponential
 from shardq.clock import Clock
-from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory
+from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown, OutOfMemory, ShardqError
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Ask, Call, Op, Refused, Sleep, Unanswered, Underreplicated
 
@@ -151,7 +151,7 @@ def refuse(refused: Refused, *, maybe_done: bool = False) -> NoReturn:
     raise BackendError(f"Redis refused the call: {refused}") from refused
 
 
-def is_of_one(error: BackendError) -> bool:
+def is_of_one(error: ShardqError) -> bool:
     """Return whether a refusal of a call may be due to one of its messages, such as one stream of another type."""
     refused = error.__cause__
     return type(error) is BackendError and isinstance(refused, Refused) and refused.code not in _DENIED | UNKNOWN_USER

@@ -27,9 +27,11 @@ from shardq.errors import (
     ShardqError,
     Unrouted,
 )
+from shardq.model import Written
 from shardq.ops.caller import copied
 from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
 from shardq.ops.opening import find_queue, upkeep
+from shardq.ops.outcome import part_of
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
@@ -109,9 +111,9 @@ def change_many(
     known_version, underreplicated = state.version, None
     for at in range(0, len(bindings), PART):
         change = _Change(state, verb, bindings[at : at + PART], known_version)
-        done += yield from change.made(until)
+        done += yield from part_of(len(done), change.made(until))
         known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
-    yield from current(state, until, max_age=0)
+    yield from part_of(len(done), current(state, until, max_age=0))
     if underreplicated is not None:
         raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", done)
     return done
@@ -274,7 +276,7 @@ def open_all(states: Sequence[QueueState], until: float) -> Op[None]:
     yield from run_together([find_queue(state, until) for state in states])
 
 
-def ids_of(states: Sequence[QueueState], outcomes: Sequence[Any]) -> dict[str, str]:
+def ids_of(states: Sequence[QueueState], outcomes: Sequence[Any]) -> dict[str, Written]:
     """Return the ids by queue; PartlyPublished if some of the *outcomes* are errors."""
     errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
     if not errors:

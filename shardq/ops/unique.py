@@ -14,14 +14,16 @@ from typing import TypeAlias
 import msgspec
 
 from shardq.errors import BackendTimeout, DurabilityUnknown, ShardqError, UniqueConflict
+from shardq.model.written import Existing, Written
 from shardq.ops.opening import reopen
+from shardq.ops.outcome import outcome_of
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 from shardq.ops.write_call import LATE, REPEATED_FOR
 
-Result: TypeAlias = str | ShardqError
+Result: TypeAlias = Written | ShardqError
 Store: TypeAlias = Callable[[QueueState, Sequence[Outgoing], float], Op[list[Result]]]
 """Writes messages, with an id or an error for each."""
 
@@ -42,7 +44,7 @@ def write_despite(
         elif message.on_conflict == "raise":
             results.append(_conflict(state, message, holders[at]))
         else:
-            results.append((yield from _replace(state, message, holders[at], until, store)))
+            results.append((yield from outcome_of(_replace(state, message, holders[at], until, store))))
     return results
 
 
@@ -66,9 +68,9 @@ def _replace(state: QueueState, message: Outgoing, holder: str, until: float, st
         match reply:
             case b"OK" if underreplicated is not None:
                 text = f"replaced, but {underreplicated.explain(state.durability.replicas)}"
-                return DurabilityUnknown(text, holder)
+                return DurabilityUnknown(text, Existing(holder))
             case b"OK":
-                return holder
+                return Existing(holder)
             case b"EPOCH":
                 state.forget()
                 yield from reopen(state, until)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from shardq.arguments import shown, whole
 from shardq.errors import ConfigError
 from shardq.ops.opening import change_queue, check_replicas
+from shardq.ops.outcome import told_after
 from shardq.ops.retry import retry_until
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
@@ -48,4 +49,5 @@ def set_weights(state: QueueState, changes: Mapping[str | bytes, int], timeout: 
     reply, underreplicated = yield from change_queue(state, make, until)
     if reply == b"FULL":
         raise ConfigError(f"at most {MAX_WEIGHTED:,} shard keys may have a weight: give others weight 1 first")
-    return check_replicas(state, underreplicated, (yield from _known(state, until)))
+    known = yield from told_after("the weights were changed", _known(state, until))
+    return check_replicas(state, underreplicated, known)

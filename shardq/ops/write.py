@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from shardq.errors import (
@@ -14,8 +15,10 @@ from shardq.errors import (
     QueueFull,
     ShardqError,
 )
+from shardq.model import Written
 from shardq.ops.coalescing import Coalescer
 from shardq.ops.opening import open_queue, reopen, upkeep
+from shardq.ops.outcome import outcome_of
 from shardq.ops.outgoing import CHUNK_BYTES, Outgoing, chunks, max_messages, weight
 from shardq.ops.retry import Same, is_of_one, retry_replicated
 from shardq.ops.state import ProducerSequence, QueueState
@@ -25,12 +28,12 @@ from shardq.ops.verb import Verb
 from shardq.ops.write_call import REPEATED_FOR, LoneWrite, call_for, lone_write
 from shardq.protocol.replies import stored_ids
 
-Result = str | ShardqError
+Result = Written | ShardqError
 FORGOTTEN = ProducerSequence("")
 """Stands for no sequence: Redis cannot recognize a repeated call, so a try that may have been executed is the last."""
 
 
-def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[str]]:
+def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
     """Store many messages in order, one chunk after the other. Return their ids; PartlyWritten if some failed."""
     until = state.until(timeout)
     yield from open_queue(state, until)
@@ -43,7 +46,7 @@ def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float |
     yield from upkeep(state, state.clock.monotonic())
     if failed := next((result for result in results if isinstance(result, ShardqError)), None):
         raise PartlyWritten(results, failed) from failed
-    return [result for result in results if isinstance(result, str)]
+    return [result for result in results if isinstance(result, Written)]
 
 
 def _is_unreachable(last: Result) -> bool:
@@ -70,7 +73,7 @@ class Tried(NamedTuple):
         return self.call
 
 
-class Writes(Verb[Outgoing, str]):
+class Writes(Verb[Outgoing, Written]):
     """The writes of one queue that share calls: each item is a message, each result its id."""
 
     def __init__(self, state: QueueState) -> None:
@@ -120,9 +123,9 @@ class Writes(Verb[Outgoing, str]):
         return (yield from _store(self._state, messages, until, tried, shared=len(messages) > 1))
 
 
-def writes_of(state: QueueState) -> Coalescer[Outgoing, str]:
+def writes_of(state: QueueState) -> Coalescer[Outgoing, Written]:
     """Return where the writers of this queue meet."""
-    coalescer: Coalescer[Outgoing, str] | None = state.coalescers.get("write")
+    coalescer: Coalescer[Outgoing, Written] | None = state.coalescers.get("write")
     return coalescer or state.coalescers.setdefault("write", Coalescer(Writes(state)))
 
 
@@ -134,41 +137,58 @@ def _store(
     *,
     shared: bool = False,
 ) -> Op[list[Result]]:
-    """Store one chunk with one call, repeated until its outcome is known. Return an id or an error for each message.
+    """Store one chunk. Return an id or an error for each message: it raises none, since some may be stored by then.
 
     The first call is that of *tried*, if given. The messages of a *shared* call are of several callers: what was
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
     """
-    own = sequence = tried.sequence if tried else state.take_sequence()
-    made = tried.call if tried else None
-    try:
-        while True:
-            call = Same(made or call_for(state, sequence, chunk, until))
-            made, remembered = None, REPEATED_FOR if sequence.name else 0.0
-            reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
-            match reply:
-                case [b"OK", stored]:
-                    return _results(state, stored, underreplicated)
-                case [b"EPOCH"]:
-                    state.forget()
-                    yield from reopen(state, until)
-                case [b"TAKEN", taken]:
-                    return (yield from write_despite(state, chunk, taken, until, _store))
-                case [b"FULL", b"max_producers"] if call.repeated:
-                    text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
-                    return [OutcomeUnknown(text)] * len(chunk)
-                case [b"FULL", b"max_producers"]:
-                    sequence = FORGOTTEN
-                case [b"FULL", bound, *numbers]:
-                    return (yield from _full(state, chunk, until, bound.decode(), numbers, shared))
-                case _:
-                    return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
-    except BackendError as error:
-        if shared and is_of_one(error):
+    sequence = tried.sequence if tried else state.take_sequence()
+    answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
+    state.free_sequence(sequence)
+    if isinstance(answer, ShardqError):
+        if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))
-        return [error] * len(chunk)
-    finally:
-        state.free_sequence(own)
+        return [answer] * len(chunk)
+    match answer.reply:
+        case [b"OK", stored]:
+            return _results(state, stored, answer.underreplicated)
+        case [b"TAKEN", taken]:
+            return (yield from write_despite(state, chunk, taken, until, partial(_store, shared=shared)))
+        case [b"FULL", b"max_producers"]:
+            text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
+            return [OutcomeUnknown(text)] * len(chunk)
+        case [b"FULL", bound, *numbers]:
+            return (yield from _full(state, chunk, until, bound.decode(), numbers, shared))
+        case _:
+            return [OutcomeUnknown("a later call of the same producer overtook this write")] * len(chunk)
+
+
+class Answer(NamedTuple):
+    """The reply to a write whose outcome is known, and `Underreplicated` if too few replicas confirmed it."""
+
+    reply: Any
+    underreplicated: Underreplicated | None
+
+
+def _answer(
+    state: QueueState, sequence: ProducerSequence, chunk: Sequence[Outgoing], until: float, made: Call | None
+) -> Op[Answer]:
+    """Make the call that stores *chunk* until it is answered: of all its tries one at most has an effect.
+
+    The first one is *made* already, if given.
+    """
+    while True:
+        call = Same(made or call_for(state, sequence, chunk, until))
+        made, remembered = None, REPEATED_FOR if sequence.name else 0.0
+        reply, underreplicated = yield from retry_replicated(call, until, state.clock, remembered=remembered)
+        match reply:
+            case [b"EPOCH"]:
+                state.forget()
+                yield from reopen(state, until)
+            case [b"FULL", b"max_producers"] if not call.repeated:
+                sequence = FORGOTTEN
+            case _:
+                return Answer(reply, underreplicated)
 
 
 def _full(
@@ -176,7 +196,7 @@ def _full(
 ) -> Op[list[Result]]:
     """Go on after a call that would have gone beyond *bound*: the messages *numbers* would, or all together."""
     if numbers:
-        return (yield from _store_others(state, chunk, numbers[0], until))
+        return (yield from _store_others(state, chunk, numbers[0], until, shared))
     if shared:
         return (yield from _store_singly(state, chunk, until))
     return [QueueFull(_full_text(state, bound))] * len(chunk)
@@ -198,12 +218,14 @@ def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | N
     return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
 
 
-def _store_others(state: QueueState, chunk: Sequence[Outgoing], raw: bytes, until: float) -> Op[list[Result]]:
+def _store_others(
+    state: QueueState, chunk: Sequence[Outgoing], raw: bytes, until: float, shared: bool
+) -> Op[list[Result]]:
     """Refuse the messages of shard keys that have reached `max_backlog`, and store the others."""
     full = {int(number) - 1 for number in raw.decode().split(",")}
     bound, name = state.config.max_backlog, state.keys.name
     rest = [message for at, message in enumerate(chunk) if at not in full]
-    stored = iter((yield from _store(state, rest, until)) if rest else [])
+    stored = iter((yield from _store(state, rest, until, shared=shared)) if rest else [])
     text = "shard key {key!r} has max_backlog = {bound:,} messages waiting in queue {name!r}: write later, or raise it"
     return [
         QueueFull(text.format(key=message.shard_key, bound=bound, name=name)) if at in full else next(stored)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from shardq.codec import decode_headers
 from shardq.errors import CodecError
-from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received
+from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received, Written
+from shardq.model.written import Existing
 from shardq.protocol.journal import decode
 from shardq.protocol.lease import is_counted, lease_token
 
@@ -70,16 +71,16 @@ def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
     return shard if len(set(shard)) == len(shard) and all(stream < reach for stream in shard) else ()
 
 
-def stored_ids(raw: bytes) -> list[str]:
-    """Return the ids in a reply of `write`. It has only the place of a new message, and the id of a duplicate."""
+def stored_ids(raw: bytes) -> list[Written]:
+    """Return the ids in a reply of `write`. It has only the place of a new message, and the id of one that existed."""
     ms, count, words = raw.decode().split("|")
-    number, ids = int(count), []
+    number, ids = int(count), list[Written]()
     for word in words.split(","):
         if "-" in word:
-            ids.append(word)
+            ids.append(Existing(word))
         else:
             number += 1
-            ids.append(f"{ms}-{number}-{word}")
+            ids.append(Written(f"{ms}-{number}-{word}"))
     return ids
 
 

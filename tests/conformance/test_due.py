@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -184,7 +184,7 @@ def test_what_comes_due_in_one_ms_comes_in_the_order_of_writing_if_one_call_take
     assert world.census(queue).problems() == []
 
 
-def assert_order(again: list[Delivery], ids: list[str], *, whole: bool) -> None:
+def assert_order(again: list[Delivery], ids: Sequence[str], *, whole: bool) -> None:
     """Each message came once; those of each shard key in the order of *ids*, and *whole*: all of them."""
     place = {message_id: nth for nth, message_id in enumerate(ids)}
     places = [place[each.message_id] for each in again]

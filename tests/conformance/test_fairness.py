@@ -22,7 +22,7 @@ EIGHT = 8
 
 def flood(queue: Queue, key: str, count: int, first: int = 0) -> list[str]:
     """Write so many messages of one shard key."""
-    return queue.write_many([((key, number), key) for number in range(first, first + count)])
+    return [*queue.write_many([((key, number), key) for number in range(first, first + count)])]
 
 
 def older_than(queue: Queue, seconds: float) -> bool:
@@ -311,7 +311,9 @@ def test_what_is_delayed_counts_in_the_backlog(open_queue: OpenQueue, world: Wor
 
     def room(key: str) -> int:
         try:
-            ids = queue.write_many([Message(number, key, delay=50 if number % 2 else None) for number in range(9)])
+            ids: list[str] = [
+                *queue.write_many([Message(number, key, delay=50 if number % 2 else None) for number in range(9)])
+            ]
         except PartlyWritten as error:
             ids = [each for each in error.results if isinstance(each, str)]
         assert sound(queue, world)

@@ -37,7 +37,7 @@ def blocked(server: Server) -> int:
 
 
 def fill(queue: Queue, count: int = 40) -> list[str]:
-    return queue.write_many([(str(n), f"tenant-{n}") for n in range(count)])
+    return [*queue.write_many([(str(n), f"tenant-{n}") for n in range(count)])]
 
 
 def drain(queue: Queue) -> list[str]:

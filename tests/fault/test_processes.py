@@ -24,7 +24,9 @@ def test_two_hundred_threads_share_a_client(server: Server, queue_name: str) -> 
 
         def work(number: int) -> list[tuple[str, str]]:
             begin.wait()
-            wrote = [(queue.write(f"{number}.{n}", shard_key=f"t{number}"), f"{number}.{n}") for n in range(5)]
+            wrote: list[tuple[str, str]] = [
+                (queue.write(f"{number}.{n}", shard_key=f"t{number}"), f"{number}.{n}") for n in range(5)
+            ]
             wrote += [(each, f"{number}.b") for each in queue.write_many([(f"{number}.b", f"t{number}")])]
             return wrote
 
@@ -83,7 +85,7 @@ def test_a_client_is_usable_on_both_sides_of_a_fork_and_they_share_no_lane(serve
     """A sequence of its own: a shared one would take the child's write for a repetition of the parent's."""
     with Client.from_url(server.url) as client:
         queue = client.queue(queue_name, streams=4)
-        ids = [queue.write("before", shard_key="tenant")]
+        ids: list[str] = [queue.write("before", shard_key="tenant")]
         ids.append(child(lambda: queue.write("in the child", shard_key="tenant")))
         ids.append(queue.write("after", shard_key="tenant"))
         ids.append(child(lambda: queue.write("in another child", shard_key="tenant")))

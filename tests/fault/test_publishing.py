@@ -22,6 +22,7 @@ from shardq import (
     Queue,
     QueueFull,
     ShardqError,
+    Written,
 )
 from shardq.drivers.sharing import MOST
 from tests.fault.conftest import Open
@@ -251,7 +252,7 @@ def test_a_cancelled_publisher_leaves_alone(proxy: Proxy, queue_name: str) -> No
             names = [f"{queue_name}.{number}" for number in range(QUEUES)]
             queues: Any = [client.queue(name, create=True) for name in names]
 
-            async def publish(payload: Any) -> dict[str, str]:
+            async def publish(payload: Any) -> dict[str, Written]:
                 return await client.publish("news", payload, shard_key="tenant", router=queue_name)
 
             await publish("first")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Written
 from shardq.client import Queue
 from tests.waiting import eventually
 
@@ -24,7 +24,7 @@ def journaled(client: Client, queue_name: str) -> Queue:
     return queue
 
 
-def worked(queue: Queue, count: int) -> list[str]:
+def worked(queue: Queue, count: int) -> list[Written]:
     """Write *count* messages and settle them, some as dead; their ids."""
     ids = queue.write_many([(f"{at}".encode(), f"tenant-{at % 10}") for at in range(count)])
     while some := queue.read_many(500):

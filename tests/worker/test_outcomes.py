@@ -140,7 +140,7 @@ def test_the_log_says_what_becomes_of_a_message(begin: Begin, jobs: Queue, caplo
             case "nacks":
                 raise Nack(0, "busy")
 
-    ids = {jobs.write(each, shard_key="t"): each for each in ("fails", "rejects", "nacks")}
+    ids: dict[str, str] = {jobs.write(each, shard_key="t"): each for each in ("fails", "rejects", "nacks")}
     begun = begin(handle, backoff=Constant(0.001))
     eventually(lambda: jobs.stats().dead == 3)
     begun.stop()
