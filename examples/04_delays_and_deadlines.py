@@ -24,10 +24,10 @@ with Client.from_url("shardq://embedded") as client:
 
     first = jobs.write("invoice 7", shard_key="acme", dedup_key="invoice-7")
     again = jobs.write("invoice 7", shard_key="acme", dedup_key="invoice-7")  # from another process, after a crash ...
-    print("written once:", first == again, jobs.len())
+    print("written once:", first == again, jobs.len(), "the second one is new:", again.is_new)
 
 # Output:
 # waiting 0 delayed 1
 # say hello not before 1 s: True
 # past its deadline: not delivered, but counted: 1
-# written once: True 1
+# written once: True 1 the second one is new: False

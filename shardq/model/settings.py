@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_args, get_type_hints
 
 from shardq.arguments import MAX_LEASE, MIN_LEASE, rate, seconds, shown, whole
 from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
+
+KeyScope = Literal["shard_key", "queue"]
 
 
 def _check_name(name: str, value: str) -> None:
@@ -92,7 +94,7 @@ class QueueConfig:
     dead_ttl: Annotated[float | None, _or_none(_seconds_setting(1, 10 * 365 * 86_400))] = None
     dedup_window: Annotated[float, _seconds_setting(1, 30 * 86_400)] = 600.0
     max_dedup: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
-    key_scope: Annotated[str, _word_setting("shard_key", "queue")] = "shard_key"
+    key_scope: Annotated[KeyScope, _word_setting(*get_args(KeyScope))] = "shard_key"
     max_bulk_offsets: Annotated[int, _whole_setting(1, 2**40)] = 1_000_000
     window: Annotated[int, _whole_setting(0, 1_000_000)] = 1
     max_in_flight: Annotated[int, _whole_setting(0, 2**40)] = 0
@@ -167,7 +169,7 @@ class QueueSettings(TypedDict, total=False):
     dead_ttl: float | None
     dedup_window: float
     max_dedup: int
-    key_scope: Literal["shard_key", "queue"]
+    key_scope: KeyScope
     max_bulk_offsets: int
     window: int
     max_in_flight: int

@@ -296,8 +296,8 @@ def test_nothing_of_what_users_wrote_is_in_it_but_shard_keys(queue: Queue, world
 
 
 def test_repeated_writes_are_no_events(queue: Queue) -> None:
-    batch = [Message("1", "a", dedup_key="x"), Message("2", "b"), Message("3", "c", dedup_key="x", delay=5)]
-    assert queue.write_many(batch)[0] == queue.write("4", shard_key="d", dedup_key="x")
+    batch = [Message("1", "a", dedup_key="x"), Message("2", "b"), Message("3", "a", dedup_key="x", delay=5)]
+    assert queue.write_many(batch)[0] == queue.write("4", shard_key="a", dedup_key="x")
     rows = [(each.kind, each.shard_key, each.due) for each in queue.journal().events]
     assert rows == [("written", "a", None), ("written", "b", None)]
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from shardq import ConfigError, Limits, Message, PartlyWritten, Queue, QueueFull, UniqueConflict
 from shardq.model.message import OnConflict
+from shardq.model.written import Existing
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World, drained
 from tests.waiting import eventually
 
-SETTINGS = [{"window": 0}, {"window": 1}, {"parents": 1, "max_in_flight": 5, "journal": 1000}, {"rate": 1000}]
+SETTINGS: list[dict[str, Any]] = [
+    {"window": 0},
+    {"window": 1, "key_scope": "queue"},
+    {"parents": 1, "max_in_flight": 5, "journal": 1000},
+    {"rate": 1000},
+]
 
 MODES: tuple[OnConflict, ...] = ("existing", "raise", "replace")
 
@@ -58,7 +65,6 @@ def sound(queue: Queue, world: World) -> None:
 def test_a_second_write_returns_the_first_ones_id(queue: Queue, world: World, delay: float | None) -> None:
     first = write(queue, "first", delay=delay)
     assert write(queue, "second") == first
-    assert queue.write("third", shard_key="other", unique_key="k") == first
     assert conflict(queue) == first
     other = world.client().queue(queue.name)
     assert write(other, "fourth") == first
@@ -230,7 +236,65 @@ def test_what_is_in_flight_is_not_replaced_and_the_newest_comes_after_it(queue: 
     sound(queue, world)
 
 
-def test_another_shard_key_takes_it_along(queue: Queue, world: World) -> None:
+@pytest.mark.everywhere
+@pytest.mark.parametrize("on_conflict", MODES)
+def test_a_key_belongs_to_its_shard_key(queue: Queue, on_conflict: OnConflict) -> None:
+    """Or to all of the queue, if that says so."""
+    first = write(queue, "first")
+    try:
+        other = queue.write("other", shard_key="c/d", unique_key="k", on_conflict=on_conflict)
+    except UniqueConflict as conflicted:
+        other = Existing(conflicted.message_id)
+    is_shared = queue.settings().key_scope == "queue"
+    assert (other == first) == is_shared
+    assert other.is_new == (not is_shared)
+    assert sorted(map(str, payloads(queue))) == (
+        (["other"] if on_conflict == "replace" else ["first"]) if is_shared else ["first", "other"]
+    )
+
+
+@pytest.mark.once
+def test_two_keys_are_never_spelled_the_same(open_queue: OpenQueue) -> None:
+    queue = open_queue(streams=4)
+    pairs: list[tuple[str | bytes, str]] = [
+        ("a", "bk"), ("ab", "k"), ("a", "2:abk"), ("1:a", "bk"), ("1", ":abk"), (b"\xff", "k"),
+    ]  # fmt: skip
+    ids = [queue.write(0, shard_key=shard_key, unique_key=key, dedup_key=key) for shard_key, key in pairs]
+    assert all(each.is_new for each in ids)
+    assert len(set(ids)) == len(pairs)
+
+
+@pytest.mark.everywhere
+def test_the_scope_changes_only_while_no_key_is_remembered(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4)
+    queue.declare()
+    with pytest.raises(ConfigError, match="'shard_key' or 'queue', not 'tenant'"):
+        queue.configure(key_scope="tenant")
+    queue.write(1, shard_key="a", dedup_key="k")
+    with pytest.raises(ConfigError, match=r"remembers keys, so key_scope cannot change: .*dedup_window"):
+        queue.configure(key_scope="queue", max_len=7)
+    assert (queue.settings().key_scope, queue.settings().max_len) == ("shard_key", 0)
+    queue.configure(key_scope="shard_key", max_len=7)  # which it is
+    for field in world.raw.zrange(queue.state.keys.dedup_index, 0, -1):  # the window is over
+        world.raw.zadd(queue.state.keys.dedup_index, {field: 1}, xx=True) if field else None
+    queue.configure(key_scope="queue")
+    other = world.client().queue(queue.name)
+    first = other.write(1, shard_key="a", dedup_key="k")
+    assert queue.write(2, shard_key="b", dedup_key="k") == first
+
+
+@pytest.mark.once
+def test_a_queue_from_before_there_were_scopes_has_that_of_the_queue(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4)
+    queue.declare()
+    world.raw.hdel(queue.state.keys.meta, "key_scope")
+    other = world.client().queue(queue.name)
+    assert other.settings().key_scope == "queue"
+    assert other.write(1, shard_key="a", unique_key="k") == other.write(2, shard_key="b", unique_key="k")
+
+
+def test_another_shard_key_takes_it_along(open_queue: OpenQueue, world: World) -> None:
+    queue = open_queue(streams=4, streams_per_shard=2, key_scope="queue")
     first = write(queue, "first")
     queue.write_many([(number, "a/b") for number in range(20)])
     assert queue.write("moved", shard_key="c/d", unique_key="k", on_conflict="replace") == first
@@ -279,6 +343,7 @@ def test_a_batch_is_compared_with_itself(queue: Queue, world: World) -> None:
         [each(1, "a", "existing"), each(2, "a", "existing"), each(3, "a", "replace")]
     )
     assert first == same == newest
+    assert [first.is_new, same.is_new, newest.is_new] == [True, False, False]
     with pytest.raises(PartlyWritten) as told:
         queue.write_many([each(4, "b", "raise"), each(5, "b", "raise"), Message(6, "t"), each(7, "a", "raise")])
     stored, second, plain, taken = told.value.results
@@ -337,18 +402,18 @@ def test_unique_keys_are_bounded_with_dedup_keys(open_queue: OpenQueue, world: W
         world.raw.zadd(queue.state.keys.dedup_index, {field: 1}, xx=True) if field else None
     queue.write(6, shard_key="t", unique_key="6")
     kept = [field for field in world.raw.hkeys(queue.state.keys.dedup) if field.startswith(b"u:")]
-    assert kept == [b"u:6"]
+    assert kept == [b"u:1:t6"]
 
 
 def test_what_still_waits_is_not_forgotten(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4)
     first = queue.write(1, shard_key="t", unique_key="k")
     keys = queue.state.keys
-    world.raw.zadd(keys.dedup_index, {"u:k": 1}, xx=True)
+    world.raw.zadd(keys.dedup_index, {"u:1:tk": 1}, xx=True)
     for number in range(40):
         queue.write(number, shard_key="t", dedup_key=str(number))
     assert queue.write(2, shard_key="t", unique_key="k") == first
-    assert world.raw.zscore(keys.dedup_index, "u:k") > 1
+    assert world.raw.zscore(keys.dedup_index, "u:1:tk") > 1
 
 
 def test_replacements_are_forgotten_though_nothing_else_is_written(open_queue: OpenQueue, world: World) -> None:
@@ -375,7 +440,7 @@ def test_replacements_are_forgotten_though_nothing_else_is_written(open_queue: O
 
 @pytest.mark.usefixtures("real")
 def test_of_many_writers_at_once_one_writes(open_queue: OpenQueue, world: World) -> None:
-    queue = open_queue(streams=4)
+    queue = open_queue(streams=4, key_scope="queue")
     queue.declare()
     writers = [world.client().queue(queue.name) for _ in range(3)]
     modes: list[OnConflict] = ["existing", "replace"]
@@ -409,7 +474,8 @@ def test_a_blocked_reader_gets_it_at_once(open_queue: OpenQueue, world: World) -
 @pytest.mark.once
 def test_it_is_what_a_dict_says(open_queue: OpenQueue, world: World, seed: int) -> None:
     """Random writes and ends, beside a dict of who has which key."""
-    rng, queue = random.Random(seed), open_queue(streams=4, streams_per_shard=2, max_deliveries=100)
+    rng = random.Random(seed)
+    queue = open_queue(streams=4, streams_per_shard=2, max_deliveries=100, key_scope="queue")
     holders: dict[str, str] = {}
     waiting: dict[str, int] = {}
     for number in range(150):

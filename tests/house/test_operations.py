@@ -38,10 +38,17 @@ def test_a_table_has_each_name_once(heading: str, known: set[str]) -> None:
 
 def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
     table = section(PAGE, "## Which settings do I choose?")
-    told = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+|none)\b", table, re.MULTILINE))
+    told = dict(re.findall(r'^\| `(\w+)` \| ([\d,]+|none|"\w+")(?= )', table, re.MULTILINE))
     config = QueueConfig()
     defaults = {each.name: getattr(config, each.name) for each in fields(QueueConfig)}
-    assert told == {name: "none" if value is None else f"{int(value):,}" for name, value in defaults.items()}
+    assert told == {name: shown(value) for name, value in defaults.items()}
+
+
+def shown(value: float | str | None) -> str:
+    """As the table has it."""
+    if value is None:
+        return "none"
+    return f'"{value}"' if isinstance(value, str) else f"{int(value):,}"
 
 
 def test_those_rules_can_fail() -> None:

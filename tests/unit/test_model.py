@@ -41,11 +41,15 @@ def test_legacy_settings_survive_being_stored() -> None:
 
 
 def test_settings_that_are_missing_get_their_defaults() -> None:
-    assert QueueConfig.from_settings({"something": "else", "window": "1"}, 7) == QueueConfig(streams=7)
+    assert QueueConfig.from_settings({"something": "else", "window": "1", "key_scope": "shard_key"}, 7) == QueueConfig(
+        streams=7
+    )
 
 
-def test_a_queue_that_is_older_than_the_window_has_none() -> None:
-    assert QueueConfig.from_settings({"max_len": "5"}, 7) == QueueConfig(streams=7, max_len=5, window=0)
+def test_a_queue_that_is_older_than_a_setting_is_as_all_were_before_it() -> None:
+    """It has no window, and its writers share their keys."""
+    old = QueueConfig(streams=7, max_len=5, window=0, key_scope="queue")
+    assert QueueConfig.from_settings({"max_len": "5"}, 7) == old
 
 
 def test_the_settings_that_type_checkers_know_are_those_that_there_are() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shardq.errors import BackendError, QueueFull
-from shardq.model import Received
+from shardq.model import Received, Written
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.settle import Settled
 from shardq.ops.settling import Settle, settles_of
@@ -77,7 +77,7 @@ def test_messages_of_a_call_that_was_refused_as_a_whole_are_tried_one_by_one(
     results = drive(verb.op(messages, UNTIL, tried), answer, clock).result
     assert results is not None
     assert sizes == [3, 1, 1, 1]
-    assert [type(result) for result in results] == [str, QueueFull, str]
+    assert [type(result) for result in results] == [Written, QueueFull, Written]
 
 
 @pytest.mark.parametrize(("code", "calls"), [("WRONGTYPE", 4), ("OOM", 1), ("NOPERM", 1), ("NOAUTH", 1)])

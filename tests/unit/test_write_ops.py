@@ -17,7 +17,7 @@ from shardq.errors import (
     PartlyWritten,
     QueueFull,
 )
-from shardq.model import Message
+from shardq.model import Message, Written
 from shardq.ops.caller import own
 from shardq.ops.outgoing import CHUNK_BYTES, CHUNK_MESSAGES, Outgoing, chunks, compose
 from shardq.ops.state import QueueState
@@ -222,7 +222,7 @@ def test_a_batch_tells_how_each_message_went(state: QueueState, clock: ManualClo
     with pytest.raises(PartlyWritten) as caught:
         drive(write_many(state, SMALL), server, clock)
     kinds = [type(result) for result in caught.value.results]
-    assert kinds == [QueueFull] * 250 + [str] * 350
+    assert kinds == [QueueFull] * 250 + [Written] * 350
 
 
 def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clock: ManualClock) -> None:
@@ -234,7 +234,7 @@ def test_a_batch_stops_where_the_server_cannot_be_reached(state: QueueState, clo
     with pytest.raises(PartlyWritten) as caught:
         drive(write_many(state, SMALL), answer, clock)
     kinds = [type(result) for result in caught.value.results]
-    assert kinds == [str] * 250 + [BackendTimeout] * 350
+    assert kinds == [Written] * 250 + [BackendTimeout] * 350
 
 
 def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: QueueState, clock: ManualClock) -> None:
@@ -245,7 +245,7 @@ def test_a_batch_stops_where_the_server_refuses_and_says_why_of_the_rest(state: 
 
     with pytest.raises(PartlyWritten) as caught:
         drive(write_many(state, SMALL), answer, clock)
-    assert [type(result) for result in caught.value.results] == [str] * 250 + [OutOfMemory] * 350
+    assert [type(result) for result in caught.value.results] == [Written] * 250 + [OutOfMemory] * 350
 
 
 # --- composing -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from shardq.cli.parsing import Commands, add_queue, command, header, time
 from shardq.cli.shell import Shell, remark
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
-from shardq.model import Message
+from shardq.model import Message, Written
 from shardq.ops.outgoing import ON_CONFLICT
 from shardq.protocol.replies import text_or_bytes
 
@@ -50,7 +50,9 @@ def register(commands: Commands) -> None:
     parser.add_argument("--delay", type=time, metavar="S", help="deliver it no earlier than S seconds from now")
     parser.add_argument("--deadline", type=time, metavar="S", help="do not deliver it later than S seconds from now")
     parser.add_argument(
-        "--dedup-key", metavar="D", help="store one message with this key; a second write returns the id of the first"
+        "--dedup-key",
+        metavar="D",
+        help="store one message of the shard key with this key; a second write returns the id of the first",
     )
     parser.add_argument(
         "--unique-key", metavar="U", help="while a message with this key is not done, --on-conflict decides"
@@ -85,7 +87,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         unique_key=message.unique_key,
         on_conflict=message.on_conflict,
     )
-    shell.show(message_id, {"message_id": message_id})
+    shell.show(message_id, {"message_id": message_id, "is_new": message_id.is_new})
     return OK
 
 
@@ -138,7 +140,7 @@ def _write_batch(queue: Queue, messages: list[Message], shell: Shell) -> int:
         results = partly.results
         remark(str(partly))
     for message_id in results:
-        if isinstance(message_id, str):
-            shell.show(message_id, {"message_id": message_id})
+        if isinstance(message_id, Written):
+            shell.show(message_id, {"message_id": message_id, "is_new": message_id.is_new})
     sys.stdout.flush()
     return OK if all(isinstance(each, str) for each in results) else FAILED

@@ -222,7 +222,7 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
         wanted = {field: end for field, end in ends.items() if field.startswith(kind)}
         if index != wanted:
             yield f"dedup: {name} is {index}, the hash says {wanted}"
-    told = {field[2:].decode(): text.split(b"|", 1)[1].decode()
+    told = {_text(field[2:]): text.split(b"|", 1)[1].decode()
             for field, text in found.hashes["dedup"].items() if field.startswith(b"k:")}  # fmt: skip
     for key, (message_id, until) in model.keyed.items():
         if told.get(key, message_id) != message_id or (until > model.now and key not in told):
@@ -237,8 +237,8 @@ def _deduplicated(found: Ledger, model: Model) -> Iterator[str]:
 
 def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator[str]:
     """Each unique key names its message, and where that lies; those of messages that ended may stay for a while."""
-    told = {field[2:].decode(): text.decode().split() for field, text in hashed.items() if field.startswith(b"u:")}
-    indexed = {member[2:].decode() for member in found.sorted["dedup_index"] if member.startswith(b"u:")}
+    told = {_text(field[2:]): text.decode().split() for field, text in hashed.items() if field.startswith(b"u:")}
+    indexed = {_text(member[2:]) for member in found.sorted["dedup_index"] if member.startswith(b"u:")}
     if told.keys() != indexed:
         yield f"unique: {sorted(indexed)} are in the index, {sorted(told)} in the hash"
     live = {key: (found.id_of(f"d:{entry}"), entry) for key, (entry, _) in told.items() if f"d:{entry}" in found.bodies}
@@ -247,6 +247,10 @@ def _unique(found: Ledger, model: Model, hashed: dict[bytes, bytes]) -> Iterator
         yield f"unique: {live}, not {holders}"
     yield from (f"unique: {key} says {told[key][1]}, not {message_id}"
                 for key, (message_id, _) in live.items() if told[key][1] != message_id)  # fmt: skip
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
 
 
 def _announced(found: Ledger, model: Model) -> Iterator[str]:

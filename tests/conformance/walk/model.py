@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 EVER = 10**9
 """A time that never comes."""
@@ -51,6 +51,7 @@ class Terms:
     max_dead: int = 1000
     dedup_window: int = 3
     journal: int = 0
+    key_scope: Literal["shard_key", "queue"] = "shard_key"
     weights: dict[bytes, int] = field(default_factory=dict)
     shards: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
     own: dict[bytes, Own] = field(default_factory=dict)
@@ -219,11 +220,17 @@ class Model:
         ready = [each for each in self.having(*ALIVE) if each.state == WAITING or each.until <= self.now]
         return [each for each in ready if not (each.stale or each.cancelled or self.is_doomed(each))]
 
+    def spelled(self, shard_key: bytes, text: str) -> str:
+        """A dedup key or unique key as it is remembered."""
+        if self.terms.key_scope == "queue":
+            return text
+        return f"{len(shard_key)}:{shard_key.decode(errors='surrogateescape')}{text}"
+
     def holder(self, unique: str) -> Known | None:
-        """The message that has this unique key."""
+        """The message that has this unique key, spelled."""
         return next((each for each in self.having(*ALIVE) if each.unique == unique and not each.cancelled), None)
 
     def remembered(self, dedup: str) -> str | None:
-        """The id of the message that was written with this dedup key, while its window lasts."""
+        """The id of the message that was written with this dedup key, spelled, while its window lasts."""
         message_id, until = self.keyed.get(dedup, ("", 0))
         return message_id if until > self.now else None

@@ -71,7 +71,7 @@ class Plan:
             streams=rng.choice(STREAMS), per_shard=rng.choice((1, 2, 2, 4)), window=window,
             cap=rng.choice((0, 0, 0, 2, 5)), max_backlog=backlog, parents=rng.choice((0, 0, 1)),
             max_deliveries=2 if self.mood == "deaths" else rng.choice((2, 3, 4, 4)), dedup_window=rng.randint(1, 4),
-            max_dead=few, journal=rng.choice((0, 0, 100_000)),
+            max_dead=few, journal=rng.choice((0, 0, 100_000)), key_scope="queue" if rng.random() < 0.3 else "shard_key",
         ), rng.random() < 0.3  # fmt: skip
 
 
@@ -104,6 +104,7 @@ def _begin(plan: Plan, world: World, clients: Sequence[Client]) -> Walker:
             name, streams=terms.streams, streams_per_shard=terms.per_shard, window=terms.window,
             max_in_flight=terms.cap, max_backlog=terms.max_backlog, parents=terms.parents, journal=terms.journal,
             max_deliveries=terms.max_deliveries, max_dead=terms.max_dead, dedup_window=terms.dedup_window * 1000.0,
+            key_scope=terms.key_scope,
         )
         for client in clients
     ]  # fmt: skip

@@ -48,23 +48,26 @@ class Writing(Base):
     def write_once(self, rng: random.Random) -> None:
         """With one of few dedup keys, which may have been written before, by either client."""
         key, dedup, queue = rng.choice(KEYS), rng.choice("xyz"), self.who(rng)
-        before = self.model.remembered(dedup)
+        spelled = self.model.spelled(key, dedup)
+        before = self.model.remembered(spelled)
         if before is None and self._full(key, 0):
             return
         self.say(f"write_once {key!r}, dedup key {dedup}")
         message_id = queue.write(self.numbers, shard_key=key, dedup_key=dedup)
+        ensure(message_id.is_new == (before is None), f"twice: {dedup} is said to be new, or not, against {before}")
         if before is not None:
             ensure(message_id == before, f"twice: {dedup} is {before}, and now {message_id}")
             return
         self._add(message_id, key, 0, {})
-        self.model.keyed[dedup] = (message_id, self.model.now + self.model.terms.dedup_window)
+        self.model.keyed[spelled] = (message_id, self.model.now + self.model.terms.dedup_window)
 
     def write_unique(self, rng: random.Random) -> None:
         """With one of few unique keys, which another message may have: it stays, is replaced, or is in the way."""
         key, unique, queue, model = rng.choice(KEYS), rng.choice("pqr"), self.who(rng), self.model
         mode: OnConflict = rng.choice(("existing", "raise", "replace", "replace"))
         after = rng.choice((None, None, 0, 1, 2))
-        holder = model.holder(unique)
+        spelled = model.spelled(key, unique)
+        holder = model.holder(spelled)
         is_waiting = holder is not None and holder.state in (WAITING, DELAYED) and not model.is_doomed(holder)
         is_new = holder is None or (mode == "replace" and not is_waiting)
         refused = is_new and self._full(key, 0)
@@ -81,11 +84,12 @@ class Writing(Base):
             ensure(refused, f"full: {key!r} is refused, {unique}")
             return
         ensure(not refused, f"full: {key!r} is not refused, {unique}")
+        ensure(message_id.is_new == is_new, f"unique: {unique} is said to be new, or not, and {holder} has it")
         if is_new:
             if holder is not None:
                 holder.unique = ""
             known = self._add(message_id, key, after or 0, {})
-            known.state, known.until, known.plain, known.unique = DELAYED, model.now + (after or 0), False, unique
+            known.state, known.until, known.plain, known.unique = DELAYED, model.now + (after or 0), False, spelled
             known.quiet_since = None
             return
         assert holder is not None
