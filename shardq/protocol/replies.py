@@ -74,7 +74,8 @@ def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
 def stored_ids(raw: bytes) -> list[Written]:
     """Return the ids in a reply of `write`. It has only the place of a new message, and the id of one that existed."""
     ms, count, words = raw.decode().split("|")
-    number, ids = int(count), list[Written]()
+    number = int(count)
+    ids: list[Written] = []
     for word in words.split(","):
         if "-" in word:
             ids.append(Existing(word))

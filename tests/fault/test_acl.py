@@ -93,7 +93,7 @@ def test_a_caller_waits_for_results(server: Server, users: Users, open_client: O
             caller.result(each, timeout=0.05)
     assert caller.status(done).state == "done"
     modes: list[OnConflict] = ["existing", "replace"]
-    ids = {caller.write(number, shard_key=f"t{number}", unique_key="k", on_conflict=modes[number % 2], delay=delay)
+    ids = {caller.write(number, shard_key="t", unique_key="k", on_conflict=modes[number % 2], delay=delay)
            for number in range(4) for delay in (None, 60, 0)}  # fmt: skip
     assert len(ids) == 1
     while consumer.read().message_id not in ids:
@@ -202,9 +202,9 @@ def test_a_gateway_may_write_release_and_follow_bindings(users: Users, server: S
         jobs.read_many(1)
         admin.bind("a.*", jobs)
         state = gateway.state_of("jobs", {}, remember=3600.0)
-        (first,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k")]))
+        (first,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True)]))
         assert gateway.run(release(state, ["k"])) == 1
-        (second,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", delay=5)]))
+        (second,) = gateway.run(write_many(state, [Outgoing(b"t", "b", b"x", dedup_key="k", own_scope=True, delay=5)]))
         assert first != second
         router = gateway.router_state()
         assert gateway.run(match_queues(router, "a.b", "return", None)) == ["jobs"]
