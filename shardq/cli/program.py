@@ -20,7 +20,7 @@ from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING,
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
 from shardq.cli.shell import Shell, remark
 from shardq.cli.text import printable, shown_url
-from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, ShardqError
+from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, QueueMissing, ShardqError
 
 EXAMPLES = """examples:
   shardq embedded                 # in another terminal: a server to try it on
@@ -89,9 +89,9 @@ def _explained(error: Exception, url: str) -> int:
     if isinstance(error, BackendTimeout):
         text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
     remark(text or type(error).__name__)
-    if isinstance(error, (UsageError, ConfigError)):
-        return USAGE
-    return NOTHING if isinstance(error, (Nothing, Empty, MessageNotFound)) else FAILED
+    if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing)):
+        return NOTHING
+    return USAGE if isinstance(error, (UsageError, ConfigError)) else FAILED
 
 
 class _Remarks(logging.Handler):

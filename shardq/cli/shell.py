@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import UsageError
 from shardq.cli.text import json_line, printable
 from shardq.client import Client, Queue
 from shardq.model import QueueStats
@@ -35,12 +35,9 @@ class Shell:
         return self.client.queue(name, create=create)
 
     def existing(self, name: str) -> tuple[Queue, QueueStats]:
-        """The queue and its stats; raises Nothing if there is no such queue, so that a typo creates none."""
+        """The queue and its stats; QueueMissing if there is no such queue, so that a typo creates none."""
         queue = self.queue(name)
-        numbers = queue.stats()
-        if not numbers.streams:
-            raise Nothing(f"there is no queue {name!r}")
-        return queue, numbers
+        return queue, queue.stats()
 
     def show(self, text: str, value: Mapping[str, Any]) -> None:
         """Print *text*, or with --json *value* as one line of JSON."""

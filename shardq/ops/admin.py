@@ -39,14 +39,34 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Return how many messages still need work: backlog + in flight; 0 if there is no such queue."""
+    """Return how many messages still need work: backlog + in flight. QueueMissing as of `statistics`."""
     call = Call.on(state.keys, "len")
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    if int(reply) < 0:
+        _expect(state)
     return max(0, int(reply))
 
 
+def _expect(state: QueueState) -> None:
+    """QueueMissing for a queue that is not there, unless this client has settings for it.
+
+    Then its first write makes it, so that there is nothing in it yet. Everybody else may have mistyped the name, and
+    must not take that for an empty queue.
+    """
+    if not state.creates:
+        raise missing(state)
+
+
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """Return the queue's numbers at one instant; all zero if there is no such queue. It only reads.
+    """Return the queue's numbers at one instant. QueueMissing if there is no such queue, but see `_expect`."""
+    found = yield from numbers(state, timeout)
+    if not found.streams:
+        _expect(state)
+    return found
+
+
+def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
+    """Return the queue's numbers at one instant, without streams and all zero while there is no queue. It only reads.
 
     If the queue has more than 1,000 streams, their lengths come from later calls and are from a moment later.
     """
@@ -214,11 +234,17 @@ def forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
-    """Return up to *count* dead letters, oldest first, that come after the entry id *after*."""
+    """Return up to *count* dead letters, oldest first, that come after the entry id *after*.
+
+    QueueMissing as of `statistics`.
+    """
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    if reply == b"NOQUEUE":
+        _expect(state)
+        return []
     return [dead_letter(row) for row in reply]
 
 

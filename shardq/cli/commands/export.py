@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from shardq.cli.declared import exported
+from shardq.cli.declared import exported, settings_of
 from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, command
 from shardq.cli.shell import Shell, remark
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.queues:
         names = [shell.existing(name)[0].name for name in args.queues]
     else:
-        names = [name for name in shell.client.queues() if shell.queue(name).stats().streams]
+        names = [name for name in shell.client.queues() if settings_of(shell.queue(name))]  # Redis may have lost some
     text, left_out = exported(shell.client, names, args.routers or ["default"])
     print(text, end="")
     for each in left_out:

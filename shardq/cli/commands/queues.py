@@ -11,6 +11,7 @@ from shardq.cli.table import draw
 from shardq.cli.text import duration, printable
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import QueueStats
+from shardq.ops.admin import numbers
 
 ABOUT = """Lists the queues that clients with settings have declared, in the order of their names. A queue whose keys
 are gone, since Redis lost them, is shown as missing; one that this user may not read, as unreadable, and the exit code
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     code = OK
     for name in shell.client.queues():
         try:
-            now = shell.queue(name).stats()
+            now = shell.client.run(numbers(shell.queue(name).state))
         except (BackendTimeout, OutcomeUnknown):
             raise
         except BackendError as error:
@@ -51,5 +52,5 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def _shown(now: QueueStats) -> tuple[str, ...]:
     if not now.streams:
         return ("missing", *[""] * 5)
-    numbers = (now.backlog, now.in_flight, now.delayed, now.dead)
-    return (*(f"{each:,}" for each in numbers), duration(now.oldest_age), str(now.wanted))
+    counts = (now.backlog, now.in_flight, now.delayed, now.dead)
+    return (*(f"{each:,}" for each in counts), duration(now.oldest_age), str(now.wanted))
