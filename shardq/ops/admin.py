@@ -6,7 +6,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from shardq.arguments import whole
+from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
@@ -176,12 +176,9 @@ def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
-    known = {item.name for item in fields(QueueConfig)} - {"streams"}
-    unknown = sorted(set(changes) - known)
     if "streams" in changes:
         raise ConfigError("the number of streams is changed by resize(), not by configure()")
-    if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    check_known("queue", changes, {item.name for item in fields(QueueConfig)} - {"streams"})
     until = state.until(timeout)
     if not changes:
         return (yield from settings(state, timeout))
