@@ -17,9 +17,10 @@ from typing import Any
 import shardq
 from shardq.cli.commands import ALL
 from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING, TERMINATED, USAGE, Nothing, UsageError
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
-from shardq.cli.shell import Shell, remark
-from shardq.cli.text import printable, shown_url
+from shardq.cli.shell import Shell
+from shardq.cli.text import shown_url
 from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, QueueMissing, ShardqError
 
 EXAMPLES = """examples:
@@ -101,7 +102,7 @@ class _Remarks(logging.Handler):
         remark(f"{record.levelname.lower()}: {record.getMessage()}")
         if record.exc_info:
             trace = "".join(traceback.format_exception(record.exc_info[1]))
-            print(printable(trace.rstrip(), keep="\n\t"), file=sys.stderr)
+            say(trace.rstrip(), file=sys.stderr)
 
 
 def _show_warnings() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import FAILED, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import duration, printable
+from shardq.cli.text import duration
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import QueueStats
 from shardq.ops.admin import numbers
@@ -35,10 +36,10 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             raise
         except BackendError as error:
             remark(f"queue {name!r}: {error}")
-            rows.append((printable(name), "unreadable", *[""] * 5))
+            rows.append((name, "unreadable", *[""] * 5))
             code = FAILED
             continue
-        rows.append((printable(name), *_shown(now)))
+        rows.append((name, *_shown(now)))
         if shell.json:
             shell.show("", {
                 "queue": name, "exists": bool(now.streams), "backlog": now.backlog, "in_flight": now.in_flight,

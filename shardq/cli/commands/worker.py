@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command, number, time
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.supervisor import Supervisor
 from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
