@@ -1,4 +1,4 @@
-"""An API server: POST /jobs with a header X-Tenant and a JSON body writes a job; GET /healthz checks the queue.
+"""An API server: POST /jobs, with X-Tenant and a JSON body, writes a job; GET /jobs/ID finds it, /healthz counts jobs.
 
     python examples/api_server.py 8080 redis://localhost:6379
     curl -i localhost:8080/jobs -H 'X-Tenant: acme' -d '{"prompt": "a cat"}'
@@ -12,12 +12,14 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from shardq import BackendError, Client, QueueFull
+from shardq import BackendError, Client, QueueFull, QueueMissing
 
 port = int(sys.argv[1]) if len(sys.argv) > 1 else 8080
 url = sys.argv[2] if len(sys.argv) > 2 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
 client = Client.from_url(url, timeout=2)
 jobs = client.queue("jobs", visibility_timeout=10, max_deliveries=5, max_len=100_000)
+# The first that fits. A BackendError says: not written, or perhaps (see Idempotency-Key); a ValueError: a bad request.
+REFUSED = {QueueMissing: 404, QueueFull: 429, BackendError: 503, ValueError: 400, RecursionError: 400}
 
 
 class Api(BaseHTTPRequestHandler):
@@ -29,12 +31,8 @@ class Api(BaseHTTPRequestHandler):
         """Handle the request, and send the answer."""
         try:
             status, body = self.perform()
-        except QueueFull as error:
-            status, body = 429, {"error": str(error)}
-        except BackendError as error:  # also when it may have been written: see Idempotency-Key
-            status, body = 503, {"error": str(error)}
-        except (ValueError, RecursionError) as error:  # not JSON, or what shardq refuses
-            status, body = 400, {"error": str(error)}
+        except tuple(REFUSED) as error:
+            status, body = next(REFUSED[each] for each in REFUSED if isinstance(error, each)), {"error": str(error)}
         self.send_response(status)
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
@@ -45,6 +43,8 @@ class Api(BaseHTTPRequestHandler):
         """The status and the body of the answer."""
         if (self.command, self.path) == ("GET", "/healthz"):
             return 200, {"length": jobs.len()}
+        if self.command == "GET" and self.path.startswith("/jobs/"):
+            return 200, {"state": jobs.status(self.path.removeprefix("/jobs/")).state}
         tenant, key = self.headers.get("X-Tenant"), self.headers.get("Idempotency-Key")
         if (self.command, self.path) != ("POST", "/jobs") or not tenant:
             return 400, {"error": "POST to /jobs, with a header X-Tenant"}

@@ -1,6 +1,6 @@
 """An autoscaler: reads the queue's stats each second and prints how many workers there should be.
 
-    python examples/autoscaler.py redis://localhost:6379
+    python examples/autoscaler.py redis://localhost:6379 1 jobs
 
 It wants one worker per `JOBS_PER_WORKER` jobs that are in flight or could run now, and more when the oldest of these
 has waited longer than `PATIENCE` seconds. What a limit or a pause holds back would only make idle workers. It wants
@@ -13,12 +13,13 @@ import signal
 import sys
 import time
 
-from shardq import BackendError, Client, QueueStats
+from shardq import BackendError, Client, QueueMissing, QueueStats
 
 JOBS_PER_WORKER, PATIENCE, MOST = 10, 5.0, 50  # seconds of waiting, workers
 
 url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SHARDQ_URL", "redis://localhost:6379")
 pause = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+name = sys.argv[3] if len(sys.argv) > 3 else "jobs"
 
 
 def wanted(now: QueueStats) -> int:
@@ -31,7 +32,7 @@ def wanted(now: QueueStats) -> int:
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 with Client.from_url(url, timeout=2) as client:
-    jobs = client.queue("jobs")
+    jobs = client.queue(name)
     while True:
         try:
             now = jobs.stats()
@@ -43,6 +44,8 @@ with Client.from_url(url, timeout=2) as client:
                 "workers": wanted(now),
             }
             print(json.dumps(decision), flush=True)
+        except QueueMissing as error:  # a mistyped name is no empty queue, for which all workers would be taken away
+            sys.exit(f"autoscaler: {error}")
         except BackendError as error:  # no numbers, no decision: leave the workers as they are
             print(error, file=sys.stderr)
         time.sleep(pause)

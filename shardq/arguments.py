@@ -71,6 +71,16 @@ def iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
     return items
 
 
+def check_known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """ConfigError if one of the settings *given* is not *known*. *what* has them: `Client`, `Worker`, `queue`.
+
+    Python's own TypeError would name a class that takes the settings on, which nobody outside knows.
+    """
+    names = sorted(known)
+    if unknown := sorted(set(given).difference(names)):
+        raise ConfigError(f"unknown {what} setting {unknown[0]!r}; known are {', '.join(names)}")
+
+
 def check_name(name: str) -> str:
     """Return the name of a queue if it has 1 to 200 letters, digits and ``. _ - : /``; else ConfigError."""
     if not isinstance(name, str):

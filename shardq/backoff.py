@@ -9,6 +9,7 @@ source of randomness: the caller passes a `random.Random`, in tests a seeded one
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from math import isfinite
 from random import Random
@@ -79,6 +80,25 @@ class Exponential:
         """Return how many seconds to wait after failure number `count` (from 1). `random` is used only for jitter."""
         ceiling = self.ceiling(count)
         return random.uniform(0.0, ceiling) if self.jitter == "full" else ceiling
+
+
+def check_backoff(backoff: object) -> None:
+    """ConfigError unless *backoff* can be called as a `Backoff` is: otherwise each failure would be one more."""
+    wanted = "backoff must be a function (count, random) -> seconds, such as shardq.backoff.Exponential()"
+    if isinstance(backoff, type):
+        raise ConfigError(f"{wanted}; {backoff.__name__} is a class: make one of it")
+    if not callable(backoff):
+        raise ConfigError(f"{wanted}, not {shown(backoff)}")
+    if inspect.iscoroutinefunction(backoff) or inspect.iscoroutinefunction(backoff.__call__):
+        raise ConfigError(f"{wanted}; this one is async")
+    try:
+        signature = inspect.signature(backoff)
+    except (TypeError, ValueError):
+        return  # some functions written in C do not tell
+    try:
+        signature.bind(1, None)
+    except TypeError as error:
+        raise ConfigError(f"{wanted}; this one cannot be called so: {error}") from None
 
 
 def _check_number(name: str, value: float, *, at_least: float) -> None:

@@ -53,7 +53,11 @@ class PatternError(ConfigError):
 
 
 class QueueMissing(ConfigError):
-    """There is no such queue. The first write or read creates a queue; an operator's call does not."""
+    """There is no such queue: its name is mistyped, or nobody has created it yet.
+
+    Who has settings for a queue creates it by the first write or read. `len`, `stats` and `dead` of such a client say 0
+    until then, or nothing; all other calls that only look at a queue, or change it, raise this error.
+    """
 
 
 class QueueNotEmpty(ShardqError):

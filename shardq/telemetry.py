@@ -230,7 +230,7 @@ def _message(delivery: Received) -> dict[str, Any]:
     key = delivery.shard_key
     attributes: dict[str, Any] = {
         "messaging.message.id": delivery.message_id,
-        "shardq.model.delivery.count": delivery.count,
+        "shardq.delivery.count": delivery.count,
         "shardq.shard_key": key if isinstance(key, str) else key.hex(),
     }
     if delivery.stream is not None:

@@ -17,10 +17,11 @@ from typing import Any
 import shardq
 from shardq.cli.commands import ALL
 from shardq.cli.exits import CLOSED_PIPE, FAILED, INTERRUPTED, MEANING, NOTHING, TERMINATED, USAGE, Nothing, UsageError
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import DEFAULT_TIMEOUT, DEFAULT_URL, Help, add_common
-from shardq.cli.shell import Shell, remark
-from shardq.cli.text import printable, shown_url
-from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, ShardqError
+from shardq.cli.shell import Shell
+from shardq.cli.text import shown_url
+from shardq.errors import BackendTimeout, ConfigError, Empty, MessageNotFound, QueueMissing, ShardqError
 
 EXAMPLES = """examples:
   shardq embedded                 # in another terminal: a server to try it on
@@ -89,9 +90,9 @@ def _explained(error: Exception, url: str) -> int:
     if isinstance(error, BackendTimeout):
         text += f"; is there a server at {shown_url(url)} (--url, SHARDQ_URL)?"
     remark(text or type(error).__name__)
-    if isinstance(error, (UsageError, ConfigError)):
-        return USAGE
-    return NOTHING if isinstance(error, (Nothing, Empty, MessageNotFound)) else FAILED
+    if isinstance(error, (Nothing, Empty, MessageNotFound, QueueMissing)):
+        return NOTHING
+    return USAGE if isinstance(error, (UsageError, ConfigError)) else FAILED
 
 
 class _Remarks(logging.Handler):
@@ -101,7 +102,7 @@ class _Remarks(logging.Handler):
         remark(f"{record.levelname.lower()}: {record.getMessage()}")
         if record.exc_info:
             trace = "".join(traceback.format_exception(record.exc_info[1]))
-            print(printable(trace.rstrip(), keep="\n\t"), file=sys.stderr)
+            say(trace.rstrip(), file=sys.stderr)
 
 
 def _show_warnings() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from shardq.cli.exits import Nothing, UsageError
+from shardq.cli.exits import UsageError
+from shardq.cli.output import remark, say
 from shardq.cli.text import json_line, printable
 from shardq.client import Client, Queue
 from shardq.model import QueueStats
@@ -35,16 +36,13 @@ class Shell:
         return self.client.queue(name, create=create)
 
     def existing(self, name: str) -> tuple[Queue, QueueStats]:
-        """The queue and its stats; raises Nothing if there is no such queue, so that a typo creates none."""
+        """The queue and its stats; QueueMissing if there is no such queue, so that a typo creates none."""
         queue = self.queue(name)
-        numbers = queue.stats()
-        if not numbers.streams:
-            raise Nothing(f"there is no queue {name!r}")
-        return queue, numbers
+        return queue, queue.stats()
 
     def show(self, text: str, value: Mapping[str, Any]) -> None:
         """Print *text*, or with --json *value* as one line of JSON."""
-        print(json_line(value) if self.json else text)
+        say(json_line(value) if self.json else text)
 
     def confirm(self, question: str, *, yes: bool) -> bool:
         """Whether to go on: --yes was given, or the user answers yes."""
@@ -52,7 +50,7 @@ class Shell:
             return True
         if not sys.stdin.isatty():
             raise UsageError(f"{question} There is no terminal to ask on: use --yes")
-        print(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+        say(printable(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
         remark("nothing was changed")
@@ -61,8 +59,3 @@ class Shell:
     def close(self) -> None:
         """Close the client."""
         self._stack.close()
-
-
-def remark(text: str) -> None:
-    """Print one line on stderr."""
-    print(f"shardq: {printable(text)}", file=sys.stderr)

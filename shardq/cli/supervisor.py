@@ -15,7 +15,7 @@ from types import FrameType
 
 from shardq.backoff import Exponential
 from shardq.cli.exits import FAILED, OK, USAGE
-from shardq.cli.shell import remark
+from shardq.cli.output import remark
 from shardq.clock import SystemClock
 from shardq.worker.signals import MAX_WAIT, stop_signals
 

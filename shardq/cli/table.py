@@ -7,6 +7,9 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from shardq.cli.output import say
+from shardq.cli.text import printable
+
 FOLDED = 12
 """The smallest width at which a folded column is readable, if it has none of its own."""
 
@@ -18,18 +21,18 @@ def draw(
     right: frozenset[str] = frozenset(),
     folded: Collection[str] = (),
 ) -> None:
-    """Print a table; the columns named in *right* are aligned to the right. Cells must be printable already.
+    """Print a table of printable cells; the columns named in *right* are aligned to the right.
 
     Only *folded* columns are broken into lines, because an id that is broken cannot be copied. As a dict, *folded* has
     the smallest width of each. On a terminal that is too narrow, each row is printed as a block of lines.
     """
-    listed = [list(row) for row in rows]
+    listed = [[*map(printable, row)] for row in rows]
     console = _console()
     if console is None:
-        print("\n".join(_plain(headers, listed, right)))
+        say("\n".join(_plain(headers, listed, right)))
         return
     if _narrowest(headers, listed, folded) > console.width:
-        print("\n\n".join(facts(list(zip(headers, row, strict=True))) for row in listed))
+        say("\n\n".join(facts(list(zip(headers, row, strict=True))) for row in listed))
         return
     from rich.table import Table
     from rich.text import Text
@@ -44,9 +47,10 @@ def draw(
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> str:
-    """Lines of names and values, with the values aligned."""
-    width = max(len(name) for name, _ in pairs)
-    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in pairs)
+    """Lines of names and values, printable, with the values aligned."""
+    shown = [(printable(name), printable(value)) for name, value in pairs]
+    width = max(len(name) for name, _ in shown)
+    return "\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in shown)
 
 
 def _narrowest(headers: Sequence[str], rows: list[list[str]], folded: Collection[str]) -> int:

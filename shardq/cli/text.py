@@ -1,7 +1,7 @@
 """Formatting of values as text for people and as JSON for programs.
 
 A tenant may put terminal escapes, or characters that reverse a line, into a message. So all text for people goes
-through `printable`, and all JSON through `json_line`, which escapes the same characters.
+through `printable` (`output` sees to it), and all JSON through `json_line`, which escapes the same characters.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def printable(text: str, *, keep: str = "") -> str:
     r"""*text* with each character escaped that would control a terminal, such as ``\x1b``; those of *keep* stay."""
     if text.isprintable():
         return text
-    return "".join(char if char in keep or not _is_control(char) else _escape(char) for char in text)
+    return "".join(char if char in keep or not is_control(char) else _escape(char) for char in text)
 
 
-def _is_control(char: str) -> bool:
+def is_control(char: str) -> bool:
+    """Whether a terminal would obey *char* instead of showing it."""
     return char not in _JOINERS and unicodedata.category(char) in _UNSEEN
 
 
@@ -52,7 +53,7 @@ def json_line(value: Mapping[str, Any]) -> str:
     text = msgspec.json.encode(value, enc_hook=str).decode()
     if text.isprintable():
         return text
-    return "".join(_json_escape(char) if _is_control(char) else char for char in text)
+    return "".join(_json_escape(char) if is_control(char) else char for char in text)
 
 
 def _json_escape(char: str) -> str:

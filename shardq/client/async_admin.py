@@ -34,11 +34,18 @@ class AsyncQueueAdmin:
     _codecs: Codecs
 
     async def len(self, *, timeout: float | None = None) -> int:
-        """Return how many messages ask for work: backlog + in flight. O(1); 0 while the queue does not exist."""
+        """Return how many messages ask for work: backlog + in flight. O(1).
+
+        QueueMissing if there is no such queue, so that a mistyped name is no empty queue. A client that has settings
+        for the queue gets 0 then, since its first write creates it.
+        """
         return await self._client.run(admin.length(self.state, timeout))
 
     async def stats(self, *, timeout: float | None = None) -> QueueStats:
-        """Return the queue's numbers at one instant; all are zero while the queue does not exist."""
+        """Return the queue's numbers at one instant.
+
+        QueueMissing if there is no such queue; all are zero to a client that has settings for it, as of `len`.
+        """
         return await self._client.run(admin.statistics(self.state, timeout))
 
     async def purge(self, *, timeout: float | None = None) -> int:
@@ -86,7 +93,7 @@ class AsyncQueueAdmin:
     async def assignment(self, *, timeout: float | None = None) -> Assignment:
         """Return which shard keys have a stored shard, and which streams are in it.
 
-        ConfigError if another program has damaged the stored assignment.
+        QueueMissing if there is no such queue; ConfigError if another program has damaged the stored assignment.
         """
         return await self._client.run(assigning.assignment(self.state, timeout))
 
@@ -189,7 +196,10 @@ class AsyncQueueAdmin:
         return await self._client.run(tenants.tenant(self.state, shard_key, timeout))
 
     async def dead(self, count: int = 100, *, after: str = "-", timeout: float | None = None) -> list[DeadLetter]:
-        """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*."""
+        """Return up to *count* dead letters (1 to 1,000), oldest first, that stand after the entry id *after*.
+
+        QueueMissing if there is no such queue; [] to a client that has settings for it, as of `len`.
+        """
         letters = await self._client.run(admin.dead_letters(self.state, checked_count(count), after, timeout))
         return [letter.read_with(self._codecs) for letter in letters]
 
@@ -219,7 +229,7 @@ class AsyncQueueAdmin:
         """Return up to *count* events (1 to 10,000) of the queue's journal after position *after* (docs/journal.md).
 
         Go on after the page's `position`. The page says how many events were lost: the setting `journal` bounds how
-        many are kept.
+        many are kept. QueueMissing if there is no such queue.
         """
         return await self._client.run(admin.journal(self.state, count, after, timeout))
 

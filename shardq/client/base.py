@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NoReturn, Self, TypedDict, TypeVar, Unpack
 
-from shardq.arguments import seconds, shown, whole
+from shardq.arguments import check_known, seconds, shown, whole
 from shardq.client.leases import Leases
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
@@ -62,9 +62,7 @@ class BaseClient:
     def __init__(self, target: Target, **settings: Unpack[ClientSettings]) -> None:
         if not isinstance(target, Target):
             raise ConfigError(f"make a client with {type(self).__name__}.from_url(url)")
-        if unknown := sorted(set(settings) - ClientSettings.__annotations__.keys()):
-            known = ", ".join(sorted(ClientSettings.__annotations__))
-            raise ConfigError(f"unknown client setting {unknown[0]!r}; known are {known}")
+        check_known(type(self).__name__, settings, ClientSettings.__annotations__)
         self.clock: Clock = settings.get("clock") or SystemClock()
         self.codecs = Codecs(settings.get("codec"), *settings.get("codecs", ()))
         self.timeout = seconds("timeout", settings.get("timeout", 10.0), 0.01, 3600)

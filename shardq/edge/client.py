@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
-from shardq.arguments import iterable
+from shardq.arguments import check_known, iterable
 from shardq.clock import Clock, SystemClock
 from shardq.codec import Codec, Codecs
 from shardq.edge.compose import EdgeMessage, compose, new_id
@@ -38,6 +38,7 @@ class Producer:
 
     def __init__(self, gateway: str, *, spool: str | os.PathLike[str], codec: Codec | None, clock: Clock | None,
                  settings: Mapping[str, Any]) -> None:  # fmt: skip
+        check_known(type(self).__name__, settings, (*EdgeSettings.__annotations__, "codec", "clock"))
         self.settings = EdgeSettings(gateway=gateway, spool=spool, **settings)
         self._clock, self._codecs, self._pid = clock or SystemClock(), Codecs(codec), os.getpid()
         self.spool = Spool(

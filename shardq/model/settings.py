@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_args, get_type_hints
 
-from shardq.arguments import MAX_LEASE, MIN_LEASE, rate, seconds, shown, whole
+from shardq.arguments import MAX_LEASE, MIN_LEASE, check_known, rate, seconds, shown, whole
 from shardq.errors import ConfigError
 from shardq.sharding import MAX_STREAMS
 
@@ -194,6 +194,5 @@ _DEFAULTS: Final = QueueConfig()
 
 def queue_config(settings: Mapping[str, Any]) -> QueueConfig:
     """Return the settings of a queue. ConfigError for an unknown or a bad one."""
-    if unknown := sorted(set(settings) - _SETTINGS.keys()):
-        raise ConfigError(f"unknown queue setting {unknown[0]!r}; known are {', '.join(sorted(_SETTINGS))}")
+    check_known("queue", settings, _SETTINGS)
     return QueueConfig(**settings) if settings else _DEFAULTS

@@ -6,7 +6,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
-from shardq.arguments import whole
+from shardq.arguments import check_known, whole
 from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
@@ -40,14 +40,34 @@ _ENTRY_ID = re.compile(r"-|\d{1,16}-\d{1,20}", re.ASCII)
 
 
 def length(state: QueueState, timeout: float | None = None) -> Op[int]:
-    """Return how many messages still need work: backlog + in flight; 0 if there is no such queue."""
+    """Return how many messages still need work: backlog + in flight. QueueMissing as of `statistics`."""
     call = Call.on(state.keys, "len")
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    if int(reply) < 0:
+        _expect(state)
     return max(0, int(reply))
 
 
+def _expect(state: QueueState) -> None:
+    """QueueMissing for a queue that is not there, unless this client has settings for it.
+
+    Then its first write makes it, so that there is nothing in it yet. Everybody else may have mistyped the name, and
+    must not take that for an empty queue.
+    """
+    if not state.creates:
+        raise missing(state)
+
+
 def statistics(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
-    """Return the queue's numbers at one instant; all zero if there is no such queue. It only reads.
+    """Return the queue's numbers at one instant. QueueMissing if there is no such queue, but see `_expect`."""
+    found = yield from numbers(state, timeout)
+    if not found.streams:
+        _expect(state)
+    return found
+
+
+def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
+    """Return the queue's numbers at one instant, without streams and all zero while there is no queue. It only reads.
 
     If the queue has more than 1,000 streams, their lengths come from later calls and are from a moment later.
     """
@@ -162,12 +182,9 @@ def settings(state: QueueState, timeout: float | None = None) -> Op[QueueConfig]
 
 def configure(state: QueueState, changes: dict[str, Any], timeout: float | None = None) -> Op[QueueConfig]:
     """Change settings of the queue and return all its settings. ConfigError for a bad one; then nothing is changed."""
-    known = {item.name for item in fields(QueueConfig)} - {"streams"}
-    unknown = sorted(set(changes) - known)
     if "streams" in changes:
         raise ConfigError("the number of streams is changed by resize(), not by configure()")
-    if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    check_known("queue", changes, {item.name for item in fields(QueueConfig)} - {"streams"})
     until = state.until(timeout)
     if not changes:
         return (yield from settings(state, timeout))
@@ -233,11 +250,17 @@ def forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
 
 
 def dead_letters(state: QueueState, count: int, after: str = "-", timeout: float | None = None) -> Op[list[DeadLetter]]:
-    """Return up to *count* dead letters, oldest first, that come after the entry id *after*."""
+    """Return up to *count* dead letters, oldest first, that come after the entry id *after*.
+
+    QueueMissing as of `statistics`.
+    """
     if not isinstance(after, str) or not _ENTRY_ID.fullmatch(after):
         raise ConfigError("after must be the entry_id of a dead letter, or '-' for the start")
     call = Call.on(state.keys, "dead", (after, count))
     reply = yield from retry_until(lambda _: call, state.until(timeout), state.clock)
+    if reply == b"NOQUEUE":
+        _expect(state)
+        return []
     return [dead_letter(row) for row in reply]
 
 

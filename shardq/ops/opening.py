@@ -72,8 +72,8 @@ def missing(state: QueueState) -> QueueMissing:
     if state.creates:
         return QueueMissing(f"there is no queue {name!r} yet: its first write or read creates it, or declare()")
     return QueueMissing(
-        f"there is no queue {name!r}, and this client was given no settings to create it with: "
-        f"client.queue({name!r}, streams=...) creates it, and so does `shardq apply`"
+        f"there is no queue {name!r}: check the name and the server; who has its settings creates it, by "
+        f"client.queue({name!r}, streams=...) or `shardq apply`"
     )
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
-from shardq.ops.admin import statistics
+from shardq.ops.admin import numbers
 from shardq.ops.opening import open_queue, require_queue
 from shardq.ops.recount import server_ms
 from shardq.ops.state import QueueState
@@ -29,8 +29,7 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
     """The queue called *name*; needs only the right to read. QueueMissing if it does not exist."""
     client = client_of(options)
     state = client.state_of(name, {})
-    client.run(statistics(state))
-    if not state.streams:
+    if not client.run(numbers(state)).streams:
         raise QueueMissing(f"there is no queue {name!r}")
     return state
 

@@ -23,7 +23,7 @@ from math import ceil
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
 
-from shardq.arguments import shown
+from shardq.arguments import check_known, shown
 from shardq.clock import Clock, SystemClock
 from shardq.errors import ConfigError
 from shardq.timing.entry import Callback, Entry
@@ -76,6 +76,7 @@ class Timer:
     """Whether nothing runs the entries yet, so that each new one must wake the timer."""
 
     def __init__(self, **settings: Unpack[Settings]) -> None:
+        check_known(type(self).__name__, settings, Settings.__annotations__)
         tick = settings.get("tick", 0.001)
         if not isinstance(tick, int | float) or not 1e-6 <= tick <= 3600:
             raise ConfigError(f"tick must be from 0.000001 to 3,600 seconds, not {shown(tick)}")

@@ -17,7 +17,7 @@ from shardq.telemetry import enabled
 from shardq.worker.jobs import acked, keeping
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
-from shardq.worker.plan import Plan, PlanSettings
+from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.telling import AsyncTeller
@@ -51,7 +51,7 @@ class AsyncWorker:
     """
 
     def __init__(self, jobs: AsyncQueue, handle: Handler, **settings: Unpack[PlanSettings]) -> None:
-        self._plan = Plan(**settings)
+        self._plan = planned(AsyncWorker, settings)
         self._jobs, self._handle = _checked(jobs, handle), handle
         self._clock = jobs.state.clock
         self._state = WorkerState(self._plan.concurrency, self._plan.read_ahead)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
-from shardq.arguments import MAX_BLOCK, seconds
-from shardq.backoff import Backoff, Exponential
+from shardq.arguments import MAX_BLOCK, check_known, seconds
+from shardq.backoff import Backoff, Exponential, check_backoff
 from shardq.errors import ConfigError
 from shardq.ops.read import checked_block
 
@@ -52,12 +52,17 @@ class Plan:
         checked_block(0, self.visibility_timeout)
         if self.time_limit is not None:
             seconds("time_limit", self.time_limit, 0.001, MAX_BLOCK)
-        if not callable(self.backoff):
-            raise ConfigError(f"backoff must be a policy such as shardq.backoff.Exponential(), not {self.backoff!r}")
+        check_backoff(self.backoff)
         if self.alive is not None and not (isinstance(self.alive, (str, Path)) or callable(self.alive)):
             raise ConfigError(f"alive must be the path of a file or a function, not {self.alive!r}")
         if self.on_dead is not None and not callable(self.on_dead):
             raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {self.on_dead!r}")
+
+
+def planned(worker: type, settings: PlanSettings, *others: str) -> Plan:
+    """Return the plan of a *worker*, which takes *others* by name, too. ConfigError for a bad or an unknown setting."""
+    check_known(worker.__name__, settings, (*PlanSettings.__annotations__, *others))
+    return Plan(**settings)
 
 
 class PlanSettings(TypedDict, total=False):

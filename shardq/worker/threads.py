@@ -26,7 +26,7 @@ from shardq.worker.children import Children
 from shardq.worker.jobs import acked, keeping, settle
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
-from shardq.worker.plan import Plan, PlanSettings
+from shardq.worker.plan import PlanSettings, planned
 from shardq.worker.signals import MAX_WAIT, stopping
 from shardq.worker.state import AWAY, DRAINING, LEASED, RETURNING, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.telling import Teller
@@ -72,7 +72,7 @@ class Worker:
         run_in: Literal["threads", "processes"] = "threads",
         **settings: Unpack[PlanSettings],
     ) -> None:
-        self._plan = Plan(**settings)
+        self._plan = planned(Worker, settings, "run_in")
         self._jobs = checked(jobs, handle, run_in)
         self._children = Children(handle, jobs.client.codecs, self._start_limit) if run_in == "processes" else None
         self._handle = cast("Callable[[DeliveryView], object]", handle)

@@ -13,7 +13,7 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.backoff import Backoff, Exponential
 from shardq.errors import ClosedError, ConfigError, ServerUnfit
 from shardq.model import DeliveryView
-from shardq.worker.outcome import Nack, Outcome, Reject, outcome_of
+from shardq.worker.outcome import Nack, Outcome, Reject, described, outcome_of
 from shardq.worker.plan import RETRY
 from shardq.worker.state import Job, is_last
 
@@ -73,12 +73,13 @@ def logged(what: str) -> Iterator[None]:
 
 
 def delay_of(backoff: Backoff, count: int) -> float:
-    """Seconds until the next delivery, by the user's backoff, or by the default one if that raises."""
+    """Seconds until the next delivery, by the user's backoff, or by the default one if that raises or is no time."""
     try:
         return seconds("the backoff's delay", backoff(count, RANDOM), 0, MAX_BLOCK)
-    except Exception:
-        log.exception("the worker's backoff policy raised an error; the default one is used")
-        return RETRY(count, RANDOM)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 (somebody else's function)
+        why = described(error)
+    log.error("the worker's backoff failed after delivery %d, and the default one is used: %s", count, why)
+    return RETRY(count, RANDOM)
 
 
 def judged(error: BaseException, delivery: DeliveryView, backoff: Backoff, most: int | None) -> Outcome:

@@ -17,7 +17,9 @@ WRONG = [
 NOWHERE = [
     "limits nowhere", "limits nowhere t rate=1 --yes", "pause nowhere --yes", "resume nowhere", "tenants nowhere",
     "tenant nowhere t", "top nowhere", "peek nowhere", "message nowhere 1-1-1", "result nowhere 1-1-1",
-    "delete-dead nowhere --older-than 0 --yes",
+    "delete-dead nowhere --older-than 0 --yes", "len nowhere", "stats nowhere", "stats nowhere --json", "dead nowhere",
+    "read nowhere", "journal nowhere", "weights nowhere", "assigned nowhere", "configure nowhere max_len=1 --yes",
+    "purge nowhere --yes", "delete nowhere --yes", "redrive nowhere --yes", "export nowhere", "write nowhere x -k t",
 ]  # fmt: skip
 
 
@@ -37,4 +39,5 @@ def test_what_is_wrong_is_said_in_a_line(cli: Command, queue: Queue, line: str) 
 @pytest.mark.parametrize("line", NOWHERE)
 def test_a_queue_that_is_not_there_is_said_in_a_line(cli: Command, line: str) -> None:
     told = cli(*line.split())
-    assert (told.code, told.out, told.err) == (3, "", "shardq: there is no queue 'nowhere'\n")
+    assert (told.code, told.out, told.err.count("\n")) == (3, "", 1)
+    assert told.err.startswith("shardq: there is no queue 'nowhere': check the name")

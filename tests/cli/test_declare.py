@@ -310,7 +310,7 @@ def test_a_queue_is_deleted_with_what_it_holds_only_if_that_is_said(cli: Command
 
 def test_a_write_creates_a_queue_only_if_that_is_said(cli: Command, client: Client) -> None:
     told = cli("write", "jobs", "x", "-k", "t")
-    assert told.code == 2
+    assert told.code == 3
     assert "there is no queue 'jobs'" in told.err
     assert cli("write", "jobs", "x", "-k", "t", "--create").code == 0
     assert client.queue("jobs").len() == 1

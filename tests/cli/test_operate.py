@@ -28,9 +28,12 @@ def facts(text: str) -> dict[str, str]:
     return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines() if "  " in line)
 
 
-def test_len_is_zero_for_a_queue_that_is_not_there(cli: Command) -> None:
-    told = cli("len", "none")
-    assert (told.code, told.out) == (0, "0\n")
+def test_a_mistyped_name_is_no_empty_queue(cli: Command, queue: Queue) -> None:
+    """What scales by the length would take all workers away, and nobody would see why."""
+    for words in (("len", "typo"), ("len", "typo", "--json"), ("stats", "typo"), ("dead", "typo")):
+        told = cli(*words)
+        assert (told.code, told.out, "there is no queue 'typo'" in told.err) == (3, "", True), words
+    assert cli("len", queue.name).out == "0\n"
 
 
 def test_stats_tell_what_the_queue_holds(cli: Command, queue: Queue) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,8 +31,65 @@ def test_who_has_no_settings_creates_no_queue(world: World, queue_name: str) -> 
     for call in calls:
         with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
             call()
-    assert (queue.len(), queue.stats().streams) == (0, ())
     assert not [key for key in world.stored() if queue_name in key]
+
+
+LOOKS: dict[str, Callable[[Queue], Any]] = {
+    "len": lambda queue: queue.len(),
+    "stats": lambda queue: queue.stats(),
+    "dead": lambda queue: queue.dead(),
+    "settings": lambda queue: queue.settings(),
+    "weights": lambda queue: queue.weights(),
+    "limits": lambda queue: queue.limits(),
+    "paused": lambda queue: queue.paused(),
+    "assignment": lambda queue: queue.assignment(),
+    "tenants": lambda queue: queue.tenants(),
+    "tenant": lambda queue: queue.tenant("t"),
+    "peek": lambda queue: queue.peek(),
+    "peek at the dead": lambda queue: queue.peek(state="dead"),
+    "status": lambda queue: queue.status("1-1-0"),
+    "result": lambda queue: queue.result("1-1-0", timeout=0),
+    "journal": lambda queue: queue.journal(),
+}
+"""Every call that only looks at a queue."""
+
+
+@pytest.mark.everywhere
+def test_who_looks_at_a_queue_that_is_not_there_is_told_so(world: World, queue_name: str) -> None:
+    """A mistyped name must not look like an empty queue: an autoscaler would take all workers away."""
+    queue = world.client().queue(queue_name)
+    for look in LOOKS.values():
+        with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
+            look(queue)
+    assert not [key for key in world.stored() if queue_name in key]
+
+
+@pytest.mark.everywhere
+def test_who_has_settings_for_it_counts_nothing_until_it_is_there(world: World, queue_name: str) -> None:
+    queue = world.client().queue(queue_name, streams=2)
+    none = queue.stats()
+    assert (queue.len(), none.backlog, none.runnable, none.written, none.streams, queue.dead()) == (0, 0, 0, 0, (), [])
+    assert not [key for key in world.stored() if queue_name in key]
+    queue.write(1, shard_key="t")
+    assert (queue.len(), queue.stats().written) == (1, 1)
+
+
+def test_who_may_not_create_it_is_told_so_in_spite_of_settings(world: World, queue_name: str) -> None:
+    queue = world.client().queue(queue_name, create=False, streams=2)
+    for look in (queue.len, queue.stats, queue.dead):
+        with pytest.raises(QueueMissing):
+            look()
+
+
+def test_a_deleted_queue_is_missing_even_to_who_knew_it(world: World, open_queue: OpenQueue, queue_name: str) -> None:
+    queue, other = open_queue(streams=2), world.client().queue(queue_name)
+    queue.write(1, shard_key="t")
+    assert (other.len(), len(other.stats().streams), other.dead()) == (1, 2, [])
+    queue.delete(expected=1)
+    for look in (other.len, other.stats, other.dead):
+        with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
+            look()
+    assert (queue.len(), queue.stats().streams, queue.dead()) == (0, (), [])
 
 
 def test_a_time_that_redis_rounds_is_no_difference(world: World, queue_name: str) -> None:
@@ -98,7 +156,8 @@ def test_a_publish_creates_no_queue(world: World, queue_name: str) -> None:
     with pytest.raises(Exception, match=r"1 of 2 queues|there is no queue"):
         client.publish("news", 1, shard_key="t", router=queue_name)
     assert there.len() == 1
-    assert client.queue(f"{queue_name}.absent").stats().streams == ()
+    with pytest.raises(QueueMissing):
+        client.queue(f"{queue_name}.absent").len()
 
 
 def test_a_difference_is_raised_in_each_call_as_long_as_there_is_one(

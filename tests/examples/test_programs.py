@@ -128,6 +128,24 @@ def test_one_job_that_is_scheduled_ahead_needs_no_worker_before_and_one_then(ser
         assert told["workers"] == 1 or told["oldest_age"] > 5
 
 
+@pytest.mark.runs_in("test", "test-all")
+def test_an_autoscaler_of_a_mistyped_queue_ends_and_names_it(server: Server) -> None:
+    with Program("autoscaler.py", server.url, "0.05", "typo") as scaler:
+        assert scaler.process.wait(60) == 1
+        (line,) = eventually(lambda: scaler.errors, what="a line that says why")
+        assert line.startswith("autoscaler: there is no queue 'typo'")
+    assert scaler.lines == [], "no numbers, no decision"
+
+
+def test_a_job_is_found_by_its_id_and_without_a_queue_there_is_none(address: str, jobs: Queue) -> None:
+    """QueueMissing is a ValueError, too, but the request was not bad."""
+    status, answer = ask(address, "GET", "/jobs/1-1-0")
+    assert (status, answer["error"].startswith("there is no queue 'jobs'")) == (404, True)
+    _, made = post(address, b"{}", X_Tenant="t")
+    assert ask(address, "GET", f"/jobs/{made['id']}") == (200, {"state": "waiting"})
+    assert ask(address, "GET", "/jobs/nonsense")[0] == 400
+
+
 def test_an_idempotency_key_stores_a_job_once(address: str, jobs: Queue) -> None:
     answers = [post(address, b"{}", X_Tenant="t", Idempotency_Key="k") for _ in range(2)]
     assert answers[0] == answers[1]

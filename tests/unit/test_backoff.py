@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardq.backoff import Backoff, Constant, Exponential
+from shardq.backoff import Backoff, Constant, Exponential, check_backoff
 from shardq.errors import ConfigError
 
 counts = st.one_of(st.integers(1, 2000), st.integers(1, 10**400))
@@ -126,3 +127,49 @@ def test_bad_counts_are_refused(policy: Backoff, bad: Any) -> None:
     """The count of failures is an int of at least 1."""
     with pytest.raises(ConfigError, match="count"):
         policy(bad, Random())
+
+
+class _Policy:
+    """A policy of somebody's own, whose `__call__` counts."""
+
+    def __call__(self, count: int, random: Random) -> float:
+        return count + random.random()
+
+
+class _AsyncPolicy:
+    async def __call__(self, count: int, random: Random) -> float:
+        return count + random.random()
+
+
+async def _later(count: int, random: Random) -> float:
+    return count + random.random()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Constant(1), Exponential(), _Policy(), lambda count, random: 1, lambda *_: 1, lambda count, random=None, more=0: 1,
+     max, partial(lambda scale, count, random: scale, 2)],
+)  # fmt: skip
+def test_what_can_be_called_as_a_policy_is_one(policy: Any) -> None:
+    check_backoff(policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (3, "not 3"),
+        (None, "not None"),
+        (Exponential, "a class: make one"),
+        (Constant, "a class: make one"),
+        (lambda: 1, "too many positional arguments"),
+        (lambda count: 1, "too many positional arguments"),
+        (lambda count, random, more: 1, "missing a required argument: 'more'"),
+        (lambda *, count, random: 1, "too many positional arguments"),
+        (lambda count, random, *, cap: 1, "missing a required.* argument: 'cap'"),
+        (_later, "async"),
+        (_AsyncPolicy(), "async"),
+    ],
+)
+def test_what_cannot_be_called_as_a_policy_is_refused(policy: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^backoff must be a function .count, random.*{why}"):
+        check_backoff(policy)

@@ -92,7 +92,7 @@ def test_a_message_leaves_a_span_at_each_step(queue: Queue, clock: ManualClock, 
         assert span.status.status_code is StatusCode.UNSET
     process = attributes(spans()["process jobs"])
     assert (process["queue.pickup_delay_ms"], process["shardq.shard_key"]) == (1500, "tenant")
-    assert (process["shardq.model.delivery.count"], process["messaging.destination.partition.id"]) == (
+    assert (process["shardq.delivery.count"], process["messaging.destination.partition.id"]) == (
         1,
         str(delivery.stream),
     )

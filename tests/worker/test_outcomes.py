@@ -315,14 +315,32 @@ def test_no_more_is_taken_than_can_start_unless_asked_for(
     assert {each.count for each in gate.inside} == {1}
 
 
-def test_a_backoff_that_fails_does_not_end_the_worker(
-    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(count: int, _: object) -> float:
-        if count > 0:
-            raise RuntimeError("a policy with a mistake")
-        return -1.0
+def _raises(count: int, _: object) -> float:
+    raise RuntimeError(f"a policy with a mistake\nat {count}")
 
+
+def _exits(count: int, _: object) -> float:
+    raise SystemExit(count)
+
+
+def _nonsense(result: object) -> Callable[[int, object], object]:
+    return lambda *_: result
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (_raises, "RuntimeError: a policy with a mistake at 1"),
+        (_exits, "SystemExit: 1"),
+        (_nonsense(None), "not None"),
+        (_nonsense("soon"), "not 'soon'"),
+        (_nonsense(-1.0), "not -1.0"),
+        (_nonsense(float("nan")), "not nan"),
+    ],
+)
+def test_a_backoff_that_fails_is_told_in_a_line_and_the_message_tried_again(
+    begin: Begin, jobs: Queue, caplog: pytest.LogCaptureFixture, broken: Callable[[int, object], object], why: str
+) -> None:
     def handle(delivery: DeliveryView) -> None:
         if delivery.payload == "bad":
             raise ValueError("boom")
@@ -332,7 +350,12 @@ def test_a_backoff_that_fails_does_not_end_the_worker(
     eventually(lambda: jobs.stats().delayed == 1)
     jobs.write("good", shard_key="t")
     eventually(lambda: jobs.stats().acked >= 1)
-    assert "the default one is used" in caplog.text
+    lines = [record for record in caplog.records if "backoff" in record.getMessage()]
+    first = lines[0].getMessage()
+    assert first.startswith("the worker's backoff failed after delivery 1, and the default one is used: ")
+    assert first.endswith(why)
+    assert not any(record.exc_info or "\n" in record.getMessage() for record in lines)
+    assert not any("policy with a mistake" in (record.exc_text or "") for record in caplog.records)
 
 
 def test_whoever_is_told_of_dead_letters_is_told_of_each_once(

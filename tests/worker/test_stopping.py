@@ -295,6 +295,8 @@ async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
             (lambda: Worker(jobs, plain, grace=-1), "grace"),
             (lambda: Worker(jobs, plain, visibility_timeout=0), "visibility_timeout"),
             (lambda: Worker(jobs, plain, backoff=3), "backoff"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, backoff=lambda count: 1), "backoff"),  # type: ignore[arg-type]
+            (lambda: AsyncWorker(queue, asynchronous, backoff=lambda count: 1), "backoff"),  # type: ignore[arg-type]
             (lambda: Worker(jobs, plain, alive=3), "alive"),  # type: ignore[arg-type]
         ]
         for make, complaint in refused:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from shardq.cli.declared import Change, Declaration, changes, parsed
 from shardq.cli.exits import DIFFERENT, FAILED, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, add_yes, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.text import plural, printable
 from shardq.errors import ShardqError
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import NOTHING, OK
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_queue, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, json_line, plural, shown_key
 from shardq.protocol.replies import text_or_bytes
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     found = [(text_or_bytes(key), dealt) for key, dealt in made.items()]
     if shell.json:
         for name, dealt in found:
-            print(json_line({**bytes_fields("shard_key", name), "shard": dealt}))
+            say(json_line({**bytes_fields("shard_key", name), "shard": dealt}))
     elif found:
         draw(("shard key", "streams"), [(shown_key(name), ",".join(map(str, dealt))) for name, dealt in found])
         remark(

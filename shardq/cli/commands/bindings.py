@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import NOTHING, OK
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_router, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import json_line, plural
 from shardq.routing import Binding, Router
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     found = [each for each in selected(router, args) if args.queue in (None, each.queue)]
     if shell.json:
         for pattern, queue in found:
-            print(json_line({"pattern": pattern, "queue": queue}))
+            say(json_line({"pattern": pattern, "queue": queue}))
     elif found:
         draw(("pattern", "queue"), found)
         remark(f"{plural(len(found), 'binding')}, version {shell.client.router_state(args.router).version:,}")

@@ -11,7 +11,6 @@ from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
-from shardq.cli.text import printable
 from shardq.model import QueueConfig
 
 TYPES = {
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             return FAILED
         config = queue.configure(**changes)
     shell.show(
-        facts([(name, printable(str(value))) for name, value in asdict(config).items() if value is not None]),
+        facts([(name, str(value)) for name, value in asdict(config).items() if value is not None]),
         {"queue": args.queue, **asdict(config)},
     )
     return OK

@@ -6,10 +6,11 @@ import argparse
 from typing import Any
 
 from shardq.cli.exits import OK, Nothing
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_queue, command, number
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, shown_key
 from shardq.model import DeadLetter
 from shardq.ops.read import MAX_COUNT
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
             break
     if shell.json:
         for letter in letters:
-            print(json_line(_fields(shell, letter)))
+            say(json_line(_fields(shell, letter)))
     elif letters:
         _draw(shell, letters, numbers.time, payload=args.payload)
     if len(letters) < numbers.dead and len(letters) == args.count:
@@ -68,8 +69,8 @@ def _draw(shell: Shell, letters: list[DeadLetter], now: float, *, payload: bool)
             shown_key(each.shard_key),
             str(each.count),
             f"{duration(max(0.0, now - each.died_at))} ago",
-            printable(each.reason),
-            "" if each.last_error == each.reason else printable(each.last_error),
+            each.reason,
+            "" if each.last_error == each.reason else each.last_error,
         ]
         rows.append([*row, payload_text(shell.client.codecs, each.tag, each.body, each.fields)] if payload else row)
     draw(headers, rows, right=frozenset({"deliveries"}), folded=frozenset({"reason", "last error", "payload"}))

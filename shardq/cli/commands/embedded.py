@@ -9,8 +9,9 @@ import threading
 from types import FrameType
 
 from shardq.cli.exits import FAILED, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command, number
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.embedded import EmbeddedServer
 from shardq.worker.signals import stop_signals
 

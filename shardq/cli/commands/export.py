@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from shardq.cli.declared import exported
+from shardq.cli.declared import exported, settings_of
 from shardq.cli.exits import OK
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 
 ABOUT = """Prints TOML for `shardq apply`: settings that are not the defaults, weights, assigned shard keys, and the
 bindings of these queues. Without QUEUE it has all queues of `shardq queues`. The shards themselves are dealt anew where
@@ -35,9 +36,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.queues:
         names = [shell.existing(name)[0].name for name in args.queues]
     else:
-        names = [name for name in shell.client.queues() if shell.queue(name).stats().streams]
+        names = [name for name in shell.client.queues() if settings_of(shell.queue(name))]  # Redis may have lost some
     text, left_out = exported(shell.client, names, args.routers or ["default"])
-    print(text, end="")
+    say(text, end="")
     for each in left_out:
         remark(f"left out, since TOML has no bytes: {each}")
     return OK

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, command, number, time
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.text import shown_url
 from shardq.client import AsyncClient
 
@@ -90,7 +91,7 @@ async def _serve(settings: GatewaySettings, shell: Shell) -> None:
         tokens = "no tokens" if count is None else f"{count} tokens"
         text = f"gateway on {address}, {'TLS' if settings.tls_cert else 'no TLS'}, {tokens}, to {shown_url(shell.url)}"
         shell.show(text, {"address": address, "redis": shown_url(shell.url), "tokens": count})
-        print(end="", flush=True)
+        say(end="", flush=True)
 
     async with AsyncClient.from_url(shell.url, timeout=shell.timeout, max_payload=settings.max_message) as client:
         totals = await serve(client, settings, announce)

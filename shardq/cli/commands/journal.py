@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shardq.cli.exits import OK, Nothing
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_queue, command, number
-from shardq.cli.shell import Shell, remark
-from shardq.cli.text import bytes_fields, duration, json_line, plural, shown_key
+from shardq.cli.shell import Shell
+from shardq.cli.text import bytes_fields, duration, json_line, plural, printable, shown_key
 from shardq.client import Queue
 from shardq.model import Event
 from shardq.protocol.replies import text_or_bytes
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     shown = 0
     for event in _events(queue, start, follow=args.follow, exact_start=args.after is not None):
         if _wanted(args, event):
-            print(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
+            say(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
             shown += 1
     if not shown:
         raise Nothing(f"the journal of queue {args.queue!r} has no such event")
@@ -94,9 +95,10 @@ def _line(event: Event) -> str:
     more = [
         f"delivery {event.count}" if event.count else "",
         f"{until} {duration(event.due - event.time)}" if event.due is not None and event.due > event.time else "",
-        f"by {event.client}" if event.client else "",
+        f"by {printable(event.client)}" if event.client else "",
     ]
-    return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", event.message_id or "-", key, *more]))
+    which = printable(event.message_id or "-")
+    return "  ".join(filter(None, [str(event.number), time, f"{event.kind:<10}", which, key, *more]))
 
 
 def _fields(event: Event) -> dict[str, Any]:

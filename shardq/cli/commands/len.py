@@ -8,7 +8,7 @@ from shardq.cli.exits import OK
 from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 
-ABOUT = "Counts the messages that are undelivered or in flight. Prints 0 also when there is no such queue."
+ABOUT = "Counts the messages that are undelivered or in flight. Exit code 3 if there is no such queue."
 
 
 def register(commands: Commands) -> None:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from shardq.cli.declared.changes import named
 from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.output import say
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import bytes_fields, ends_at, json_line, printable, shown_key
+from shardq.cli.text import bytes_fields, ends_at, json_line, shown_key
 from shardq.model import Limits
 from shardq.sharding import key_bytes
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.shard_key:
         wanted = limits_of(dict(args.limits))
         before = queue.limits().get(args.shard_key, Limits())
-        change = f"of {printable(args.shard_key)} from {named(before)} to {named(wanted)}"
+        change = f"of {args.shard_key} from {named(before)} to {named(wanted)}"
         if not shell.confirm(f"Change the limits {change} in queue {args.queue!r}?", yes=args.yes):
             return FAILED
         queue.set_limits({args.shard_key: wanted})
@@ -64,7 +65,7 @@ def show(name: str, limits: Mapping[Key, Limits], paused: Mapping[Key | None, fl
         fields = [
             {**bytes_fields("shard_key", key), **asdict(each), "paused_until": _until(end)} for key, each, end in found
         ]
-        print(json_line({"queue": name, "paused_until": _until(paused.get(None)), "limits": fields}))
+        say(json_line({"queue": name, "paused_until": _until(paused.get(None)), "limits": fields}))
         return
     rows = [(shown_key(key), *map(_number, _numbers(each)), ends_at(end)) for key, each, end in found]
     if None in paused:
@@ -72,7 +73,7 @@ def show(name: str, limits: Mapping[Key, Limits], paused: Mapping[Key | None, fl
     if rows:
         draw(("shard key", *NAMES, "paused until"), rows, right=frozenset(NAMES))
     else:
-        print("no shard key has limits of its own, and nothing is paused")
+        say("no shard key has limits of its own, and nothing is paused")
 
 
 def limits_of(named: dict[str, str]) -> Limits:

@@ -10,7 +10,7 @@ from shardq.cli.exits import OK, Nothing
 from shardq.cli.parsing import Commands, add_queue, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
-from shardq.cli.text import bytes_fields, duration, plural, printable, shown_key
+from shardq.cli.text import bytes_fields, duration, plural, shown_key
 from shardq.model import MessageStatus, Progress
 
 ABOUT = """It says whether the message waits and about how many come before it, is held back and by which setting, is
@@ -69,7 +69,7 @@ def _done(status: MessageStatus) -> str:
 
 def _progress(progress: Progress, now: float) -> str:
     total = "" if progress.total is None else f" of {progress.total:,.15g}"
-    note = f": {printable(progress.note)}" if progress.note else ""
+    note = f": {progress.note}" if progress.note else ""
     return f"{progress.done:,.15g}{total}{note} ({duration(max(0.0, now - progress.at))} ago)"
 
 
@@ -118,7 +118,7 @@ def _details(status: MessageStatus) -> list[tuple[str, str]]:
     if status.progress is not None:
         found.append(("progress", _progress(status.progress, now)))
     if status.last_error:
-        found.append(("last error", printable(status.last_error)))
+        found.append(("last error", status.last_error))
     if status.size is not None:
         found.append(("size of the result" if status.state == "done" else "size", plural(status.size, "byte")))
     return found

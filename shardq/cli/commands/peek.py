@@ -6,8 +6,9 @@ import argparse
 from typing import Any, get_args
 
 from shardq.cli.exits import OK, Nothing
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_queue, command, number
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import bytes_fields, duration, json_line, payload_fields, payload_text, printable, shown_key
 from shardq.model import PeekedMessage, PeekState
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     messages, now, has_more = _messages(args, shell)
     if shell.json:
         for each in messages:
-            print(json_line(_fields(shell, each)))
+            say(json_line(_fields(shell, each)))
     elif messages:
         _draw(shell, messages, now, payloads=args.payloads)
     if not messages:

@@ -10,6 +10,7 @@ from typing import Any
 
 from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.names import read_names
+from shardq.cli.output import say
 from shardq.cli.parsing import Commands, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw, facts
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     if args.names:
         return _assign(args, shell)
     chosen, others = _chosen(args)
-    _text(chosen, others) if not shell.json else print(json_line(_fields(chosen, others)))
+    _text(chosen, others) if not shell.json else say(json_line(_fields(chosen, others)))
     if args.plot:
         _plot(chosen, others, args.plot)
     return _check(chosen, args.seed, shell) if args.check else OK
@@ -98,8 +99,8 @@ def _text(chosen: Plan, others: list[Plan]) -> None:
     )
     draw(columns, [_row(each, each == chosen) for each in others], right=frozenset(columns))
     cost = chosen.cost
-    print()
-    print(
+    say()
+    say(
         facts(
             [
                 ("chosen", f"{chosen.streams:,} streams, {chosen.streams_per_shard} per shard"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import FAILED, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import draw
-from shardq.cli.text import duration, printable
+from shardq.cli.text import duration
 from shardq.errors import BackendError, BackendTimeout, OutcomeUnknown
 from shardq.model import QueueStats
+from shardq.ops.admin import numbers
 
 ABOUT = """Lists the queues that clients with settings have declared, in the order of their names. A queue whose keys
 are gone, since Redis lost them, is shown as missing; one that this user may not read, as unreadable, and the exit code
@@ -29,15 +31,15 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     code = OK
     for name in shell.client.queues():
         try:
-            now = shell.queue(name).stats()
+            now = shell.client.run(numbers(shell.queue(name).state))
         except (BackendTimeout, OutcomeUnknown):
             raise
         except BackendError as error:
             remark(f"queue {name!r}: {error}")
-            rows.append((printable(name), "unreadable", *[""] * 5))
+            rows.append((name, "unreadable", *[""] * 5))
             code = FAILED
             continue
-        rows.append((printable(name), *_shown(now)))
+        rows.append((name, *_shown(now)))
         if shell.json:
             shell.show("", {
                 "queue": name, "exists": bool(now.streams), "backlog": now.backlog, "in_flight": now.in_flight,
@@ -51,5 +53,5 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def _shown(now: QueueStats) -> tuple[str, ...]:
     if not now.streams:
         return ("missing", *[""] * 5)
-    numbers = (now.backlog, now.in_flight, now.delayed, now.dead)
-    return (*(f"{each:,}" for each in numbers), duration(now.oldest_age), str(now.wanted))
+    counts = (now.backlog, now.in_flight, now.delayed, now.dead)
+    return (*(f"{each:,}" for each in counts), duration(now.oldest_age), str(now.wanted))

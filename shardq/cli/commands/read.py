@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator
 
 from shardq.cli.exits import FAILED, OK, Nothing
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_queue, command, number, time
-from shardq.cli.shell import Shell, remark
-from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, printable, shown_key
+from shardq.cli.shell import Shell
+from shardq.cli.text import bytes_fields, json_line, payload_fields, payload_text, shown_key
 from shardq.client import Delivery, Queue
 from shardq.errors import LeaseLost
 from shardq.ops.read import MAX_COUNT
@@ -81,13 +82,13 @@ class _Printer:
 
     def __call__(self, delivery: Delivery) -> None:
         if self._json:
-            print(json_line(self._fields(delivery)))
+            say(json_line(self._fields(delivery)))
         elif self._raw:
             self._write_raw(delivery)
         else:
             received = delivery.received
             payload = payload_text(self._codecs, received.tag, received.body, received.fields)
-            print(delivery.message_id, shown_key(delivery.shard_key), delivery.count, payload, sep="\t")
+            say("\t".join((delivery.message_id, shown_key(delivery.shard_key), str(delivery.count), payload)))
         sys.stdout.flush()
         self.count += 1
 
@@ -95,7 +96,7 @@ class _Printer:
         legacy = delivery.received.fields
         body = delivery.body if legacy is None else payload_text(self._codecs, "l", b"", legacy).encode()
         if sys.stdout.isatty():
-            print(printable(body.decode(errors="surrogateescape"), keep="\n\t"))
+            say(body.decode(errors="surrogateescape"))
         else:
             sys.stdout.buffer.write(b"\n" * bool(self.count) + body)
 

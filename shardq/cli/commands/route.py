@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import NOTHING, OK
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_router, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.text import json_line
 
 
@@ -25,9 +26,9 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     """Match the topic with the router's patterns."""
     queues = sorted(shell.client.router(args.router).match(args.topic))
     if shell.json:
-        print(json_line({"topic": args.topic, "queues": queues}))
+        say(json_line({"topic": args.topic, "queues": queues}))
     elif queues:
-        print("\n".join(queues))
+        say("\n".join(queues))
     else:
         remark(f"no pattern matches {args.topic!r}")
     return OK if queues else NOTHING

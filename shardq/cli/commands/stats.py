@@ -8,6 +8,7 @@ import threading
 from dataclasses import asdict
 
 from shardq.cli.exits import OK
+from shardq.cli.output import clear, say
 from shardq.cli.parsing import Commands, add_queue, command, period
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
@@ -57,18 +58,19 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         pause.wait(args.watch)
         before, now = now, queue.stats()
         if not shell.json:
-            print("\x1b[H\x1b[J" if sys.stdout.isatty() else "", flush=True)
+            say()
+            clear()
         _show(shell, now, before)
     return OK
 
 
 def _show(shell: Shell, now: QueueStats, before: QueueStats | None) -> None:
     if shell.json:
-        print(json_line(asdict(now)), flush=True)
+        say(json_line(asdict(now)), flush=True)
         return
-    print(facts([*_numbers(now), *_counters(now, before)]))
+    say(facts([*_numbers(now), *_counters(now, before)]))
     if any(now.streams):
-        print(f"\nbacklog per stream, at most {max(now.streams):,}\n{bars(now.streams)}")
+        say(f"\nbacklog per stream, at most {max(now.streams):,}\n{bars(now.streams)}")
     sys.stdout.flush()
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from shardq.cli.exits import OK
+from shardq.cli.output import say
 from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
@@ -48,8 +49,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
 def show(shell: Shell, name: str, found: Sequence[Tenant]) -> None:
     """Print a table of tenants."""
     if shell.json:
-        print(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
+        say(json_line({"queue": name, "tenants": [fields_of(each) for each in found]}))
     elif found:
         draw(COLUMNS, [row_of(each) for each in found], right=RIGHT, folded=FOLDED)
     else:
-        print("nobody has anything waiting")
+        say("nobody has anything waiting")

@@ -9,6 +9,7 @@ import threading
 
 from shardq.cli.commands.tenants import add_order, show
 from shardq.cli.exits import OK
+from shardq.cli.output import clear, say
 from shardq.cli.parsing import Commands, add_queue, command, number, period
 from shardq.cli.shell import Shell
 from shardq.cli.text import duration, printable
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     while True:
         found = queue.tenants(args.order, limit=_fitting(args.limit))
         if not shell.json:
-            print(f"{CLEAR if sys.stdout.isatty() else ''}{_head(now)}\n")
+            clear()
+            say(f"{_head(now)}\n")
         show(shell, args.queue, found)
         sys.stdout.flush()
         looks += 1
@@ -47,7 +49,6 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         now = queue.stats()
 
 
-CLEAR = "\x1b[H\x1b[J"
 ABOVE = 5
 """Lines of a terminal that are not of tenants: three above the table, its header, and the cursor's."""
 

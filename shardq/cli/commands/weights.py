@@ -8,7 +8,7 @@ from shardq.cli.exits import FAILED, OK, UsageError
 from shardq.cli.parsing import Commands, add_queue, add_yes, command, header
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
-from shardq.cli.text import bytes_fields, printable, shown_key
+from shardq.cli.text import bytes_fields, shown_key
 from shardq.sharding import key_bytes
 
 ABOUT = """While many shard keys have messages waiting, one of weight 3 gets three times the share of one of weight 1.
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     queue, _ = shell.existing(args.queue)
     weights = queue.weights()
     if changes:
-        named = ", ".join(f"{printable(key)} from {weights.get(key, 1)} to {to}" for key, to in changes.items())
+        named = ", ".join(f"{key} from {weights.get(key, 1)} to {to}" for key, to in changes.items())
         if not shell.confirm(f"Change the weight of {named} in queue {args.queue!r}?", yes=args.yes):
             return FAILED
         weights = queue.set_weights(changes)

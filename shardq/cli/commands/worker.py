@@ -14,12 +14,13 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command, number, time
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.supervisor import Supervisor
 from shardq.client import AsyncClient, Queue
 from shardq.clock import SystemClock
-from shardq.errors import BackendTimeout, OutcomeUnknown
+from shardq.errors import BackendTimeout, OutcomeUnknown, QueueMissing
 from shardq.worker import AsyncWorker, Worker
 from shardq.worker.liveness import LivenessThread
 from shardq.worker.plan import PlanSettings
@@ -156,10 +157,12 @@ def _wait_for_queue(queue: Queue, liveness: LivenessThread) -> None:
 def _missing(queue: Queue) -> str:
     """Why the queue cannot be read yet; '' if it can."""
     try:
-        known = queue.stats().streams
+        queue.stats()
     except (BackendTimeout, OutcomeUnknown):
         return "Redis does not answer yet; waiting for it"
-    return "" if known else f"there is no queue {queue.name!r} yet; its first write creates it"
+    except QueueMissing:
+        return f"there is no queue {queue.name!r} yet; its first write creates it"
+    return ""
 
 
 def _end_with_parent() -> None:

@@ -12,8 +12,9 @@ from typing import Any, cast
 import msgspec
 
 from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, add_queue, command, header, time
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.client import Queue
 from shardq.errors import PartlyWritten
 from shardq.model import Message, Written

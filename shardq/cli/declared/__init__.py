@@ -6,8 +6,8 @@ what a queue cannot become, and `export` writes a file.
 
 from __future__ import annotations
 
-from shardq.cli.declared.changes import Change, changes
+from shardq.cli.declared.changes import Change, changes, settings_of
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue, parsed
 from shardq.cli.declared.export import exported
 
-__all__ = ["Change", "Declaration", "DeclaredQueue", "changes", "exported", "parsed"]
+__all__ = ["Change", "Declaration", "DeclaredQueue", "changes", "exported", "parsed", "settings_of"]

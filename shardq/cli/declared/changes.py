@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from shardq.cli.declared.declaration import Declaration, DeclaredQueue
 from shardq.cli.declared.feasible import check_feasible
 from shardq.client import Client, Queue
+from shardq.errors import QueueMissing
 from shardq.model import Limits, QueueConfig
 from shardq.model.settings import differs
 from shardq.planner import Assignment
@@ -54,18 +55,27 @@ def _of_queue(client: Client, declared: DeclaredQueue) -> Iterator[Change]:
     what = f"queue {declared.name!r}"
     queue = client.queue(declared.name)
     assigned: Assignment | None = None
-    if not queue.stats().streams:
+    found = settings_of(queue)
+    if found is None:
         given = ", ".join(f"{name}={_shown(value)}" for name, value in declared.settings.items()) or "the defaults"
         made = client.queue(declared.name, create=True, **declared.settings)
         yield Change(what, (f"create it with {given}",), made.declare)
         actual, weights, limits = made.state.requested, dict[str | bytes, int](), dict[str | bytes, Limits]()
     else:
-        actual, weights, limits, assigned = queue.settings(), queue.weights(), queue.limits(), queue.assignment()
+        actual, weights, limits, assigned = found, queue.weights(), queue.limits(), queue.assignment()
     check_feasible(declared, actual, replace(actual, **declared.settings), assigned)
     yield from _settings(queue, what, declared.settings, actual)
     yield from _weights(queue, what, declared.weights, weights)
     yield from _limits(queue, what, declared.limits, limits)
     yield from _assigned(queue, what, declared, assigned)
+
+
+def settings_of(queue: Queue) -> QueueConfig | None:
+    """Return the queue's settings; None if it does not exist."""
+    try:
+        return queue.settings()
+    except QueueMissing:
+        return None
 
 
 def _settings(queue: Queue, what: str, wanted: Mapping[str, Any], actual: QueueConfig) -> Iterator[Change]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shardq.cli.declared.declaration import stored_settings
+from shardq.cli.text import is_control
 from shardq.client import Client
 from shardq.protocol.replies import text_or_bytes
 
@@ -56,5 +57,12 @@ def _queue(client: Client, name: str, left_out: list[str]) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    """Return a value as TOML. Its texts, numbers and lists are written as those of JSON, but for one character."""
-    return "'none'" if value is None else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Return a value as TOML. Its texts, numbers and lists are written as those of JSON, but for some characters."""
+    text = "'none'" if value is None else json.dumps(value, ensure_ascii=False)
+    return "".join(_escaped(char) if is_control(char) else char for char in text)
+
+
+def _escaped(char: str) -> str:
+    """Return a character that would control a terminal as TOML spells it, which has no pairs of surrogates."""
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

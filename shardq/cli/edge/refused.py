@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from shardq.cli.edge.options import add_spool, open_spool
 from shardq.cli.exits import NOTHING, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.text import printable
 
 ABOUT = "The newest thousand are kept. Nothing sends them again; what they hold is not shown."
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         request = Request.FromString(each.request)
         where = request.queue or f"topic {request.topic}"
         at = datetime.fromtimestamp(each.at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        line = f"{at}  {each.id.hex()}  {printable(where)}  {each.reason}  {printable(each.text)}"
+        line = f"{at}  {each.id.hex()}  {printable(f'{where}  {each.reason}  {each.text}')}"
         value = {"message_id": each.id.hex(), "to": where, "reason": each.reason, "text": each.text, "at": each.at}
         shell.show(line, value)
     if not found:

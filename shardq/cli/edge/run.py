@@ -6,8 +6,9 @@ import argparse
 import threading
 
 from shardq.cli.edge.options import add_gateway, open_edge
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 
 LOOK = 1.0
 ABOUT = """It goes on after programs that have put messages into the spool and ended. A line on stderr tells when its

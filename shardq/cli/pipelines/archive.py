@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from shardq.cli.exits import OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
 Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,

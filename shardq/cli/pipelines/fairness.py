@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK, UsageError
+from shardq.cli.output import say
 from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
@@ -141,4 +142,4 @@ def _table(found: Findings) -> None:
         for each in found.top[:10]
     ]  # fmt: skip
     draw(COLUMNS, rows, right=frozenset(COLUMNS[1:]))
-    print()
+    say()

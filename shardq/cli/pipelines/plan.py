@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shardq.cli.exits import OK
+from shardq.cli.output import say
 from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import pipeline, started
 from shardq.cli.shell import Shell
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         chosen, verdicts = planning.judge(surveys, goal, progress)
         if not shell.json:
             draw(COLUMNS, [_row(each, each is chosen) for each in verdicts], right=frozenset(COLUMNS))
-            print()
+            say()
     return OK
 
 

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, Run, command
 from shardq.cli.pipelines.ending import Ending
 from shardq.cli.pipelines.status_line import StatusLine
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import json_line, printable
 from shardq.errors import ConfigError
@@ -111,13 +112,13 @@ def _check_pandas() -> None:
 def show(report: Report, shell: Shell) -> None:
     """Print a report: remarks first, then figures, then how long each step took."""
     if shell.json:
-        print(json_line(report.fields()))
+        say(json_line(report.fields()))
         return
     for text in report.remarks:
-        print(printable(text))
+        say(printable(text))
     pairs = [(name.replace("_", " "), _text(value)) for name, value in report.figures.items() if _plain(value)]
     if pairs:
-        print(facts(pairs))
+        say(facts(pairs))
     times = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.seconds.items())
     remark(f"{report.name} took {sum(report.seconds.values()):.1f} s: {times}")
 

@@ -6,6 +6,7 @@ import os
 import threading
 from typing import TextIO
 
+from shardq.cli.output import remark, say
 from shardq.cli.text import printable
 
 CLEARED = "\r\x1b[K"
@@ -28,7 +29,7 @@ class StatusLine:
         """Print a line that stays."""
         with self._lock:
             self._clear()
-            print(f"shardq: {printable(text)}", file=self._stream, flush=True)
+            remark(text, file=self._stream)
 
     def forward(self, line: str) -> None:
         """Print a line of another program, which stays."""
@@ -36,7 +37,7 @@ class StatusLine:
             return
         with self._lock:
             self._clear()
-            print(printable(line, keep="\t"), file=self._stream, flush=True)
+            say(printable(line, keep="\t"), file=self._stream, flush=True)
 
     def update(self, text: str) -> None:
         """Replace the status line; "" removes it."""

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from shardq.model import QueueStats
-from shardq.ops.admin import statistics
+from shardq.ops.admin import numbers
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import Hold
@@ -98,7 +98,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stats(self, queue: str) -> QueueStats:
         """Its numbers; all are zero while there is no such queue."""
         client = client_of(self.options)
-        return client.run(statistics(client.state_of(queue, {})))
+        return client.run(numbers(client.state_of(queue, {})))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxInFlight`."""
