@@ -26,6 +26,7 @@
         ├── BackendTimeout (TimeoutError)   no answer in time, and nothing was changed
         ├── OutcomeUnknown              the call may or may not have happened
         │   └── DurabilityUnknown       it happened, but too few replicas confirmed it; see .result
+        ├── PartlyDone                  a call on many things failed after some were done; see .done
         ├── PartlyPublished             some of the queues that a topic goes to were not written to; see .results
         ├── PartlyWritten               some messages of a batch were not written; see .results
         ├── OutOfMemory                 Redis is full: reads and acks go on, writes wait
@@ -163,6 +164,14 @@ class PartlyWritten(BackendError):
         text = text or f"{failed} of {len(results)} messages were not written for certain"
         super().__init__(f"{text}; the first error: {first}")
         self.results = results
+
+
+class PartlyDone(BackendError):
+    """A call on many things failed when `done` of them were done; its cause says why. Make it again for the others."""
+
+    def __init__(self, message: str, done: int) -> None:
+        super().__init__(message)
+        self.done = done
 
 
 class PartlyPublished(BackendError):

@@ -20,6 +20,14 @@ class Binding(NamedTuple):
     queue: str
 
 
+class BoundQueue(NamedTuple):
+    """A binding, and whether its queue is `gone`: it does not exist. None if this client may not know."""
+
+    pattern: str
+    queue: str
+    gone: bool | None
+
+
 def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] = lambda queue: queue) -> list[Binding]:
     """Pairs (pattern, queue) as bindings, without duplicates; *name* turns a queue into its name.
 

@@ -16,9 +16,9 @@ from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
 from shardq.model.message import OnConflict
 from shardq.ops.outgoing import Outgoing
+from shardq.ops.publishing import match_queues
 from shardq.ops.read_call import recover
 from shardq.ops.release import release
-from shardq.ops.routing import match_queues
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
 from shardq.protocol.keys import QueueKeys
