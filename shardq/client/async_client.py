@@ -29,7 +29,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
-from shardq.routing.router import bindings_of, unchanged
+from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
 from shardq.timing import LoopTimer
 
@@ -114,7 +114,7 @@ class AsyncClient(BaseClient):
         first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+        return await self.run(routing.change_many(self.router_state(router), "+", found, timeout))
 
     async def unbind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
@@ -125,7 +125,7 @@ class AsyncClient(BaseClient):
         first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
+        return await self.run(routing.change_many(self.router_state(router), "-", found, timeout))
 
     async def unbind_gone(self, *, router: str = "default", timeout: float | None = None) -> list[Binding]:
         """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.

@@ -29,7 +29,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import writes_of
 from shardq.routing import Binding, BoundQueue, Router
-from shardq.routing.router import bindings_of, unchanged
+from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
 from shardq.timing import ThreadTimer
 from shardq.timing.aside import Aside
@@ -121,7 +121,7 @@ class Client(BaseClient):
         first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+        return self.run(routing.change_many(self.router_state(router), "+", found, timeout))
 
     def unbind_many(
         self, bindings: Iterable[tuple[str, Queue | str]], *, router: str = "default", timeout: float | None = None
@@ -132,7 +132,7 @@ class Client(BaseClient):
         first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
+        return self.run(routing.change_many(self.router_state(router), "-", found, timeout))
 
     def unbind_gone(self, *, router: str = "default", timeout: float | None = None) -> list[Binding]:
         """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.

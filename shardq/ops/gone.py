@@ -8,7 +8,7 @@ from typing import Final
 from shardq.clock import Clock
 from shardq.errors import BackendTimeout, OutcomeUnknown, PartlyDone, ShardqError
 from shardq.ops.retry import retry_until
-from shardq.ops.routing import RouterState, change_until, current
+from shardq.ops.routing import RouterState, change_until, confirmed, current
 from shardq.ops.steps import Call, Op
 from shardq.ops.together import run_together
 from shardq.protocol.keys import QueueKeys
@@ -52,14 +52,15 @@ def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:
     """
     until = state.until(timeout)
     gone = [Binding(*each[:2]) for each in (yield from bound_queues(state, timeout)) if each.gone]
-    changed = yield from change_until(state, "-", gone, until)
-    removed = [binding for binding, each in zip(gone, changed, strict=True) if each]
+    made = yield from change_until(state, "-", gone, until)
+    removed = [binding for binding, done in zip(gone, made.done, strict=True) if done]
     try:
-        made = [Binding(*each[:2]) for each in (yield from look_up(removed, until, state.clock)) if not each.gone]
-        yield from change_until(state, "+", made, until)
+        back = [Binding(*each[:2]) for each in (yield from look_up(removed, until, state.clock)) if not each.gone]
+        yield from change_until(state, "+", back, until)
     except ShardqError as error:
         raise PartlyDone(
             f"{len(removed):,} bindings were removed, but not bound again where their queues were made meanwhile; the "
             f"error: {error}", len(removed),
         ) from error  # fmt: skip
-    return [binding for binding in removed if binding not in made]
+    bound_again = set(back)
+    return confirmed(state, made, [binding for binding in removed if binding not in bound_again])

@@ -93,7 +93,7 @@ def note_gone(router: RouterState, gone: Collection[str], *, there: Collection[s
     """Note which queues are *gone* and which are *there*. Each that is gone is logged once for as long as it is."""
     if router.gone:
         router.gone.difference_update(there)
-    new = sorted(set(gone) - router.gone)
+    new = sorted(set(gone) - router.gone) if gone else []
     if not new:
         return
     if len(router.gone) + len(new) > MOST_GONE:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from shardq.arguments import MAX_BLOCK, check_name, seconds
 from shardq.clock import Clock
@@ -32,6 +32,7 @@ from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
 from shardq.routing.topic import check_bindable, check_pattern
 
+T = TypeVar("T")
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
@@ -83,45 +84,59 @@ class RouterState:
 
 
 def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: float | None = None) -> Op[bool]:
-    """Bind ("+") or unbind ("-") for all clients. Return whether that changed anything."""
-    done = yield from change_many(state, verb, [Binding(check_pattern(pattern), check_name(queue))], timeout)
-    return done[0]
+    """Bind ("+") or unbind ("-") for all clients. Return whether that changed anything. DurabilityUnknown."""
+    until = state.until(timeout)
+    made = yield from change_until(state, verb, [Binding(check_pattern(pattern), check_name(queue))], until)
+    return confirmed(state, made, made.done[0])
 
 
 def change_many(
     state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
-) -> Op[list[bool]]:
-    """Bind or unbind many different bindings, 1,000 in a round trip. Return for each whether that changed anything.
+) -> Op[list[Binding]]:
+    """Bind or unbind many different bindings, 1,000 in a round trip. Return those for which that changed nothing.
 
-    PartlyDone if a later thousand failed. DurabilityUnknown, with these answers as its `result`, if too few replicas
-    confirmed the changes.
+    PartlyDone if a later thousand failed. DurabilityUnknown if too few replicas confirmed the changes.
     """
-    return (yield from change_until(state, verb, bindings, state.until(timeout)))
+    made = yield from change_until(state, verb, bindings, state.until(timeout))
+    return confirmed(state, made, [each for each, done in zip(bindings, made.done, strict=True) if not done])
 
 
-def change_until(state: RouterState, verb: str, bindings: Sequence[Binding], until: float) -> Op[list[bool]]:
-    """Do as `change_many`, until local time *until*."""
+class Changes(NamedTuple):
+    """Whether each of several changes changed anything, and `Underreplicated` if too few replicas confirmed them."""
+
+    done: list[bool]
+    underreplicated: Underreplicated | None
+
+
+def change_until(state: RouterState, verb: str, bindings: Sequence[Binding], until: float) -> Op[Changes]:
+    """Change *bindings*, until local time *until*. Once that is done nothing is raised."""
+    done, known_version, underreplicated = list[bool](), state.version, None
     if not bindings:
-        return []
+        return Changes(done, None)
     if verb == "+":  # unbind accepts any pattern, since an older version may have bound it
         for each in bindings:
             check_bindable(each.pattern)
-    done, known_version, underreplicated = list[bool](), state.version, None
     for at in range(0, len(bindings), PART):
         change = _Change(state, verb, bindings[at : at + PART], known_version)
         try:
             done += yield from change.made(until)
         except ShardqError as error:
-            state.checked = None  # the changes so far are asked for before the copy is used
+            state.checked = None
             _fail_after(len(done), error)
         known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
     try:
         yield from current(state, until, max_age=0)
-    except ShardqError:  # the changes were made all the same
+    except ShardqError:  # the changes were made all the same: they are asked for before the copy is used
         state.checked = None
-    if underreplicated is not None:
-        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", done)
-    return done
+    return Changes(done, underreplicated)
+
+
+def confirmed(state: RouterState, made: Changes, result: T) -> T:
+    """Return *result*, or raise DurabilityUnknown with it if too few replicas confirmed what was *made*."""
+    if made.underreplicated is not None:
+        text = f"changed, but {made.underreplicated.explain(state.durability.replicas)}"
+        raise DurabilityUnknown(text, result)
+    return result
 
 
 def _fail_after(done: int, error: ShardqError) -> NoReturn:

@@ -94,6 +94,24 @@ def test_a_queue_that_is_made_anew_gets_what_is_published_from_then_on(client: C
     assert [each.payload for each in drained(queue)] == ["after"]
 
 
+@pytest.mark.once
+def test_a_queue_that_is_deleted_between_the_look_and_the_write_is_gone(
+    client: Client, real: None, bound: Bound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, gone, last = bound("a", "b", "c")
+    driver: Any = client._driver
+    perform = driver.perform
+
+    def interrupted(step: Any) -> Any:
+        if isinstance(step, Batch) and step.calls[0].script.name == "write":
+            gone.delete(expected=None)
+        return perform(step)
+
+    monkeypatch.setattr(driver, "perform", interrupted)
+    assert client.publish("news", 1, shard_key="t").keys() == {first.name, last.name}
+    assert (first.len(), last.len(), gone.stats().streams) == (1, 1, ())
+
+
 def test_when_all_are_gone_it_is_as_if_nothing_were_bound(client: Client, bound: Bound) -> None:
     for queue in bound("a", "b"):
         queue.delete()
