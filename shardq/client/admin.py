@@ -60,8 +60,8 @@ class QueueAdmin:
         """Delete the queue, its settings and what it holds. Return how many messages that was.
 
         QueueNotEmpty if it holds another number of messages than *expected* (waiting, delayed, in flight, and dead
-        letters); None expects any. Bindings to the queue stay. A client that has settings for the queue creates it
-        again when it next uses it, so stop its writers first.
+        letters); None expects any. Bindings to the queue stay, until `unbind_gone` of a client removes them. A client
+        that has settings for the queue creates it again when it next uses it, so stop its writers first.
         """
         return self._client.run(admin.delete(self.state, expected, timeout))
 

@@ -18,17 +18,18 @@ from shardq.drivers import AsyncDriver, Target
 from shardq.errors import ClosedError
 from shardq.model import Message, QueueSettings, Received, Written
 from shardq.model.message import OnConflict
-from shardq.ops import registry, routing
+from shardq.ops import gone, publishing, registry, routing
 from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.declaring import OnMismatch
 from shardq.ops.look import Look
 from shardq.ops.opening import inspect_server, upkeep
 from shardq.ops.outgoing import Outgoing, compose
+from shardq.ops.routing import RouterState
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.ops.write import writes_of
-from shardq.routing import Binding, Router
-from shardq.routing.router import bindings_of, unchanged
+from shardq.routing import Binding, BoundQueue, Router
+from shardq.routing.router import bindings_of
 from shardq.telemetry import Telemetry
 from shardq.timing import LoopTimer
 
@@ -109,22 +110,36 @@ class AsyncClient(BaseClient):
     ) -> list[Binding]:
         """Bind many pairs (pattern, queue), 1,000 in a round trip. Return those that were bound already.
 
-        All are checked before the first is sent. When the call raises, the thousands before the failure are bound, and
-        the others may be.
+        All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
+        first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "+", found, timeout)))
+        return await self.run(routing.change_many(self.router_state(router), "+", found, timeout))
 
     async def unbind_many(
         self, bindings: Iterable[tuple[str, AsyncQueue | str]], *, router: str = "default", timeout: float | None = None
     ) -> list[Binding]:
         """Remove many bindings, 1,000 in a round trip. Return those that were not there.
 
-        All are checked before the first is sent. When the call raises, the thousands before the failure are removed,
-        and the others may be.
+        All are checked before the first is sent. PartlyDone when a later thousand failed: its `done` pairs, from the
+        first on, were dealt with.
         """
         found = bindings_of(bindings, queue_name)
-        return unchanged(found, await self.run(routing.change_many(self.router_state(router), "-", found, timeout)))
+        return await self.run(routing.change_many(self.router_state(router), "-", found, timeout))
+
+    async def unbind_gone(self, *, router: str = "default", timeout: float | None = None) -> list[Binding]:
+        """Remove the bindings to queues that are gone (see `bindings`). Return those that were removed.
+
+        A queue that is made meanwhile stays bound. PartlyDone when the call failed halfway; make it again.
+        """
+        return await self.run(gone.unbind_gone(self.router_state(router), timeout))
+
+    async def bindings(self, *, router: str = "default", timeout: float | None = None) -> list[BoundQueue]:
+        """Return the bindings of a router, sorted, each with whether its queue is `gone`.
+
+        A queue is gone if it was deleted, expired (`ttl`), or was never declared. What is published passes over it.
+        """
+        return await self.run(gone.bound_queues(self.router_state(router), timeout))
 
     async def router(self, name: str = "default", *, timeout: float | None = None) -> Router:
         """Return the bindings of router *name* as they are now. The copy follows changes while this client publishes.
@@ -153,16 +168,21 @@ class AsyncClient(BaseClient):
         """Write a message to each queue that *topic* goes to, in few round trips. Return the ids by queue name.
 
         The other arguments are those of `AsyncQueue.write`. A queue that several matching patterns name gets one copy.
-        Where no queue matches, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes
-        failed, PartlyPublished has an id or an error for each queue. Bindings that others make are seen within a
-        second.
+        One that is gone (see `bindings`) gets none: that is logged, and no failure. Where no queue matches, or all are
+        gone, {} is returned, or Unrouted is raised when *unmatched* is "raise". When some writes failed,
+        PartlyPublished has an id or an error for each queue that is not gone; who repeats the call under its
+        *dedup_key* doubles nothing. Bindings that others make are seen within a second.
         """
-        names = await self.run(routing.match_queues(self.router_state(router), topic, unmatched, timeout))
+        bindings = self.router_state(router)
+        names = await self.run(publishing.match_queues(bindings, topic, unmatched, timeout))
         states = [self.state_of(name, {}) for name in names]
         with Telemetry(topic).writing(len(names)) as context:
             message = Message(payload, shard_key, delay, deadline, dedup_key, headers, unique_key, on_conflict)
             composed = [compose(state, self.codecs, message, context) for state in states]
-            return await self._publish_to(states, composed, timeout) if states else {}
+            ids = await self._publish_to(bindings, states, composed, timeout) if states else {}
+        if states and not ids:
+            publishing.went_nowhere(bindings, topic, unmatched)
+        return ids
 
     def writer(self, *, max_in_flight: int = MAX_IN_FLIGHT, max_bytes: int = MAX_BYTES) -> AsyncWriter:
         """Return a writer, for many messages whose ids are wanted later, or not at all. Use it in a `with` block.
@@ -176,20 +196,19 @@ class AsyncClient(BaseClient):
         return AsyncWriter(self, max_in_flight=max_in_flight, max_bytes=max_bytes)
 
     async def _publish_to(
-        self, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
+        self, bindings: RouterState, states: Sequence[QueueState], messages: Sequence[Outgoing], timeout: float | None
     ) -> dict[str, Written]:
         """Write each message to the queue at the same index, as `store` does, together. Return the ids by queue."""
         until = states[0].until(timeout)
-        unknown = [state for state in states if not state.epoch]
-        if len(unknown) > 1:
-            await self.run(routing.open_all(unknown, until))
+        if unknown := publishing.to_open(bindings, states):
+            await self.run(publishing.open_all(unknown, until))
         await self.prepare()
         parts = [
             Part(writes_of(state), message, state.keys.meta) for state, message in zip(states, messages, strict=True)
         ]
-        ids = routing.ids_of(states, await self._driver.share_all(parts, until))
+        ids = publishing.ids_of(bindings, states, await self._driver.share_all(parts, until))
         if expiring := [state for state in states if state.config.ttl is not None]:
-            await self.run(routing.upkeep_all(expiring))
+            await self.run(publishing.upkeep_all(expiring))
         return ids
 
     async def aclose(self) -> None:

@@ -15,7 +15,7 @@ from shardq.gateway.checks import Refused
 from shardq.gateway.received import Received
 from shardq.gateway.releases import dedup_key
 from shardq.model import Written
-from shardq.ops import routing
+from shardq.ops import publishing
 from shardq.ops.opening import find_queue
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import QueueState
@@ -38,6 +38,28 @@ class Outcome:
     problem: ShardqError | None = None
 
 
+@dataclass(slots=True)
+class _Tried:
+    """A batch that is being stored, by the identity of its messages.
+
+    `bodies` has the body of each, or what is wrong with it. `reached` are those that some queue has.
+    """
+
+    bodies: dict[int, Any]
+    reached: set[int] = field(default_factory=set)
+
+    def good(self, messages: Sequence[Received]) -> list[Received]:
+        """Return those of which nothing is wrong so far."""
+        return [each for each in messages if not isinstance(self.bodies[id(each)], Exception)]
+
+    def note(self, message: Received, result: str | ShardqError) -> None:
+        """Note what became of *message* in one queue. That this one is gone is no error where a topic has named it."""
+        if not isinstance(result, ShardqError):
+            self.reached.add(id(message))
+        elif not (message.topic and isinstance(result, QueueMissing)):
+            self.bodies[id(message)] = result
+
+
 class Storage:
     """Writes messages to Redis for all connections of a gateway.
 
@@ -52,17 +74,20 @@ class Storage:
         """Try once to store *batch* for the token *name*. It never raises what Redis may cause."""
         outcome = Outcome()
         async with self._places:
-            bodies = await _decompressed(batch)
-            groups = await self._groups(batch, bodies, outcome)
+            tried = _Tried(await _decompressed(batch))
+            groups = await self._groups(batch, tried.bodies)
             for (queue, remember), members in groups.items():
-                await self._write(name, queue, remember, members, bodies)
+                if await self._write(name, queue, remember, tried.good(members), tried):
+                    outcome.queues.add(queue)
+        for message in tried.good(batch):
+            if id(message) not in tried.reached:
+                tried.bodies[id(message)] = Refused("NO_QUEUE", "no queue that is bound to this topic exists")
         for message in batch:
-            _note(message, bodies, outcome)
-        outcome.queues = {queue for queue, _ in groups}
+            _note(message, tried.bodies, outcome)
         return outcome
 
     async def _groups(
-        self, batch: Sequence[Received], bodies: dict[int, Any], outcome: Outcome
+        self, batch: Sequence[Received], bodies: dict[int, Any]
     ) -> dict[tuple[str, float | None], list[Received]]:
         groups: dict[tuple[str, float | None], list[Received]] = {}
         for message in batch:
@@ -83,28 +108,28 @@ class Storage:
         if message.queue:
             return (message.queue,)
         state = self.client.router_state(self._router)
-        return await self.client.run(routing.match_queues(state, message.topic, "return", None))
+        return await self.client.run(publishing.match_queues(state, message.topic, "return", None))
 
     async def _write(
-        self, name: str, queue: str, remember: float | None, members: Sequence[Received], bodies: dict[int, Any]
-    ) -> None:
-        """Write *members* to *queue*. The error of one that was not written takes the place of its body."""
-        telemetry = Telemetry(queue)
-        members = [each for each in members if not isinstance(bodies[id(each)], Exception)]
+        self, name: str, queue: str, remember: float | None, members: Sequence[Received], tried: _Tried
+    ) -> bool:
+        """Write *members* to *queue*, and note what became of them. Return whether some of them may be there."""
         try:
             state = self.client.state_of(queue, {}, remember=remember)
-            with telemetry.writing(len(members)) as context:
-                composed = [_outgoing(name, each, bodies[id(each)], context) for each in members]
-                await self.client.run(_write_existing(state, composed))
+            with Telemetry(queue).writing(len(members)) as context:
+                composed = [_outgoing(name, each, tried.bodies[id(each)], context) for each in members]
+                results: Sequence[str | ShardqError] = await self.client.run(_write_existing(state, composed))
         except PartlyWritten as partly:
-            results: Sequence[str | ShardqError] = partly.results
+            results = partly.results
         except ShardqError as error:
             results = [error] * len(members)
-        else:
-            return
         for each, result in zip(members, results, strict=True):
-            if isinstance(result, ShardqError):
-                bodies[id(each)] = result
+            tried.note(each, result)
+        missing = [each for each, result in zip(members, results, strict=True) if isinstance(result, QueueMissing)]
+        is_there = any(isinstance(result, str) for result in results)
+        gone = [queue] if any(each.topic for each in missing) else []
+        publishing.note_gone(self.client.router_state(self._router), gone, there=[queue] if is_there else [])
+        return len(missing) < len(members)
 
 
 def _write_existing(state: QueueState, composed: Sequence[Outgoing]) -> Op[list[Written]]:

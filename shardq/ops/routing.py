@@ -1,4 +1,4 @@
-"""Bindings that are shared through Redis: change them, follow changes by other clients, and publish by topic.
+"""Bindings that are shared through Redis: change them, and follow changes by other clients.
 
 Redis holds a hash of all bindings, their version, the time of the last change (the stamp), and a stream of the latest
 changes, whose ids are the versions. A client that has not checked its copy for `max_age` seconds asks for the changes
@@ -12,34 +12,26 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from shardq.arguments import MAX_BLOCK, check_name, seconds
 from shardq.clock import Clock
 from shardq.durability import Durability
 from shardq.errors import (
     BackendTimeout,
-    ClosedError,
-    ConfigError,
     DurabilityUnknown,
-    PartlyPublished,
     QueueFull,
     ShardqError,
-    Unrouted,
 )
-from shardq.model import Written
-from shardq.ops.caller import copied
 from shardq.ops.loading import apply_change, check_version, follow, load_bindings, warn_ignored
-from shardq.ops.opening import find_queue, upkeep
-from shardq.ops.outcome import part_of
+from shardq.ops.outcome import fail_after, outcome_of
 from shardq.ops.retry import retry_replicated
-from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Sleep, Underreplicated
-from shardq.ops.together import run_together
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import Binding, Router
-from shardq.routing.topic import check_bindable, check_pattern, check_topic
+from shardq.routing.topic import check_bindable, check_pattern
 
+T = TypeVar("T")
 MAX_BINDINGS = 2_000_000
 KEPT_CHANGES = 10_000
 PART = 1000
@@ -52,8 +44,8 @@ class RouterState:
     """A client's copy of one router. Threads share it; `lock` is held while changes are applied, never by lookups.
 
     The copy was current at local time `checked`. A load replaces `router` as a whole; the last one began at local time
-    `began`. `published` and `unrouted` count published topics that matched some queue, and none. `ignored` counts
-    invalid bindings that another program wrote.
+    `began`. `published` and `unrouted` count published topics that went to some queue, and to none. `ignored` counts
+    invalid bindings that another program wrote. `gone` are bound queues that a publish did not find, as was logged.
     """
 
     keys: RouterKeys
@@ -70,6 +62,7 @@ class RouterState:
     published: int = 0
     unrouted: int = 0
     ignored: int = 0
+    gone: set[str] = field(default_factory=set)
     loading: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -90,33 +83,57 @@ class RouterState:
 
 
 def change(state: RouterState, verb: str, pattern: str, queue: str, timeout: float | None = None) -> Op[bool]:
-    """Bind ("+") or unbind ("-") for all clients. Return whether that changed anything."""
-    done = yield from change_many(state, verb, [Binding(check_pattern(pattern), check_name(queue))], timeout)
-    return done[0]
+    """Bind ("+") or unbind ("-") for all clients. Return whether that changed anything. DurabilityUnknown."""
+    until = state.until(timeout)
+    made = yield from change_until(state, verb, [Binding(check_pattern(pattern), check_name(queue))], until)
+    return confirmed(state, made, made.done[0])
 
 
 def change_many(
     state: RouterState, verb: str, bindings: Sequence[Binding], timeout: float | None = None
-) -> Op[list[bool]]:
-    """Bind or unbind many different bindings, 1,000 in a round trip. Return for each whether that changed anything.
+) -> Op[list[Binding]]:
+    """Bind or unbind many different bindings, 1,000 in a round trip. Return those for which that changed nothing.
 
-    DurabilityUnknown, with these answers as its `result`, if too few replicas confirmed the changes.
+    PartlyDone if a later thousand failed. DurabilityUnknown if too few replicas confirmed the changes.
     """
+    made = yield from change_until(state, verb, bindings, state.until(timeout))
+    return confirmed(state, made, [each for each, done in zip(bindings, made.done, strict=True) if not done])
+
+
+class Changes(NamedTuple):
+    """Whether each of several changes changed anything, and `Underreplicated` if too few replicas confirmed them."""
+
+    done: list[bool]
+    underreplicated: Underreplicated | None
+
+
+def change_until(state: RouterState, verb: str, bindings: Sequence[Binding], until: float) -> Op[Changes]:
+    """Change *bindings*, until local time *until*. Once that is done nothing is raised."""
+    done, known_version, underreplicated = list[bool](), state.version, None
     if not bindings:
-        return []
+        return Changes(done, None)
     if verb == "+":  # unbind accepts any pattern, since an older version may have bound it
         for each in bindings:
             check_bindable(each.pattern)
-    until, done = state.until(timeout), list[bool]()
-    known_version, underreplicated = state.version, None
     for at in range(0, len(bindings), PART):
         change = _Change(state, verb, bindings[at : at + PART], known_version)
-        done += yield from part_of(len(done), change.made(until))
+        changed = yield from outcome_of(change.made(until))
+        if isinstance(changed, ShardqError):
+            state.checked = None
+            fail_after(len(done), changed)
+        done += changed
         known_version, underreplicated = change.known_version, change.underreplicated or underreplicated
-    yield from part_of(len(done), current(state, until, max_age=0))
-    if underreplicated is not None:
-        raise DurabilityUnknown(f"changed, but {underreplicated.explain(state.durability.replicas)}", done)
-    return done
+    if isinstance((yield from outcome_of(current(state, until, max_age=0))), ShardqError):
+        state.checked = None  # the changes were made all the same: they are asked for before the copy is used
+    return Changes(done, underreplicated)
+
+
+def confirmed(state: RouterState, made: Changes, result: T) -> T:
+    """Return *result*, or raise DurabilityUnknown with it if too few replicas confirmed what was *made*."""
+    if made.underreplicated is not None:
+        text = f"changed, but {made.underreplicated.explain(state.durability.replicas)}"
+        raise DurabilityUnknown(text, result)
+    return result
 
 
 @dataclass(slots=True)
@@ -253,45 +270,3 @@ def _load(state: RouterState, until: float) -> Op[None]:
         state.router, state.version, state.stamp = copy.router, copy.version, copy.stamp
         state.ignored = len(copy.foreign)
         state.began, state.loads = began, state.loads + 1
-
-
-def match_queues(state: RouterState, topic: str, unmatched: str, timeout: float | None) -> Op[list[str]]:
-    """Return the sorted names of the queues that *topic* goes to. Unrouted if none and *unmatched* is "raise"."""
-    check_topic(topic)
-    if unmatched not in ("return", "raise"):
-        raise ConfigError('unmatched must be "return" or "raise"')
-    router = yield from current(state, state.until(timeout))
-    queues = sorted(router.match(topic))
-    if queues:
-        state.published += 1
-        return queues
-    state.unrouted += 1
-    if unmatched == "raise":
-        raise Unrouted(f"no queue is bound to a pattern that matches {topic!r} in router {state.keys.name!r}")
-    return []
-
-
-def open_all(states: Sequence[QueueState], until: float) -> Op[None]:
-    """Look up together those queues that this client does not know yet."""
-    yield from run_together([find_queue(state, until) for state in states])
-
-
-def ids_of(states: Sequence[QueueState], outcomes: Sequence[Any]) -> dict[str, Written]:
-    """Return the ids by queue; PartlyPublished if some of the *outcomes* are errors."""
-    errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-    if not errors:
-        return {state.keys.name: outcome for state, outcome in zip(states, outcomes, strict=True)}
-    for error in errors:
-        if isinstance(error, ClosedError) or not isinstance(error, ShardqError):
-            raise copied(error)
-    names = [state.keys.name for state in states]
-    results: dict[str, Any] = {
-        name: copied(each) if isinstance(each, Exception) else each for name, each in zip(names, outcomes, strict=True)
-    }
-    first = next(each for each in results.values() if isinstance(each, ShardqError))
-    raise PartlyPublished(results, first) from first
-
-
-def upkeep_all(states: Sequence[QueueState]) -> Op[None]:
-    """Do the upkeep of several queues together, after a write to each."""
-    yield from run_together([upkeep(state, state.clock.monotonic()) for state in states])

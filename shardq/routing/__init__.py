@@ -15,6 +15,6 @@ from __future__ import annotations
 
 from shardq.routing.ctrie import Ctrie
 from shardq.routing.relation import covers, overlaps
-from shardq.routing.router import Binding, Router
+from shardq.routing.router import Binding, BoundQueue, Router
 
-__all__ = ["Binding", "Ctrie", "Router", "covers", "overlaps"]
+__all__ = ["Binding", "BoundQueue", "Ctrie", "Router", "covers", "overlaps"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from shardq.arguments import check_name, shown
@@ -18,6 +18,14 @@ class Binding(NamedTuple):
 
     pattern: str
     queue: str
+
+
+class BoundQueue(NamedTuple):
+    """A binding, and whether its queue is `gone`: it does not exist. None if this client may not know."""
+
+    pattern: str
+    queue: str
+    gone: bool | None
 
 
 def bindings_of(bindings: Iterable[tuple[str, Any]], name: Callable[[Any], Any] = lambda queue: queue) -> list[Binding]:
@@ -123,8 +131,3 @@ class Router:
             return act(pattern, queue)
         finally:
             cache.end_write(token)
-
-
-def unchanged(bindings: Sequence[Binding], done: Sequence[bool]) -> list[Binding]:
-    """Those that were not *done*."""
-    return [binding for binding, each in zip(bindings, done, strict=True) if not each]

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Queue
 from tests.cli.conftest import Command
 from tests.servers import Server
 
 
 @pytest.mark.runs_in("test-all")
 def test_bindings_are_made_listed_and_taken_back(cli: Command) -> None:
+    with Client.from_url(cli.url) as client:
+        for name in ("audit", "billing"):
+            client.queue(name, streams=1).declare()
     assert cli("bind", "orders.*.created", "billing").out == "bound\n"
     assert cli("bind", "orders.#", "audit").code == 0
     assert cli("bind", "orders.#", "audit").out == "was bound already\n"
     told = cli("bindings")
-    assert told.out.splitlines() == ["pattern           queue", "orders.#          audit", "orders.*.created  billing"]
+    assert told.out.splitlines() == [
+        "pattern           queue    which is",
+        "orders.#          audit    there",
+        "orders.*.created  billing  there",
+    ]
     assert told.err == "shardq: 2 bindings, version 2\n"
     assert cli("route", "orders.eu.created").out == "audit\nbilling\n"
-    assert cli("--json", "route", "orders").objects == [{"topic": "orders", "queues": ["audit"]}]
+    assert cli("--json", "route", "orders").objects == [{"topic": "orders", "queues": ["audit"], "gone": []}]
     assert cli("unbind", "orders.#", "audit").out == "unbound\n"
-    assert cli("bindings", "--json").objects == [{"pattern": "orders.*.created", "queue": "billing"}]
+    assert cli("bindings", "--json").objects == [{"pattern": "orders.*.created", "queue": "billing", "gone": False}]
 
 
 @pytest.mark.runs_in("test-all")
@@ -68,5 +75,39 @@ def test_what_is_no_binding_is_told(cli: Command, cli_server: Server) -> None:
     with Client.from_url(cli.url) as client, cli_server.client() as raw:
         raw.hset(client.router_state("meddled").keys.bindings, "garbage", 1)
     told = cli("bindings", "--router", "meddled")
-    assert (told.code, told.out.splitlines()[1:]) == (0, ["a        q"])
+    assert (told.code, told.out.splitlines()[1:]) == (0, ["a        q      gone"])
     assert "1 invalid entries were ignored" in told.err
+
+
+@pytest.mark.runs_in("test-all")
+def test_bindings_to_gone_queues_are_shown_and_taken_away_at_once(cli: Command, queue: Queue) -> None:
+    for pattern, name in (("a.*", "jobs"), ("a.#", "deleted"), ("b", "deleted"), ("a.x", "absent")):
+        cli("bind", pattern, name)
+    queue.client.queue("deleted", streams=1).declare()
+    assert cli("delete", "deleted", "--yes").code == 0
+    listed = cli("bindings", "--gone")
+    assert [line.split() for line in listed.out.splitlines()[1:]] == [
+        ["a.#", "deleted", "gone"],
+        ["a.x", "absent", "gone"],
+        ["b", "deleted", "gone"],
+    ]
+    assert [each["gone"] for each in cli("bindings", "--json").objects] == [True, False, True, True]
+    told = cli("route", "a.x")
+    assert (told.code, told.out) == (0, "jobs\n")
+    assert told.err == "shardq: gone, so publish passes over it: absent, deleted\n"
+    assert cli("--json", "route", "b").objects == [{"topic": "b", "queues": [], "gone": ["deleted"]}]
+    assert cli("route", "b").code == 3
+    told = cli("doctor")
+    assert told.code == 1
+    assert "WARNING  router 'default': 3 bindings of queues that do not exist: 'deleted', 'absent'." in told.out
+    assert "shardq unbind --gone" in told.out
+    assert (cli("--json", "doctor").objects[0]["bindings"], cli("doctor", "--router", "other").code) == (4, 0)
+    told = cli("unbind", "--gone")
+    assert told.out == "unbound a.# from deleted\nunbound a.x from absent\nunbound b from deleted\n"
+    told = cli("unbind", "--gone")
+    assert (told.code, told.out) == (3, "")
+    assert "no binding to a queue that is gone" in told.err
+    assert cli("bindings", "--json").objects == [{"pattern": "a.*", "queue": "jobs", "gone": False}]
+    assert (cli("bindings", "--gone").code, cli("doctor").code) == (3, 0)
+    for words in ((), ("a",), ("--gone", "a", "q")):
+        assert cli("unbind", *words).code == 2

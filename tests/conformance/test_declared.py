@@ -153,8 +153,7 @@ def test_a_publish_creates_no_queue(world: World, queue_name: str) -> None:
     there.declare()
     client.bind("news", there, router=queue_name)
     client.bind("news", f"{queue_name}.absent", router=queue_name)
-    with pytest.raises(Exception, match=r"1 of 2 queues|there is no queue"):
-        client.publish("news", 1, shard_key="t", router=queue_name)
+    assert client.publish("news", 1, shard_key="t", router=queue_name).keys() == {there.name}
     assert there.len() == 1
     with pytest.raises(QueueMissing):
         client.queue(f"{queue_name}.absent").len()

@@ -16,9 +16,9 @@ from shardq.cli.declared.declaration import parsed
 from shardq.cli.declared.export import exported
 from shardq.model.message import OnConflict
 from shardq.ops.outgoing import Outgoing
+from shardq.ops.publishing import match_queues
 from shardq.ops.read_call import recover
 from shardq.ops.release import release
-from shardq.ops.routing import match_queues
 from shardq.ops.waiting import Outstanding
 from shardq.ops.write import write_many
 from shardq.protocol.keys import QueueKeys
@@ -210,6 +210,17 @@ def test_a_gateway_may_write_release_and_follow_bindings(users: Users, server: S
         assert gateway.run(match_queues(router, "a.b", "return", None)) == ["jobs"]
         with pytest.raises(BackendError):
             gateway.bind("b", "jobs")
+
+
+def test_a_queue_that_a_user_may_not_read_is_not_said_to_be_gone(users: Users) -> None:
+    with Client.from_url(users.url("operator")) as operator, Client.from_url(users.url("observer")) as observer:
+        operator.bind_many([("a", "jobs"), ("a", "others")])
+        expected = [("a", "jobs", True), ("a", "others", None)]
+        assert operator.bindings() == observer.bindings() == expected
+        with pytest.raises(BackendError):
+            observer.unbind_gone()
+        assert operator.unbind_gone() == [("a", "jobs")]
+        assert operator.bindings() == expected[1:]
 
 
 def test_a_consumer_may_give_back_what_a_lost_read_was_granted(users: Users) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +32,7 @@ from tests.fault.test_coalescing import CONNECTING, ended, rising_runs, waiting
 from tests.fault.test_forks import bounded
 from tests.fault.test_processes import child
 from tests.proxy import Proxy
-from tests.servers import Server
+from tests.servers import Server, ServerKind
 from tests.waiting import eventually
 
 THREADS = 12
@@ -169,6 +171,44 @@ def test_a_call_without_an_answer_is_repeated_and_stored_once(proxy: Proxy, queu
     assert {queue.name: [each.message_id for each in queue.read_many(9)] for queue in queues} == {
         name: [message_id] for name, message_id in ids.items()
     }
+
+
+def test_what_is_published_again_after_the_server_was_killed_is_stored_once(
+    kind: ServerKind | None, open_client: Open, queue_name: str, tmp_path: Path
+) -> None:
+    """Some of the failed publishes had reached some queues, without an answer or with one."""
+    told: dict[int, dict[str, Any]] = {}
+    failed: dict[int, dict[str, Any]] = {}
+    numbers = itertools.count()
+    with Server(kind, directory=tmp_path / "data") as own, open_client(own.url, timeout=1.0) as client:
+        queues = bound(client, queue_name)
+        fresh(queues)
+
+        def publish_until_one_fails() -> None:
+            while True:
+                number = next(numbers)
+                try:
+                    told[number] = published(queues, number, dedup_key=f"key-{number}")()
+                except PartlyPublished as error:
+                    failed[number] = error.results
+                    return
+
+        with ThreadPoolExecutor(4) as pool:
+            work = [pool.submit(publish_until_one_fails) for _ in range(4)]
+            eventually(lambda: len(told) > 200)
+            own.kill9()
+            for each in work:
+                each.result(60)
+        own.start()
+        for number, results in failed.items():
+            told[number] = published(queues, number, dedup_key=f"key-{number}")()
+            known = {name: result for name, result in results.items() if isinstance(result, str)}
+            assert known.items() <= told[number].items()
+        for queue in queues:
+            found = []
+            while batch := queue.read_many(100):
+                found += [(each.payload, each.message_id) for each in batch]
+            assert sorted(found) == sorted((number, ids[queue.name]) for number, ids in told.items())
 
 
 @pytest.mark.runs_in("test-all")

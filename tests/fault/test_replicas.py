@@ -174,9 +174,16 @@ def test_a_change_of_the_queue_that_no_replica_confirmed_is_told_as_done(alone: 
 def test_a_binding_that_no_replica_confirmed_is_told_as_done(server: Server, open_client: Open) -> None:
     """Without it what is published goes nowhere, and nobody is told."""
     client = open_client(server.url, durability="replica(1)")
-    for act, result in ((client.bind, [True]), (client.bind, [False]), (client.unbind, [True])):
+    calls: list[tuple[Callable[[], object], object]] = [
+        (lambda: client.bind("topic", "q"), True),
+        (lambda: client.bind("topic", "q"), False),
+        (lambda: client.bind_many([("topic", "q"), ("other", "q")]), [("topic", "q")]),
+        (lambda: client.unbind("topic", "q"), True),
+        (client.unbind_gone, [("other", "q")]),
+    ]
+    for call, result in calls:
         with pytest.raises(DurabilityUnknown, match="changed, but 0 of 1 replicas confirmed") as unknown:
-            act("topic", "q")
+            call()
         assert unknown.value.result == result
 
 

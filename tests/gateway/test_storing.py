@@ -230,3 +230,32 @@ async def test_the_payload_of_a_large_batch_is_whole(start: Start, redis_client:
         )
         await producer.until(lambda: len(producer.acked) == 12)
     assert sorted(await contents(redis_client, queue_name)) == sorted(bodies)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_gone_queue_of_a_topic_keeps_no_message_from_the_others(
+    start: Start, redis_client: AsyncClient, queue_name: str, at: int
+) -> None:
+    """What some queue has is acked, and not refused; what none has is refused, and not acked."""
+    names = [f"{queue_name}.{number}" for number in range(2)]
+    for name in names:
+        await made(redis_client, name)
+        await redis_client.bind("metrics.#", name, router=queue_name)
+    async with start(router=queue_name) as (_, address), Producer(address) as producer:
+        await producer.send(request(1, topic="metrics.cpu"))
+        await producer.until(lambda: producer.acked)
+        await redis_client.queue(names[at]).delete(expected=1)
+        await producer.send(request(2, topic="metrics.cpu"), request(3, topic="metrics.cpu"))
+        await producer.until(lambda: len(producer.acked) == 3)
+        other = names[1 - at]
+        assert sorted(await contents(redis_client, other)) == [b"1", b"2", b"3"]  # type: ignore[type-var]
+        await redis_client.queue(other).delete()
+        await producer.send(request(4, topic="metrics.cpu"))
+        await producer.until(lambda: producer.refused)
+        assert producer.acked == [b"id-1", b"id-2", b"id-3"]
+        assert producer.refused[b"id-4"].reason == 4
+        await made(redis_client, names[at])
+        await producer.send(request(5, topic="metrics.cpu"))
+        await producer.until(lambda: len(producer.acked) == 4)
+        assert await contents(redis_client, names[at]) == [b"5"]
+        assert await redis_client.queue(other).len() == 0

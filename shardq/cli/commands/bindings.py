@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Final
 
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark, say
@@ -10,13 +12,17 @@ from shardq.cli.parsing import Commands, add_router, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import draw
 from shardq.cli.text import json_line, plural
-from shardq.routing import Binding, Router
+from shardq.ops.gone import look_up
+from shardq.routing import Binding, BoundQueue, Router
 
-ABOUT = """Without options it lists all bindings. --overlapping and --covered-by say which bindings a pattern would
-affect. Exit code 3 when no binding fits."""
+ABOUT = """Without options it lists all bindings, and whether their queues are there: publish passes over one that is
+gone (deleted, or not declared yet). A queue that this user may not read is shown as unreadable. --overlapping and
+--covered-by say which bindings a pattern would affect. Exit code 3 when no binding fits."""
 
+STATES: Final = {True: "gone", False: "there", None: "unreadable"}
 EXAMPLES = """  shardq bindings
   shardq bindings --queue audit --json
+  shardq bindings --gone
   shardq bindings --overlapping 'orders.eu.#'"""
 
 
@@ -24,6 +30,7 @@ def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "bindings", run, "list the bindings of topics to queues", about=ABOUT, examples=EXAMPLES)
     parser.add_argument("--queue", metavar="QUEUE", help="only bindings of this queue")
+    parser.add_argument("--gone", action="store_true", help="only bindings to queues that are gone")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--overlapping", metavar="PATTERN", help="only bindings that match a topic that PATTERN matches")
     which.add_argument("--covered-by", metavar="PATTERN", help="only bindings whose every topic PATTERN matches, too")
@@ -33,18 +40,25 @@ def register(commands: Commands) -> None:
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Print the bindings, sorted by pattern."""
     router = shell.client.router(args.router)
-    found = [each for each in selected(router, args) if args.queue in (None, each.queue)]
+    fitting = [each for each in selected(router, args) if args.queue in (None, each.queue)]
+    found = [each for each in looked_up(shell, fitting) if each.gone or not args.gone]
     if shell.json:
-        for pattern, queue in found:
-            say(json_line({"pattern": pattern, "queue": queue}))
+        for each in found:
+            say(json_line(each._asdict()))
     elif found:
-        draw(("pattern", "queue"), found)
+        draw(("pattern", "queue", "which is"), [(*each[:2], STATES[each.gone]) for each in found])
         remark(f"{plural(len(found), 'binding')}, version {shell.client.router_state(args.router).version:,}")
     else:
         remark(f"router {args.router!r} has no " + ("such bindings" if len(router) else "bindings"))
     if ignored := shell.client.router_state(args.router).ignored:
         remark(f"{ignored:,} invalid entries were ignored: another program or an older version of shardq wrote them")
     return OK if found else NOTHING
+
+
+def looked_up(shell: Shell, bindings: Sequence[Binding]) -> list[BoundQueue]:
+    """The *bindings*, each with whether its queue is gone."""
+    clock = shell.client.clock
+    return shell.client.run(look_up(bindings, clock.monotonic() + shell.timeout, clock))
 
 
 def selected(router: Router, args: argparse.Namespace) -> list[Binding]:

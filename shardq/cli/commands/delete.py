@@ -11,7 +11,8 @@ from shardq.cli.text import plural
 
 ABOUT = """Deletes the queue, its settings, weights and assignment, and what it holds. A queue that holds messages
 (waiting, delayed, in flight, or dead letters) is only deleted with --any, or with --expected and their number. Stop
-its writers first: a client that has settings for the queue creates it again."""
+its writers first: a client that has settings for the queue creates it again. Bindings to the queue stay, until shardq
+unbind --gone removes them."""
 
 EXAMPLES = """  shardq delete jobs
   shardq delete jobs --expected 12 --yes"""

@@ -10,28 +10,35 @@ from typing import Any
 
 import shardq
 from shardq.cli.exits import FAILED, OK
-from shardq.cli.parsing import Commands, command
-from shardq.cli.shell import Shell
+from shardq.cli.parsing import Commands, add_router, command
+from shardq.cli.shell import Shell, remark
 from shardq.cli.table import facts
-from shardq.cli.text import printable, shown_url
+from shardq.cli.text import plural, printable, shown_url
 from shardq.clock import SystemClock
 from shardq.drivers import Driver, Target
 from shardq.durability import Durability, ServerFacts, fatal, judge
 from shardq.embedded import EmbeddedServer
+from shardq.errors import BackendError
+from shardq.ops.gone import bound_queues
 from shardq.ops.opening import server_facts
 from shardq.ops.retry import retry_until
+from shardq.ops.routing import RouterState
 from shardq.ops.steps import Ask
+from shardq.protocol.keys import RouterKeys
+from shardq.routing import BoundQueue
 
 ABOUT = """Compares the server's version and settings with what shardq needs and with what the durability level
 promises. The levels are none, process (writes survive a crash of Redis), disk (they survive a power loss) and
-replica(n) (they survive the loss of the primary). Exit code 1 if it finds a problem. On a cluster it checks one
-node."""
+replica(n) (they survive the loss of the primary). On a cluster it checks one node. It also names the queues to which
+patterns are bound and which are gone: publish passes over them. Exit code 1 if it finds a problem."""
 
 EXAMPLES = """  shardq doctor
   shardq doctor --durability process --url redis://queue.example:6379
   shardq doctor --durability 'replica(2)' --json"""
 
 PINGS = 20
+NAMED = 5
+"""So many queues that are gone are named."""
 
 
 def register(commands: Commands) -> None:
@@ -42,23 +49,25 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--durability", default="none", metavar="LEVEL", help="the durability level to check for (none)"
     )
+    add_router(parser)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found out about a server."""
+    """What was found out about a server, and about the bindings of a router; None if this user may not read them."""
 
     facts: ServerFacts
     round_trip: float
     fatal: str | None
     findings: list[str]
+    bindings: list[BoundQueue] | None
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Query the server, compare, print."""
     level = Durability.parse(args.durability)
     with _driver(shell.url) as driver:
-        checked = _checked(driver, level, shell.timeout)
+        checked = _checked(driver, level, args.router, shell.timeout)
     shell.show(_text(checked, level, shell.url), _fields(checked, level, shell.url))
     return FAILED if checked.fatal or checked.findings else OK
 
@@ -76,7 +85,7 @@ def _driver(url: str) -> Iterator[Driver]:
         yield driver
 
 
-def _checked(driver: Driver, level: Durability, timeout: float) -> Checked:
+def _checked(driver: Driver, level: Durability, router: str, timeout: float) -> Checked:
     clock = SystemClock()
     found = driver.run(server_facts(clock, timeout))
     trips = []
@@ -84,7 +93,30 @@ def _checked(driver: Driver, level: Durability, timeout: float) -> Checked:
         started = clock.monotonic()
         driver.run(retry_until(lambda _: Ask(("PING",)), started + timeout, clock))
         trips.append(clock.monotonic() - started)
-    return Checked(found, sorted(trips)[PINGS // 2], fatal(found), judge(level, found))
+    bindings = _bindings(driver, RouterState(RouterKeys(router), clock, timeout))
+    findings = judge(level, found) + list(_gone(router, bindings or []))
+    return Checked(found, sorted(trips)[PINGS // 2], fatal(found), findings, bindings)
+
+
+def _bindings(driver: Driver, router: RouterState) -> list[BoundQueue] | None:
+    try:
+        return driver.run(bound_queues(router, None))
+    except BackendError as error:
+        remark(f"the bindings of router {router.keys.name!r} cannot be looked at: {error}")
+        return None
+
+
+def _gone(router: str, bindings: list[BoundQueue]) -> Iterator[str]:
+    """What is wrong with the bindings: those to queues that do not exist."""
+    gone = [each for each in bindings if each.gone]
+    queues = list(dict.fromkeys(each.queue for each in gone))
+    if gone:
+        more = f" and {len(queues) - NAMED:,} more" if len(queues) > NAMED else ""
+        yield (
+            f"router {router!r}: {plural(len(gone), 'binding')} of queues that do not exist: "
+            f"{', '.join(map(repr, queues[:NAMED]))}{more}. A publish passes over them: declare them, or remove "
+            "the bindings by shardq unbind --gone"
+        )
 
 
 def _text(checked: Checked, level: Durability, url: str) -> str:
@@ -100,6 +132,7 @@ def _text(checked: Checked, level: Durability, url: str) -> str:
         ("memory", _memory(found)),
         ("replicas", _or_unknown(found.replicas, {})),
         ("durability", str(level)),
+        ("bindings", _number(checked.bindings)),
     ]
     problems = [f"FATAL    {checked.fatal}"] if checked.fatal else []
     problems += [f"WARNING  {finding}" for finding in checked.findings]
@@ -108,6 +141,10 @@ def _text(checked: Checked, level: Durability, url: str) -> str:
 
 def _or_unknown(value: Any, names: dict[Any, str]) -> str:
     return "unknown" if value is None else names.get(value, str(value))
+
+
+def _number(bindings: list[BoundQueue] | None) -> str:
+    return "unknown" if bindings is None else f"{len(bindings):,}"
 
 
 def _memory(found: ServerFacts) -> str:
@@ -129,6 +166,7 @@ def _fields(checked: Checked, level: Durability, url: str) -> dict[str, Any]:
         "maxmemory": found.maxmemory,
         "policy": found.policy,
         "durability": str(level),
+        "bindings": None if checked.bindings is None else len(checked.bindings),
         "fatal": checked.fatal,
         "findings": checked.findings,
     }

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from shardq.cli.commands.bindings import looked_up
 from shardq.cli.exits import NOTHING, OK
 from shardq.cli.output import remark, say
 from shardq.cli.parsing import Commands, add_router, command
 from shardq.cli.shell import Shell
 from shardq.cli.text import json_line
+from shardq.routing import Binding
 
 
 def register(commands: Commands) -> None:
     """Add the parser."""
     examples = "  shardq route orders.eu.created"
     about = (
-        "Prints the names of the queues that `publish` would write to. Writes nothing. Exit code 3 if there is none."
+        "Prints the names of the queues that `publish` would write to; those that are gone are named on stderr. Writes "
+        "nothing. Exit code 3 if there is none."
     )
     parser = command(commands, "route", run, "print which queues a topic goes to", about=about, examples=examples)
     parser.add_argument("topic", metavar="TOPIC", help="words joined by dots")
@@ -24,11 +27,15 @@ def register(commands: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Match the topic with the router's patterns."""
-    queues = sorted(shell.client.router(args.router).match(args.topic))
+    matched = sorted(shell.client.router(args.router).match(args.topic))
+    found = looked_up(shell, [Binding(args.topic, queue) for queue in matched])
+    queues, gone = ([each.queue for each in found if bool(each.gone) is wanted] for wanted in (False, True))
     if shell.json:
-        say(json_line({"topic": args.topic, "queues": queues}))
+        say(json_line({"topic": args.topic, "queues": queues, "gone": gone}))
     elif queues:
         say("\n".join(queues))
-    else:
+    if gone and not shell.json:
+        remark(f"gone, so publish passes over it: {', '.join(gone)}")
+    elif not matched and not shell.json:
         remark(f"no pattern matches {args.topic!r}")
     return OK if queues else NOTHING

@@ -4,36 +4,58 @@ from __future__ import annotations
 
 import argparse
 
-from shardq.cli.exits import OK, Nothing
-from shardq.cli.parsing import Commands, add_queue, add_router, command
+from shardq.cli.exits import OK, Nothing, UsageError
+from shardq.cli.parsing import Commands, add_router, command
 from shardq.cli.shell import Shell
 
 ABOUT = """A binding is removed only if its pattern is the same text as PATTERN; other bindings of the queue stay. Exit
-code 3 when a pattern was not bound: stderr names it, and the other patterns are unbound nevertheless."""
+code 3 when a pattern was not bound: stderr names it, and the other patterns are unbound nevertheless.
+
+--gone removes all bindings of the router to queues that do not exist: they were deleted, or have not been declared yet
+(shardq bindings --gone lists them). Exit code 3 when there are none."""
 
 EXAMPLES = """  shardq unbind 'orders.*.created' billing
-  shardq unbind 'orders.#' 'invoices.#' audit"""
+  shardq unbind 'orders.#' 'invoices.#' audit
+  shardq unbind --gone"""
 
 
 def register(commands: Commands) -> None:
     """Add the parser."""
     parser = command(commands, "unbind", run, "remove bindings of a queue", about=ABOUT, examples=EXAMPLES)
-    parser.add_argument("patterns", metavar="PATTERN", nargs="+", help="the pattern as it was bound")
-    add_queue(parser)
+    parser.usage = "shardq unbind [OPTIONS] (PATTERN [PATTERN ...] QUEUE | --gone)"
+    parser.add_argument(
+        "names", metavar="PATTERN ... QUEUE", nargs="*", help="the patterns as they were bound; the queue"
+    )
+    parser.add_argument("--gone", action="store_true", help="the bindings to queues that do not exist")
     add_router(parser)
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Unbind the patterns."""
-    patterns = list(dict.fromkeys(args.patterns))
-    unknown = {
-        each.pattern for each in shell.client.unbind_many([(p, args.queue) for p in patterns], router=args.router)
-    }
+    if args.gone:
+        if args.names:
+            raise UsageError("--gone takes no patterns and no queue")
+        return _unbind_gone(args.router, shell)
+    if len(args.names) < 2:
+        raise UsageError("name one or more patterns, and then the queue; or --gone")
+    *named, queue = args.names
+    patterns = list(dict.fromkeys(named))
+    unknown = {each.pattern for each in shell.client.unbind_many([(p, queue) for p in patterns], router=args.router)}
     for pattern in patterns:
         if pattern not in unknown:
-            value = {"pattern": pattern, "queue": args.queue, "router": args.router, "changed": True}
+            value = {"pattern": pattern, "queue": queue, "router": args.router, "changed": True}
             shell.show("unbound" if len(patterns) == 1 else f"unbound {pattern}", value)
     if unknown:
         listed = ", ".join(repr(pattern) for pattern in patterns if pattern in unknown)
-        raise Nothing(f"router {args.router!r} has no binding of {listed} to {args.queue!r}")
+        raise Nothing(f"router {args.router!r} has no binding of {listed} to {queue!r}")
+    return OK
+
+
+def _unbind_gone(router: str, shell: Shell) -> int:
+    removed = shell.client.unbind_gone(router=router)
+    for pattern, queue in removed:
+        value = {"pattern": pattern, "queue": queue, "router": router, "changed": True}
+        shell.show(f"unbound {pattern} from {queue}", value)
+    if not removed:
+        raise Nothing(f"router {router!r} has no binding to a queue that is gone")
     return OK
