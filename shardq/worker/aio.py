@@ -18,7 +18,7 @@ from shardq.worker.jobs import acked, keeping
 from shardq.worker.keeper import Keeper, seen_lost
 from shardq.worker.outcome import ACK, Outcome
 from shardq.worker.plan import PlanSettings, planned
-from shardq.worker.signals import MAX_WAIT, stopping
+from shardq.worker.signals import MAX_WAIT, hosted, stopping
 from shardq.worker.state import AWAY, LEASED, RUNNING, STOPPED, Job, Read, Settle, WorkerState
 from shardq.worker.telling import AsyncTeller
 from shardq.worker.trouble import (
@@ -81,7 +81,8 @@ class AsyncWorker:
         if self._loop is not None or self._state.life != RUNNING:
             raise ConfigError("an AsyncWorker runs once: make a new one")
         self._loop = asyncio.get_running_loop()
-        with stopping(self.stop, lambda: None, self._plan.signals):
+        wanted = not hosted() if self._plan.signals is None else self._plan.signals
+        with stopping(self.stop, lambda: None, wanted):
             self._keeper.start()
             if self._stop_requested:
                 self._stop()
@@ -99,8 +100,8 @@ class AsyncWorker:
                     timer.cancel()
                 await self._loop.run_in_executor(None, self._keeper.close)
                 await self._teller.close()
-        if self._failure is not None:
-            raise self._failure
+            if self._failure is not None:
+                raise self._failure
 
     def _wake_regularly(self) -> None:
         """Wake the loop each second, because Python runs signal handlers only while the main thread is awake."""

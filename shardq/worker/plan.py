@@ -28,10 +28,11 @@ class Plan:
     failed. `grace`: how long `stop` waits for handlers before it gives their messages back. `backoff`: the delay of a
     message that failed, by its delivery count. `visibility_timeout`: how long leases last, which are extended while
     handlers run (the queue's setting). `alive`: a file to touch, or a function to call in a thread, about each second
-    while the worker does not hang. `signals`: whether `run`, in the main thread, stops on SIGTERM and SIGINT, and ends
-    the process at once on a second one. `on_dead`: a function that is called with the delivery and the reason when a
-    message of this worker has become a dead letter (an AsyncWorker's may be a coroutine function), beside all else, in
-    one call after the other; what it raises is logged. ConfigError for a bad setting.
+    while the worker does not hang. `signals`: whether SIGTERM and SIGINT stop the worker, and a second one ends the
+    process at once, for all workers if one runs in the main thread; None: yes, unless an AsyncWorker is awaited in a
+    loop whose program has signal handlers of its own. `on_dead`: a function that is called with the delivery and the
+    reason when a message of this worker has become a dead letter (an AsyncWorker's may be a coroutine function), beside
+    all else, in one call after the other; what it raises is logged. ConfigError for a bad setting.
     """
 
     concurrency: int = 64
@@ -41,7 +42,7 @@ class Plan:
     backoff: Backoff = RETRY
     visibility_timeout: float | None = None
     alive: Alive | None = None
-    signals: bool = True
+    signals: bool | None = None
     on_dead: OnDead | None = None
 
     def __post_init__(self) -> None:
@@ -55,6 +56,8 @@ class Plan:
         check_backoff(self.backoff)
         if self.alive is not None and not (isinstance(self.alive, (str, Path)) or callable(self.alive)):
             raise ConfigError(f"alive must be the path of a file or a function, not {self.alive!r}")
+        if not (self.signals is None or isinstance(self.signals, bool)):
+            raise ConfigError(f"signals must be True, False or None, not {self.signals!r}")
         if self.on_dead is not None and not callable(self.on_dead):
             raise ConfigError(f"on_dead must be a function of a delivery and a reason, not {self.on_dead!r}")
 
@@ -75,7 +78,7 @@ class PlanSettings(TypedDict, total=False):
     backoff: Backoff
     visibility_timeout: float | None
     alive: Alive | None
-    signals: bool
+    signals: bool | None
     on_dead: OnDead | None
 
 

@@ -101,7 +101,7 @@ class Worker:
         """
         if self._threads or self._state.life != RUNNING:
             raise ConfigError("a Worker runs once: make a new one")
-        with stopping(self.stop, self._kill_children, self._plan.signals):
+        with stopping(self.stop, self._kill_children, self._plan.signals is not False):
             try:
                 self._keeper.start()  # first: the sign of life must not wait for a child, which may take a minute
                 if self._children:

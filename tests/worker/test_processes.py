@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import statistics
 import subprocess
@@ -19,49 +18,10 @@ from shardq import Client, Queue
 from shardq.ops.steps import Ask
 from tests.servers import Server, ServerKind
 from tests.waiting import answered, eventually
+from tests.worker.program import Program
 
-ROOT = Path(__file__).resolve().parents[2]
-Begin = Callable[..., "Program"]
+Begin = Callable[..., Program]
 MANY = 6000  # messages: more than is done before a signal comes, however busy the machine is
-
-
-class Program:
-    """One `shardq worker`; what it handled is in its log."""
-
-    def __init__(self, url: str, log: Path, handler: str, *words: str, before: Sequence[str] = ()) -> None:
-        self.log = log
-        self.errors = log.with_suffix(f".{handler}.{time.monotonic_ns()}.err")
-        command = [sys.executable, "-W", "error", "-m", "shardq.cli", "worker", f"tests.worker.handlers:{handler}"]
-        environment = os.environ | {"SHARDQ_URL": url, "SHARDQ_TEST_LOG": str(log), "PYTHONFAULTHANDLER": "1"}
-        with self.errors.open("wb") as errors:
-            self.process = subprocess.Popen(
-                [*before, *command, "--queue", "jobs", *words], cwd=ROOT, env=environment, stderr=errors
-            )
-
-    def lines(self, what: str) -> list[tuple[str, int, int, float]]:
-        """(payload, delivery count, pid, time) of each line."""
-        rows = [line.split() for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        return [(row[1], int(row[2]), int(row[3]), float(row[4])) for row in rows if row[0] == what]
-
-    def told(self, text: str) -> bool:
-        return text in self.errors.read_text()
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def wait(self) -> int:
-        """The exit code. A program that does not end says where its threads are, and so do its processes."""
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            for pid in (*children_of(self.process.pid), self.process.pid):
-                os.kill(pid, signal.SIGABRT)
-            self.process.wait(30)
-            raise AssertionError(f"it did not end within 30 s:\n{self.errors.read_text()}") from None
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.fixture
@@ -69,7 +29,8 @@ def begin(url: str, tmp_path: Path) -> Iterator[Begin]:
     with ExitStack() as stack:
 
         def begin(handler: str, *words: str, before: Sequence[str] = ()) -> Program:
-            program = Program(url, tmp_path / "log", handler, *words, before=before)
+            command = ["shardq.cli", "worker", f"tests.worker.handlers:{handler}", "--queue", "jobs"]
+            program = Program(url, tmp_path / "log", *command, *words, before=before)
             stack.callback(program.process.wait, 30)
             stack.callback(program.process.kill)
             return program

@@ -230,8 +230,8 @@ def test_a_closed_client_ends_the_worker_with_its_error(jobs: Queue, url: str) -
         assert failure
 
 
-@pytest.mark.parametrize("signals", [True, False])
-def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs: Queue, signals: bool) -> None:
+@pytest.mark.parametrize("signals", [None, True, False])
+def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs: Queue, signals: bool | None) -> None:
     before = signal.getsignal(signal.SIGTERM)
     within: list[object] = []
 
@@ -242,7 +242,7 @@ def test_signal_handlers_are_the_worker_s_while_it_runs_and_only_if_wanted(jobs:
     jobs.write("m", shard_key="t")
     worker = Worker(jobs, handle, signals=signals)
     worker.run()
-    assert (within[0] is not before) is signals
+    assert (within[0] is not before) is (signals is not False)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -259,6 +259,30 @@ async def test_a_signal_stops_an_async_worker_in_a_program_of_its_own(url: str, 
         assert not task.done()
         gate.open.set()
         await asyncio.wait_for(task, 30)
+    assert jobs.stats().acked == 1
+
+
+@pytest.mark.parametrize("signals", [None, True, False])
+async def test_a_loop_with_signal_handlers_of_its_own_keeps_them_unless_the_worker_shall_be_stopped(
+    url: str, jobs: Queue, signals: bool | None
+) -> None:
+    gate, called, loop = Gate(), asyncio.Event(), asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGTERM, called.set)
+    jobs.write("m", shard_key="t")
+    async with AsyncClient.from_url(url) as client:
+        worker = AsyncWorker(client.queue("jobs", create=True), gate.asynchronous, signals=signals)
+        task = asyncio.create_task(worker.run())
+        while not gate.inside:  # noqa: ASYNC110 (bounded by the test's timeout)
+            await asyncio.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(called.wait(), 30)
+        assert worker._stop_requested is (signals is True)
+        gate.open.set()
+        worker.stop()
+        await asyncio.wait_for(task, 30)
+    loop.remove_signal_handler(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
     assert jobs.stats().acked == 1
 
 
@@ -298,6 +322,7 @@ async def test_what_does_not_fit_is_refused(url: str, jobs: Queue) -> None:
             (lambda: Worker(jobs, plain, backoff=lambda count: 1), "backoff"),  # type: ignore[arg-type]
             (lambda: AsyncWorker(queue, asynchronous, backoff=lambda count: 1), "backoff"),  # type: ignore[arg-type]
             (lambda: Worker(jobs, plain, alive=3), "alive"),  # type: ignore[arg-type]
+            (lambda: Worker(jobs, plain, signals="no"), "signals"),  # type: ignore[arg-type]
         ]
         for make, complaint in refused:
             with pytest.raises(ConfigError, match=complaint):

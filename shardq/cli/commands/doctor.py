@@ -10,8 +10,9 @@ from typing import Any
 
 import shardq
 from shardq.cli.exits import FAILED, OK
+from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, add_router, command
-from shardq.cli.shell import Shell, remark
+from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import plural, printable, shown_url
 from shardq.clock import SystemClock

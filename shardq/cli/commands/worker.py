@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Literal
 
 from shardq.cli.exits import OK, UsageError
@@ -101,6 +102,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         "time_limit": args.time_limit,
         "grace": args.grace,
         "alive": args.alive_file,
+        "signals": True,
     }
     if inspect.iscoroutinefunction(handle):
         asyncio.run(_run_async(shell, args.queue, handle, settings))
@@ -110,12 +112,14 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _end(*_: object) -> None:
+def _end(number: int, _: FrameType | None) -> None:
     """End this process as it is: until the worker handles signals itself it has no messages.
 
-    An exception could be lost: Python ignores those that leave destructors and callbacks of weak references.
+    Then the worker's handler calls this one, which leaves the end to the worker. An exception could be lost: Python
+    ignores those that leave destructors and callbacks of weak references.
     """
-    os._exit(OK)
+    if signal.getsignal(number) is _end:
+        os._exit(OK)
 
 
 def imported(name: str) -> Callable[[Any], Any]:
