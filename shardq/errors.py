@@ -85,7 +85,7 @@ class UniqueConflict(ShardqError):
 
 
 class Unrouted(ShardqError):
-    """No queue is bound to a pattern that matches the topic; nothing was written."""
+    """No queue is bound to a pattern that matches the topic, or all that are, are gone; nothing was written."""
 
 
 class MessageNotFound(ShardqError):
@@ -183,7 +183,7 @@ class PartlyDone(BackendError):
 class PartlyPublished(BackendError):
     """A message was written to some of the queues that its topic goes to.
 
-    `results` has for each queue, by name, the id, or the error with which the write ended.
+    `results` has for each queue that is not gone, by name, the id, or the error with which the write ended.
     """
 
     def __init__(self, results: dict[str, str | ShardqError], first: ShardqError) -> None:

@@ -21,7 +21,10 @@ AT_ONCE: Final = 600
 
 def bound_queues(state: RouterState, timeout: float | None) -> Op[list[BoundQueue]]:
     """Return all bindings, sorted, with whether their queues are gone. It only reads."""
-    until = state.until(timeout)
+    return (yield from _bound(state, state.until(timeout)))
+
+
+def _bound(state: RouterState, until: float) -> Op[list[BoundQueue]]:
     router = yield from current(state, until, max_age=0)
     return (yield from look_up(sorted(router.bindings()), until, state.clock))
 
@@ -52,7 +55,7 @@ def unbind_gone(state: RouterState, timeout: float | None) -> Op[list[Binding]]:
     was made in between is bound again: whoever made it may have found it bound.
     """
     until = state.until(timeout)
-    gone = [Binding(*each[:2]) for each in (yield from bound_queues(state, timeout)) if each.gone]
+    gone = [Binding(*each[:2]) for each in (yield from _bound(state, until)) if each.gone]
     made = yield from change_until(state, "-", gone, until)
     removed = [binding for binding, done in zip(gone, made.done, strict=True) if done]
     back = yield from outcome_of(_bind_again(state, removed, until))
