@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
 from shardq.errors import ConfigError
@@ -71,14 +71,13 @@ def iterable(name: str, items: Iterable[T], kind: str) -> Iterable[T]:
     return items
 
 
-def check_known(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+def check_known(what: str, given: Iterable[str], known: Collection[str]) -> None:
     """ConfigError if one of the settings *given* is not *known*. *what* has them: `Client`, `Worker`, `queue`.
 
     Python's own TypeError would name a class that takes the settings on, which nobody outside knows.
     """
-    names = sorted(known)
-    if unknown := sorted(set(given).difference(names)):
-        raise ConfigError(f"unknown {what} setting {unknown[0]!r}; known are {', '.join(names)}")
+    if unknown := sorted(set(given).difference(known)):
+        raise ConfigError(f"unknown {what} setting {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
 
 def check_name(name: str) -> str:

@@ -134,15 +134,22 @@ def test_the_program_s_own_handler_is_called_after_the_workers_are_stopped(worke
 
 def test_what_the_program_s_own_handler_raises_comes_when_the_last_worker_has_ended(workers: Workers) -> None:
     """`sys.exit` in a handler of SIGTERM is common, and would end a worker in the middle of something."""
-    with handled(lambda *_: sys.exit(3)):
-        with pytest.raises(SystemExit) as ended, workers.running("a"):  # noqa: PT012
-            with workers.running("b"):
-                signal.raise_signal(signal.SIGTERM)
-            workers.told.append("b has ended")
-        with workers.running("c"):  # it is raised once
-            pass
+    with handled(lambda *_: sys.exit(3)), pytest.raises(SystemExit) as ended, workers.running("a"):  # noqa: PT012
+        with workers.running("b"):
+            signal.raise_signal(signal.SIGTERM)
+        workers.told.append("b has ended")
     assert ended.value.code == 3
     assert workers.told == ["a", "b", "b has ended"]
+
+
+def test_what_the_program_s_own_handler_raises_comes_once(workers: Workers) -> None:
+    with handled(lambda *_: sys.exit(3)):
+        other = Elsewhere(workers, "other")
+        with pytest.raises(SystemExit), workers.running("main"):
+            signal.raise_signal(signal.SIGTERM)
+        with workers.running("main again"):
+            other.leave()
+    assert sorted(workers.told) == ["main", "main again", "other"]
 
 
 def test_an_error_of_the_worker_comes_before_what_the_handler_raised(workers: Workers) -> None:
@@ -299,8 +306,12 @@ import os, signal
 from shardq.worker.signals import stopping
 
 with stopping(lambda: None, lambda: None):
+    shared = signal.signal(signal.SIGINT, lambda *given: shared(*given))
     if not (child := os.fork()):
-        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            os.kill(os.getpid(), signal.SIGTERM)
         os._exit(1)
     _, status = os.waitpid(child, 0)
 print(os.waitstatus_to_exitcode(status))
