@@ -143,8 +143,10 @@ def _store(
     refused as a whole is tried again one by one, so that nobody suffers for another's message.
     """
     sequence = tried.sequence if tried else state.take_sequence()
-    answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
-    state.free_sequence(sequence)
+    try:
+        answer = yield from outcome_of(_answer(state, sequence, chunk, until, tried.call if tried else None))
+    finally:
+        state.free_sequence(sequence)
     if isinstance(answer, ShardqError):
         if shared and is_of_one(answer):
             return (yield from _store_singly(state, chunk, until))
