@@ -44,11 +44,11 @@ class Encoding:
         """The stored form of each payload. Binary is stored as it is, and so is text if the codec is json."""
         kind = column.type
         if _is_binary(kind) or (_is_text(kind) and self.codec == "json"):
-            return _listed(column.cast(pa.binary()) if _is_text(kind) else column)
+            return as_list(column.cast(pa.binary()) if _is_text(kind) else column)
         if self.codec not in ("", "json", "msgpack"):
             raise ConfigError(f"codec {self.codec} needs the payload as binary, encoded by you, not as {kind}")
         encode = msgspec.json.encode if self.codec == "json" else msgspec.msgpack.encode
-        values = _listed(column) if _is_text(kind) else listed(column)
+        values = as_list(column) if _is_text(kind) else listed(column)
         return [None if value is None else _encoded(encode, value) for value in values]
 
 
@@ -68,7 +68,7 @@ def encoded(batch: pa.RecordBatch, encoding: Encoding) -> tuple[Rows, list[Bad]]
     if encoding.keyed:
         for at in pc.indices_nonzero(columns["dedup_key"].is_null()).to_pylist():
             bad.setdefault(at, "dedup_key is null, with idempotence=key")
-    rows = Rows(_listed(keys), tag, bodies, headers, options, keyed)
+    rows = Rows(as_list(keys), tag, bodies, headers, options, keyed)
     if not bad:
         return rows, []
     good = [at for at in range(batch.num_rows) if at not in bad]
@@ -95,7 +95,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _listed(column: pa.Array) -> list[Any]:
+def as_list(column: pa.Array) -> list[Any]:
     """The column as Python values; takes a fifth of the time of `to_pylist`."""
     listed: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
     return listed
@@ -161,7 +161,7 @@ def _options(bad: dict[int, str], columns: dict[str, pa.Array], count: int) -> t
         return [], False
     delays = _times(bad, columns, "delay", 0, count)
     ends = _times(bad, columns, "deadline", 1, count)
-    keys = _listed(columns["dedup_key"]) if "dedup_key" in columns else [None] * count
+    keys = as_list(columns["dedup_key"]) if "dedup_key" in columns else [None] * count
     options = []
     for at, (delay, end, key) in enumerate(zip(delays, ends, keys, strict=True)):
         if end and end <= delay:

@@ -10,10 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardq.codec import Codecs
-from shardq.errors import CodecError
 from shardq.protocol.replies import Body, body_of, number_of
-from shardq.spark.maps import pairing
 
 _TIME = pa.timestamp("us", tz="UTC")
 _PLAIN = 4  # fields of an entry that has neither attributes nor headers
@@ -184,43 +181,14 @@ def _headers(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _payload(entries: Entries, kind: pa.DataType) -> pa.Array:
-    bodies = entries.bodies
-    if bodies is not None:
-        both = [tag_and_payload(body.tag, body.payload, body.fields) for body in bodies]
-        tags, raw = [tag for tag, _ in both], [payload for _, payload in both]
-    else:
-        raw = [flat[3] for flat in entries.flats]
-        tags = [] if kind == pa.binary() else [flat[2].decode() for flat in entries.flats]
-    return pa.array(raw, kind) if kind == pa.binary() else decoded(tags, raw, kind)
+    if entries.bodies is None:
+        return pa.array([flat[3] for flat in entries.flats], kind)
+    return pa.array([tag_and_payload(body.tag, body.payload, body.fields)[1] for body in entries.bodies], kind)
 
 
 def tag_and_payload(tag: str, payload: bytes, fields: Mapping[str, bytes] | None) -> tuple[str, bytes]:
     """The codec and the payload; an entry that another program wrote is a MessagePack map of its fields."""
     return (tag, payload) if fields is None else ("m", msgspec.msgpack.encode(dict(fields)))
-
-
-def decoded(tags: Sequence[str], raw: Sequence[bytes], kind: pa.DataType) -> pa.Array:
-    """Payloads as values of *kind*; null where one cannot be decoded to it."""
-    codecs, values, paired = Codecs(), [], pairing(kind)
-    for tag, body in zip(tags, raw, strict=True):
-        try:
-            value = codecs.decode(tag, body)
-            value = value.decode() if isinstance(value, bytes) and kind == pa.string() else value
-            values.append(value if paired is None else paired(value))
-        except (CodecError, UnicodeDecodeError):
-            values.append(None)
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
-        return pa.array([_fitting(value, kind) for value in values], kind)
-
-
-def _fitting(value: Any, kind: pa.DataType) -> Any:
-    try:
-        pa.scalar(value, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError):
-        return None
-    return value
 
 
 _COLUMNS: dict[str, Callable[[Entries, pa.DataType], pa.Array]] = {

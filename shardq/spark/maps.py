@@ -23,11 +23,10 @@ def pairing(kind: pa.DataType) -> Change | None:
     return _changing(kind, _paired)
 
 
-def _changing(kind: pa.DataType, change: Callable[[pa.DataType, Change, Change], Change]) -> Change | None:
+def _changing(kind: pa.DataType, change: Callable[[Change, Change], Change]) -> Change | None:
     """How the maps in a value of *kind* are changed; None if it has none."""
     if pa.types.is_map(kind):
-        inner = _changing(kind.key_type, change) or _same, _changing(kind.item_type, change) or _same
-        return change(kind.key_type, *inner)
+        return change(_changing(kind.key_type, change) or _same, _changing(kind.item_type, change) or _same)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         each = _changing(kind.value_type, change)
         return None if each is None else lambda value: [*map(each, value)] if isinstance(value, list) else value
@@ -47,20 +46,12 @@ def _fielded(fields: dict[str, Change]) -> Change:
     return changed
 
 
-def _mapped(_: pa.DataType, key: Change, item: Change) -> Change:
+def _mapped(key: Change, item: Change) -> Change:
     return lambda pairs: None if pairs is None else {key(name): item(value) for name, value in pairs}
 
 
-def _paired(kind: pa.DataType, key: Change, item: Change) -> Change:
-    """Keys of JSON are text: where the map's are numbers, they are made numbers again."""
-    number: Change = int if pa.types.is_integer(kind) else float if pa.types.is_floating(kind) else _same
-
-    def pairs(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return [(key(number(name) if isinstance(name, str) else name), item(each)) for name, each in value.items()]
-
-    return pairs
+def _paired(key: Change, item: Change) -> Change:
+    return lambda value: None if value is None else [(key(name), item(each)) for name, each in value.items()]
 
 
 def _same(value: Any) -> Any:

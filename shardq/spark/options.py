@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -68,12 +68,40 @@ class Writing(Connecting):
             raise ConfigError("option writeId may have at most 200 printable characters")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parsing(Connecting):
+    """What becomes of payloads that do not fit `.schema(...)`, in the words of Spark's readers of JSON and CSV."""
+
+    modes: ClassVar[tuple[str, ...]] = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+    """The words for it; the first one is the default."""
+    parse_mode: str = ""
+    column_name_of_corrupt_record: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the word."""
+        if self.parse_as not in self.modes:
+            raise ConfigError(
+                "option parseMode must be PERMISSIVE, DROPMALFORMED or FAILFAST (or REJECT, where a job consumes), not "
+                f"{shown(self.parse_mode)}"
+            )
+
+    @property
+    def parse_as(self) -> str:
+        """The word of `modes` that holds."""
+        return self.parse_mode.upper() or self.modes[0]
+
+    @property
+    def corrupt(self) -> str:
+        """The column that has the payloads that do not fit, if it is asked for."""
+        return self.column_name_of_corrupt_record or "_corrupt_record"
+
+
 LIVE = ("backlog", "in_flight", "delayed")
 """The states of what a queue still holds, apart from dead letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading(Connecting):
+class Reading(Parsing):
     """What to read, and how. docs/spark.md says what each means."""
 
     subscribe: str = ""
@@ -95,6 +123,7 @@ class Reading(Connecting):
 
     def __post_init__(self) -> None:
         """Check the names and the options that depend on each other."""
+        super().__post_init__()
         if bool(self.queues) == bool(self.subscribe_pattern):
             raise ConfigError("say which queues to read: give either option subscribe, or subscribePattern")
         try:
@@ -152,19 +181,36 @@ class Reading(Connecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consuming(Connecting):
+class Leasing(Parsing):
+    """Who acks what a job leases, and how it is decoded."""
+
+    modes: ClassVar[tuple[str, ...]] = ("REJECT", *Parsing.modes)
+    ack_on: str = "commit"
+
+    def __post_init__(self) -> None:
+        """Check the words."""
+        super().__post_init__()
+        if self.ack_on == "job" and self.parse_as == "DROPMALFORMED":
+            raise ConfigError(
+                "parseMode DROPMALFORMED drops rows, which a job that settles each message itself could not settle, so "
+                "they would come again and again: take REJECT, or PERMISSIVE with a column of corrupt records"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consuming(Leasing):
     """What a streaming query leases, and who acks it. docs/spark.md says what each means."""
 
     mode: str = "consume"
     subscribe: str
     max_in_flight: int = _number(10_000, 1, 100_000)
     visibility: float = _number(0.0, 0.0, MAX_LEASE)
-    ack_on: str = "commit"
     include_headers: bool = True
     partitions: int = _number(0, 0, 10_000)
 
     def __post_init__(self) -> None:
         """Check the names and words."""
+        super().__post_init__()
         if self.mode != "consume":
             raise ConfigError(
                 f"option mode must be consume, or left out to read without leases, not {shown(self.mode)}"

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from shardq.spark import dead, events, live
 from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
+from shardq.spark.parsing import parsed
 from shardq.spark.parts import Part, default_parts
 from shardq.spark.subscription import Subscription
 
@@ -49,7 +50,11 @@ class BatchReader(DataSourceReader):
 
 
 def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
-    """The batches of one part."""
+    """The batches of one part. CodecError for a malformed payload if `parseMode` is FAILFAST."""
+    return parsed(schema, options, lambda columns: _read(options, columns, part))
+
+
+def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
     client, state = client_of(options), seen_queue(options, part.queue)
     if options.table == "journal":
         return events.read_events(client, state, options, schema, part.after, part.until)

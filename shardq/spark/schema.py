@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -22,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from shardq.errors import ConfigError
+from shardq.spark.options import Parsing
 
 _TEXT, _WHOLE, _TIME = StringType(), IntegerType(), TimestampType()
 _HEADERS = MapType(StringType(), StringType())
@@ -73,6 +76,8 @@ def arrow_type(kind: DataType) -> pa.DataType:
         case ArrayType():
             return pa.list_(pa.field("element", arrow_type(kind.elementType), kind.containsNull))
         case MapType():
+            if isinstance(kind.keyType, StructType | ArrayType | MapType):
+                raise ConfigError(f"payloads have no maps with keys of type {kind.keyType.simpleString()}")
             value = pa.field("value", arrow_type(kind.valueType), kind.valueContainsNull)
             return pa.map_(pa.field("key", arrow_type(kind.keyType), False), value)
     found = _TYPES.get(type(kind))
@@ -87,10 +92,16 @@ def table_schema(table: str, *, headers: bool = True) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns if headers or name != "headers"])
 
 
-def check_schema(table: str, wished: StructType) -> None:
-    """ConfigError unless *wished* has columns of *table* only, with types that they can have."""
+def check_schema(table: str, wished: StructType, options: Parsing) -> None:
+    """ConfigError unless *wished* has columns of *table* only, with types that they can have.
+
+    Where payloads are decoded, it may also have the column of corrupt records.
+    """
     known = _TABLES[table]
+    _check_parsing(known, wished, options)
     for each in wished:
+        if each.name == options.corrupt:
+            continue
         if each.name not in known:
             raise ConfigError(f"there is no column {each.name}; the columns are {', '.join(known)}")
         wanted = known[each.name]
@@ -98,3 +109,31 @@ def check_schema(table: str, wished: StructType) -> None:
             arrow_type(each.dataType)
         elif each.dataType != wanted and not isinstance(each.dataType, EITHER.get(each.name, ())):
             raise ConfigError(f"column {each.name} is {wanted.simpleString()}, not {each.dataType.simpleString()}")
+
+
+def _check_parsing(known: Mapping[str, DataType], wished: StructType, options: Parsing) -> None:
+    """ConfigError for a mode where no payload can be malformed, or malformed ones could not be null."""
+    kind = wished["payload"].dataType if "payload" in wished.names else BinaryType()
+    decodes = not isinstance(kind, BinaryType)
+    _check_corrupt(known, wished, options)
+    if not decodes and (options.parse_mode or options.corrupt in wished.names):
+        what = f"column {options.corrupt}" if options.corrupt in wished.names else "option parseMode"
+        raise ConfigError(f"{what} needs a payload that is decoded: .schema('payload struct<a: int>'), for example")
+    if decodes and options.parse_as == "PERMISSIVE" and not wished["payload"].nullable:
+        raise ConfigError(
+            "column payload is NOT NULL, but with parseMode PERMISSIVE a malformed payload is null: let it be null, or "
+            "take another parseMode"
+        )
+
+
+def _check_corrupt(known: Mapping[str, DataType], wished: StructType, options: Parsing) -> None:
+    """ConfigError unless the column of corrupt records, if there is one, can have them."""
+    name = options.corrupt
+    if name in known:
+        raise ConfigError(f"option columnNameOfCorruptRecord must be another name than that of the column {name}")
+    if name not in wished.names:
+        if options.column_name_of_corrupt_record:
+            raise ConfigError(f"option columnNameOfCorruptRecord needs the column {name} string in .schema(...)")
+        return
+    if not wished[name].nullable or not isinstance(wished[name].dataType, StringType | BinaryType):
+        raise ConfigError(f"column {name} must be string or binary, and may be null")

@@ -68,7 +68,7 @@ class ShardqDataSource(DataSource):
                 "shardq.spark.consuming(spark, url=..., queue=...), at whose end they are acked"
             )
         options = self._reading()
-        check_schema(options.table, schema)
+        check_schema(options.table, schema, options)
         Subscription(options).check()
         return BatchReader(options, arrow_schema(schema))
 
@@ -82,7 +82,7 @@ class ShardqDataSource(DataSource):
                 "a stream is read with state=journal or state=dead, since what a queue holds comes and goes; with "
                 "mode=consume it leases the messages"
             )
-        check_schema(options.table, schema)
+        check_schema(options.table, schema, options)
         Subscription(options).check()
         return StreamReader(options, arrow_schema(schema))
 
@@ -92,7 +92,7 @@ class ShardqDataSource(DataSource):
 
     def _consumer(self, schema: StructType) -> ConsumingReader:
         options = parsed(Consuming, dict(self.options))
-        check_schema("leased", schema)
+        check_schema("leased", schema, options)
         for queue in options.queues:
             queue_of(options, queue)
         options = options if options.partitions else replace(options, partitions=self.parts)

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 import pyarrow as pa
 
+from shardq.client import Client
 from shardq.ops import scan
+from shardq.ops.state import QueueState
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.lease import Lease
+from shardq.spark.consume.malformed import reject_rows
 from shardq.spark.entries import Entries, batch_of
-from shardq.spark.options import Connecting
+from shardq.spark.options import Parsing
+from shardq.spark.parsing import parsed
 
 
-def read_leased(
-    options: Connecting, schema: pa.Schema, queue: str, leases: Sequence[Lease]
-) -> Iterator[pa.RecordBatch]:
-    """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out."""
-    client, state, at = client_of(options), queue_of(options, queue), 0
+def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequence[Lease]) -> Iterator[pa.RecordBatch]:
+    """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out.
+
+    Those whose payloads are malformed are rejected if `parseMode` says so. CodecError if it is FAILFAST.
+    """
+    client, state = client_of(options), queue_of(options, queue)
+    read = partial(_read, client, state, leases)
+    return parsed(schema, options, read, partial(reject_rows, client, state))
+
+
+def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    at = 0
     while at < len(leases):
         found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
         there = [(lease, flat) for lease, flat in zip(leases[at:], found, strict=False) if flat is not None]
-        batches = [batch_of(entries, schema) for entries in _by_place(queue, there)]
+        batches = [batch_of(entries, schema) for entries in _by_place(state.keys.name, there)]
         if batches:
             yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
         at += len(found)
