@@ -7,6 +7,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
+from shardq.errors import QueueMissing
 from shardq.ops import scan
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.lease import Lease
@@ -17,8 +18,14 @@ from shardq.spark.options import Connecting
 def read_leased(
     options: Connecting, schema: pa.Schema, queue: str, leases: Sequence[Lease]
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out."""
-    client, state, at = client_of(options), queue_of(options, queue), 0
+    """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out.
+
+    All are gone if their queue was deleted.
+    """
+    try:
+        client, state, at = client_of(options), queue_of(options, queue), 0
+    except QueueMissing:
+        return
     while at < len(leases):
         found = client.run(scan.fetch(state, [each.handle for each in leases[at : at + scan.SCANNED]]))
         there = [(lease, flat) for lease, flat in zip(leases[at:], found, strict=False) if flat is not None]
