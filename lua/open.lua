@@ -29,7 +29,7 @@
 -- KEYS[26] finished: ids of messages that have ended, for those who wait
 -- KEYS[27..] streams: as many as the caller would create
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
--- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same
+-- ARGV[2] epoch: its first one, a nonce; epochs are only ever compared for being the same. It is part of the queue's id, too
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
 -- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...} of meta}
 --- @use time
@@ -60,9 +60,11 @@ end
 
 if not exists then
   for i = 27, 26 + wanted do create_stream(KEYS[i]) end
-  -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue.
+  -- The id clock starts above whatever is left in the streams; the epoch is new for every life of the queue. Its id stays the
+  -- same for all of that life, and says when it began.
+  local id = string.format('%.0f-%s', q.now, epoch)
   redis.call('HSET', q.meta, 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', q.now,
-    'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', q.now, 'cap_no', 0)
+    'waiting', 0, 'jump', '', 'owed', 0, 'gone', 0, 'adopted', 0, 'created', q.now, 'id', id, 'cap_no', 0)
   for at = 3, #ARGV, 2 do redis.call('HSET', q.meta, ARGV[at], ARGV[at + 1]) end
   --- @use rules
   save_mark(q)

@@ -7,6 +7,7 @@ FAILED = 1
 USAGE = 2
 NOTHING = 3
 DIFFERENT = 4
+PARTLY = 5
 INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
@@ -17,6 +18,7 @@ MEANING = """exit codes:
   2  the command line is wrong
   3  there is nothing to do: no such queue, no such message, or an empty queue
   4  apply --dry-run: something would change
+  5  pipeline archive: some of the queues are not there; stderr names them, and the others are archived
   130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
 
 

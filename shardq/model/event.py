@@ -32,10 +32,13 @@ class Event(msgspec.Struct, frozen=True):
 class JournalPage(msgspec.Struct, frozen=True):
     """Some events in order. Continue after `position`; `latest` is the position of the newest event.
 
-    `lost` is how many events up to `position` are missing, because the journal keeps only the newest ones.
+    `lost` is how many events up to `position` are missing, because the journal keeps only the newest ones. `queue_id`
+    is the id of the queue (`stats().id`): where that of the page before is another one, the queue was deleted and made
+    anew in between, and this page begins with the first event that the new one still has.
     """
 
     events: list[Event]
     position: int
     latest: int
     lost: int
+    queue_id: str

@@ -20,6 +20,9 @@ class QueueStats:
 
     `result_count` results and notes of progress are kept, and take `result_bytes` of memory; `results_refused` counts
     results that were not kept, since they were too large or there was no room.
+
+    `id` tells the queue from others that had its name before and were deleted, or will have it later; '' if there is no
+    such queue. It never changes, and begins with the time when the queue was made, in ms.
     """
 
     queue: str
@@ -47,3 +50,4 @@ class QueueStats:
     result_count: int = 0
     result_bytes: int = 0
     results_refused: int = 0
+    id: str = ""

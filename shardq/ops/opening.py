@@ -27,7 +27,7 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
 from shardq.protocol.keys import slot
-from shardq.protocol.replies import StoredAssignment, pairs, stored_assignment
+from shardq.protocol.replies import StoredAssignment, pairs, queue_id, stored_assignment
 
 T = TypeVar("T")
 OLD_LETTERS: Final = 100
@@ -128,7 +128,7 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     )  # its messages in flight are settled there, even after the setting changed
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
-    state.view = QueueView(epoch, streams, wanted, config, found, meta.get("limited", "0") != "0")
+    state.view = QueueView(epoch, streams, wanted, config, found, meta.get("limited", "0") != "0", queue_id(meta))
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
 

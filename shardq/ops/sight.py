@@ -10,7 +10,7 @@ from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 from shardq.ops.view import QueueView
-from shardq.protocol.replies import pairs, stored_assignment
+from shardq.protocol.replies import pairs, queue_id, stored_assignment
 
 
 class Sight(NamedTuple):
@@ -41,5 +41,5 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
         assigned = stored_assignment((yield from retry_until(lambda _: call, until, state.clock)))
     config = QueueConfig.from_settings(meta, wanted)
     state.legacy = config.legacy_stream or state.legacy
-    view = QueueView(meta["epoch"], streams, wanted, config, assigned)
+    view = QueueView(meta["epoch"], streams, wanted, config, assigned, id=queue_id(meta))
     return Sight(int(seconds) + int(micros) / 1_000_000, view, int(meta.get("offset", 0)), meta.get("fair") == "1")

@@ -35,6 +35,19 @@ def text_or_bytes(raw: bytes) -> str | bytes:
         return raw
 
 
+def queue_id(meta: Mapping[str, str]) -> str:
+    """Return the id of the queue with this `meta`: another one each time that a queue of its name is made.
+
+    It begins with the time when the queue was made. One of an earlier version has no more than that.
+    """
+    return meta.get("id") or meta["created"]
+
+
+def created_ms(queue_id: str) -> int:
+    """Return when the queue with this id was made, in ms of the server's clock."""
+    return int(queue_id.partition("-")[0])
+
+
 class StoredAssignment(NamedTuple):
     """The stored assignment as a client knows it: the shards of named shard keys (as bytes).
 
@@ -274,8 +287,9 @@ def dead_letter(row: Row) -> DeadLetter:
 
 def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     """Read the reply of `journal`: up to *count* events after position *after*."""
-    born, latest, more = int(reply[0]) * 1000, int(reply[1]), bool(reply[2])
-    start = min(max(after, born), latest)
+    queue_id, latest, more = reply[0].decode(), int(reply[1]), bool(reply[2])
+    # The events of an earlier queue of this name have lower numbers. They went with it, so none of them is missing.
+    start = min(max(after, created_ms(queue_id) * 1000), latest)
     columns = decode(reply[3], start)
     rows = zip(
         columns.number, columns.time_ms, columns.kind, columns.message_id, columns.shard_key, columns.stream,
@@ -285,9 +299,8 @@ def journal_page(reply: Sequence[Any], after: int, count: int) -> JournalPage:
     position = latest
     if more or len(events) < len(columns.number):
         position = events[-1].number if events else columns.position
-    # Events of an earlier queue of this name, or that a failover has undone, cannot be counted: they count as one.
-    uncounted = 0 < after < born or after > latest
-    return JournalPage(events, position, latest, position - start - len(events) + uncounted)
+    # Events that a failover has undone cannot be counted: they count as one.
+    return JournalPage(events, position, latest, position - start - len(events) + (after > latest), queue_id)
 
 
 def _event(
@@ -331,6 +344,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         streams=tuple(int(count) for count in streams),
         written=int(known["n"]) - int(known.get("redriven", 0)) - int(known.get("skipped", 0)),
         legacy=int(legacy),
+        id=queue_id(known),
         held_back=int(held_back),
         withheld=int(withheld),
         runnable=min(int(backlog) - int(withheld), _room(known, now_ms, int(in_flight))),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import lru_cache
 
 from shardq.client import Client
 from shardq.errors import QueueMissing
-from shardq.ops.admin import numbers
 from shardq.ops.opening import open_queue, require_queue
 from shardq.ops.recount import server_ms
+from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.spark.options import Connecting
+from shardq.spark.parts import Part
 
 
 def client_of(options: Connecting) -> Client:
@@ -26,11 +28,22 @@ def _client(url: str, timeout: float, durability: str, process: int) -> Client:
 
 
 def seen_queue(options: Connecting, name: str) -> QueueState:
-    """The queue called *name*; needs only the right to read. QueueMissing if it does not exist."""
+    """The queue called *name* as it is now; needs only the right to read. QueueMissing if it does not exist."""
     client = client_of(options)
     state = client.state_of(name, {})
-    if not client.run(numbers(state)).streams:
-        raise QueueMissing(f"there is no queue {name!r}")
+    try:
+        seen = client.run(sight(state, state.until()))
+    except QueueMissing:
+        raise QueueMissing(f"there is no queue {name!r}") from None
+    state.view = replace(seen.view, epoch="")  # whoever changes the queue looks it up, which needs other rights
+    return state
+
+
+def queue_of_part(options: Connecting, part: Part) -> QueueState:
+    """The queue of *part*. QueueMissing if it was deleted since the part was planned, also if it was made anew."""
+    state = seen_queue(options, part.queue)
+    if part.life not in ("", state.view.id):
+        raise QueueMissing(f"queue {part.queue!r} was deleted and made anew while it was read")
     return state
 
 

@@ -13,6 +13,7 @@ from shardq.errors import ConfigError
 from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
+from shardq.protocol.replies import created_ms
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.pages import pages
 from shardq.spark.parts import Part
@@ -30,6 +31,7 @@ class DeadTrack:
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
+        self.life = state.view.id
 
     def first(self) -> str:
         """The point before all dead letters, or before `startingTimestamp`."""
@@ -41,6 +43,14 @@ class DeadTrack:
         newest = self._client.run(scan.last_id(self._state, self._state.keys.dead))
         end = self._options.ending_timestamp
         return f"{end}-{LAST}" if 0 < end < entry_id(newest.encode())[0] else newest
+
+    def anew(self) -> str:
+        """The point at which a stream goes on that has read an earlier queue of this name: that before all letters."""
+        return self.first()
+
+    def precedes(self, point: str) -> bool:
+        """Whether a point is older than the queue."""
+        return entry_id(point.encode())[0] < created_ms(self.life)
 
     def given(self, option: str) -> str:
         """The point that the option names."""
@@ -93,7 +103,7 @@ class DeadTrack:
         parts = min(most, 1 + count // SPLIT)
         cuts = [f"{first + (last + 1 - first) * at // parts - 1}-{LAST}" for at in range(1, parts)]
         points = [start, *cuts, end]
-        return [Part(self._state.keys.name, (), low, high) for low, high in pairwise(points)]
+        return [Part(self._state.keys.name, (), low, high, self.life) for low, high in pairwise(points)]
 
 
 def read_dead(

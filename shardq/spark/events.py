@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from shardq.client import Client
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, QueueMissing
 from shardq.ops import scan
 from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
 from shardq.protocol.journal import Columns, decode
+from shardq.protocol.replies import created_ms
+from shardq.spark.connection import queue_of_part
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch
@@ -32,6 +34,8 @@ class JournalTrack:
 
     def __init__(self, client: Client, state: QueueState, options: Reading) -> None:
         self._client, self._state, self._options = client, state, options
+        self.life = state.view.id
+        self._is_kept = bool(state.config.journal)
 
     def first(self) -> int:
         """The point before the oldest event that is kept, or before `startingTimestamp`."""
@@ -42,6 +46,19 @@ class JournalTrack:
         """The point after the newest event, or after `endingTimestamp`. ConfigError if the queue keeps no journal."""
         end = self._options.ending_timestamp
         return self._before(end + 1) if end else self._newest()
+
+    def anew(self) -> int:
+        """The point at which a stream goes on that has read an earlier queue of this name.
+
+        That is before the first event that the queue had, so that those which it has dropped since then are missed. (If
+        its journal was switched on later, a number is left out there.)
+        """
+        first, begin = self.first(), created_ms(self.life) * 1000
+        return first if first <= begin + 1 or self._options.starting_timestamp else begin
+
+    def precedes(self, point: int) -> bool:
+        """Whether a point is older than the queue: events are numbered from the time of its creation."""
+        return point < created_ms(self.life) * 1000
 
     def _before(self, ms: int) -> int:
         """The point before the events from a time on, found by binary search: events are in the order of time."""
@@ -61,7 +78,9 @@ class JournalTrack:
     def _newest(self) -> int:
         meta, name = self._state.keys.meta, self._state.keys.name
         raw = self._client.run(scan.field_of(self._state, meta, "events"))
-        if raw is None or not self._state.config.journal:
+        if raw is None:
+            raise QueueMissing(f"there is no queue {name!r}")
+        if not self._is_kept:
             raise ConfigError(f"queue {name!r} keeps no journal: queue.configure(journal=1_000_000) starts it")
         return int(raw)
 
@@ -116,20 +135,21 @@ class JournalTrack:
         parts = max(1, min(most, (end - start) // SPLIT))
         cuts = [start + (end - start) * at // parts for at in range(parts + 1)]
         name = self._state.keys.name
-        return [Part(name, (), str(low), str(high)) for low, high in pairwise(cuts) if low < high]
+        return [Part(name, (), str(low), str(high), self.life) for low, high in pairwise(cuts) if low < high]
 
 
 def read_events(
-    client: Client, state: QueueState, options: Reading, schema: pa.Schema, after: str, until: str
+    client: Client, state: QueueState, options: Reading, schema: pa.Schema, part: Part
 ) -> Iterator[pa.RecordBatch]:
-    """The events after one position up to another; ConfigError if some are lost and `failOnDataLoss` is true."""
-    position, end, key = int(after), int(until), state.keys.journal
+    """The events of a part; ConfigError if some are lost and `failOnDataLoss` is true, QueueMissing if all are gone."""
+    position, end, key = int(part.after), int(part.until), state.keys.journal
     keys = frozenset(each.encode() for each in listed(options.shard_keys))
     while position < end:
         rows = client.run(scan.page(state, key, f"{position}-{LAST}", "+", max(1, options.fetch_size // 10)))
         events = decode(rows, position, end)
         seen = min(end, int(rows[-1][0].partition(b"-")[0])) if rows else end
         if lost := seen - position - len(events.number):
+            queue_of_part(options, part)  # those of a queue that was deleted are not lost
             _lose(state.keys.name, options, lost, position)
         position = seen
         if keys:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shardq.protocol.replies import created_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Lag:
@@ -53,11 +55,17 @@ def _lags(end: Any, latest: Any) -> list[tuple[str, Lag]]:
 
 
 def _lag(read: Any, newest: Mapping[str, Any]) -> Lag:
-    """The lag between the mark of what was *read*, or its point alone, and that of the *newest* row."""
+    """The lag between the mark of what was *read*, or its point alone, and that of the *newest* row.
+
+    Events are numbered from when their queue was made. Of one that was made anew, all are still to be read.
+    """
     mark = read if isinstance(read, Mapping) else {"to": read}
     if mark["to"] == newest["to"]:
         return Lag(0, 0.0)
     numbered = isinstance(mark["to"], int) and isinstance(newest["to"], int)
+    made = created_ms(newest["id"]) if numbered and "id" in newest else 0
+    if numbered and mark["to"] < made * 1000:
+        mark = {"to": made * 1000, "time": made}
     events = max(0, newest["to"] - mark["to"]) if numbered else None
     read_at, newest_at = mark.get("time"), newest.get("time")
     return Lag(events, None if read_at is None or newest_at is None else max(0, newest_at - read_at) / 1000)

@@ -10,12 +10,16 @@ from pyspark.sql.datasource import InputPartition
 
 @dataclass(frozen=True)
 class Part(InputPartition):
-    """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points."""
+    """Some streams of a queue (and `:bodies`, the stream of delayed messages), or a range between two points.
+
+    A range is of the queue with the id `life`, and of no other that has its name later.
+    """
 
     queue: str
     places: tuple[str, ...] = ()
     after: str = "-"
     until: str = "+"
+    life: str = ""
 
 
 def default_parts() -> int:

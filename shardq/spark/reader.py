@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from shardq.spark import dead, events, live
-from shardq.spark.connection import client_of, seen_queue
+from shardq.spark.connection import client_of, queue_of_part, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
 from shardq.spark.parts import Part, default_parts
@@ -50,14 +50,17 @@ class BatchReader(DataSourceReader):
 
 
 def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
-    """The batches of one part. CodecError for a malformed payload if `parseMode` is FAILFAST."""
+    """The batches of one part. QueueMissing if its queue was deleted meanwhile.
+
+    CodecError for a malformed payload if `parseMode` is FAILFAST.
+    """
     return parsed(schema, options, lambda columns: _read(options, columns, part))
 
 
 def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
-    client, state = client_of(options), seen_queue(options, part.queue)
+    client, state = client_of(options), queue_of_part(options, part)
     if options.table == "journal":
-        return events.read_events(client, state, options, schema, part.after, part.until)
+        return events.read_events(client, state, options, schema, part)
     if options.table == "dead":
         return dead.read_dead(client, state, options, schema, part.after, part.until)
     return live.read_live(client, state, options, schema, part)

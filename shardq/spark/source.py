@@ -73,7 +73,7 @@ class ShardqDataSource(DataSource):
         return BatchReader(options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader | ConsumingReader:
-        """The reader of `spark.readStream`: of a journal, of dead letters, or a consumer. ConfigError, QueueMissing."""
+        """The reader of `spark.readStream`: of a journal, of dead letters, or a consumer. ConfigError."""
         if self._consumes:
             return self._consumer(schema)
         options = self._reading()
@@ -83,7 +83,6 @@ class ShardqDataSource(DataSource):
                 "mode=consume it leases the messages"
             )
         check_schema(options.table, schema, options)
-        Subscription(options).check()
         return StreamReader(options, arrow_schema(schema))
 
     @property
@@ -93,8 +92,6 @@ class ShardqDataSource(DataSource):
     def _consumer(self, schema: StructType) -> ConsumingReader:
         options = parsed(Consuming, dict(self.options))
         check_schema("leased", schema, options)
-        for queue in options.queues:
-            queue_of(options, queue)
         options = options if options.partitions else replace(options, partitions=self.parts)
         return ConsumingReader(options, arrow_schema(schema))
 

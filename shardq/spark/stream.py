@@ -1,16 +1,18 @@
 """`spark.readStream.format("shardq")`: a stream of the journal or the dead letters of queues.
 
-An offset has a *mark* for each queue: `{"from": 40, "to": 60, "time": 1763711999000}`. The micro-batch that ends there
-has the rows after the point "from" up to the point "to", the number of an event or the entry id of a dead letter. They
-never change, so a micro-batch can be read again, and lost rows are noticed. By the "time" of the event "to", in ms, we
-notice that Redis was rolled back. A queue that is not read any more keeps its mark: it may come back. Offsets of older
-versions have points instead of marks.
+An offset has a *mark* for each queue: `{"from": 40, "to": 60, "time": 1763711999000, "id": "1763711000000-cQ3x"}`. The
+micro-batch that ends there has the rows after the point "from" up to the point "to", the number of an event or the
+entry id of a dead letter. They never change, so a micro-batch can be read again, and lost rows are noticed. By the
+"time" of the event "to", in ms, we notice that Redis was rolled back. By the "id" of the queue we notice that it was
+deleted and made anew: then it is read from its beginning on. A queue that is not read any more, or that is gone, keeps
+its mark: it may come back. Offsets of older versions have marks without ids, or points instead of marks.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,11 +20,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from shardq.spark.connection import client_of, seen_queue
+from shardq.spark.lives import Gone, is_made_anew, life_of
 from shardq.spark.options import Reading, place_of
 from shardq.spark.parts import Part, default_parts
 from shardq.spark.reader import TRACKS, read_part, without_gc
 from shardq.spark.subscription import Subscription
 
+log = logging.getLogger("shardq")
 Offset = dict[str, Any]
 UNLIMITED = 2**53
 
@@ -34,28 +38,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = schema
         self.subscription = Subscription(options)
+        self.gone = Gone("there is no queue %r any more: its part of the stream ends there")
+        self.is_new = False
         self.target: Offset | None = None
         self.went_on = time.monotonic()
 
     def initialOffset(self) -> Offset:
         """Where a new query starts: `startingOffsets`, the latest by default."""
-        given = self.options.starting_offsets or "latest"
+        self.is_new = True
+        given, tracks = self.options.starting_offsets or "latest", self._tracks(self.subscription.queues())
         if given == "latest":
-            return self._last()
+            return _last(tracks)
         if given == "earliest":
-            return {name: self._track(name).first() for name in self.subscription.queues()}
-        return self.options.points("startingOffsets") | {name: self._given(name) for name in self.subscription.queues()}
+            return {name: {"to": track.first(), "id": track.life} for name, track in tracks.items()}
+        found = {name: self._given(name, track) for name, track in tracks.items()}
+        return self.options.points("startingOffsets") | found
 
-    def _given(self, name: str) -> Any:
-        mark, point = self.options.point("startingOffsets", name), self._track(name).given("startingOffsets")
-        return {"to": point, "time": time_of(mark)} if time_of(mark) else point
+    def _given(self, name: str, track: Any) -> Any:
+        mark, point = self.options.point("startingOffsets", name), track.given("startingOffsets")
+        given = {"to": point, "time": time_of(mark), "id": life_of(mark)}
+        return {key: value for key, value in given.items() if value is not None}
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
-        """How far the next micro-batch goes."""
+        """How far the next micro-batch goes. QueueMissing, ConfigError if a new query names queues that are not there.
+
+        For a query that has read them once, those that are gone are no error.
+        """
         start = start or {}
-        last = self.target or self._last()
-        tracks = {name: self._track(name) for name in last}
-        begin = {name: self._begin(track, start.get(name), last[name]) for name, track in tracks.items()}
+        if self.is_new:
+            self.subscription.check()
+            self.is_new = False
+        tracks = self._tracks(self.target or self.subscription.queues())
+        marks = self.target or _last(tracks)
+        tracks = {name: track for name, track in tracks.items() if track.life == marks[name]["id"]}
+        last = {name: marks[name]["to"] for name in tracks}
+        begin = {name: self._begin(name, track, start.get(name), last[name]) for name, track in tracks.items()}
         if self._waits(tracks, begin, last):
             return start
         end = dict(last)
@@ -66,12 +83,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = dict(start)
         for name, track in tracks.items():
             if name not in start or not begin[name] == end[name] == place_of(start[name]):
-                found[name] = {"from": begin[name], "to": end[name], "time": track.time(end[name])}
+                time = track.time(end[name])
+                found[name] = {"from": begin[name], "to": end[name], "time": time, "id": track.life}
         return found
 
-    def _begin(self, track: Any, mark: Any, last: Any) -> Any:
+    def _begin(self, name: str, track: Any, mark: Any, last: Any) -> Any:
         """Where a queue's part begins; for a queue that is new to the query, at its oldest row."""
-        return track.first() if mark is None else track.begin(place_of(mark), time_of(mark), last)
+        if mark is None:
+            return track.first()
+        if not is_made_anew(track, mark):
+            return track.begin(place_of(mark), time_of(mark), last)
+        if place_of(mark) != track.anew():
+            log.warning("queue %r was deleted and made anew: the stream goes on at its beginning", name)
+        return track.anew()
 
     def _waits(self, tracks: Mapping[str, Any], begin: Offset, last: Offset) -> bool:
         """Whether the next micro-batch shall wait for `minOffsetsPerTrigger`; never longer than `maxTriggerDelay`."""
@@ -89,20 +113,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:
         """The newest offset, without a limit; `shardq.spark.lag` compares it with how far the query is."""
-        return {name: {"to": point, "time": self._track(name).time(point)} for name, point in self._last().items()}
+        tracks = self._tracks(self.subscription.queues())
+        return {name: mark | {"time": tracks[name].time(mark["to"])} for name, mark in _last(tracks).items()}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Remember the newest offset, at which the query shall end."""
-        self.target = self._last()
+        self.target = _last(self._tracks(self.subscription.queues()))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The rows between two offsets, in parts."""
+        """The rows between two offsets, in parts. What a queue had that was deleted is in none."""
         most = self.options.partitions or default_parts()
+        self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
         found: list[InputPartition] = []
-        for name, mark in end.items():
-            if name not in start or start[name] != mark:
-                track = self._track(name)
-                found += track.parts(self._from(track, start.get(name), mark), place_of(mark), most)
+        changed = [name for name, mark in end.items() if name not in start or start[name] != mark]
+        for name, track in self._tracks(changed).items():
+            if is_made_anew(track, end[name]):
+                log.warning("queue %r was deleted before all of it was read, and made anew", name)
+            else:
+                found += track.parts(self._from(track, start.get(name), end[name]), place_of(end[name]), most)
         return found
 
     def _from(self, track: Any, before: Any, mark: Any) -> Any:
@@ -113,15 +141,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part; runs in a task."""
-        if not isinstance(partition, Part):
-            return iter(())
-        return without_gc(read_part(self.options, self.schema, partition))
+        if isinstance(partition, Part):
+            with self.gone.left_out(partition.queue):
+                yield from without_gc(read_part(self.options, self.schema, partition))
 
-    def _last(self) -> Offset:
-        return {name: self._track(name).last() for name in self.subscription.queues()}
+    def _tracks(self, names: Iterable[str]) -> dict[str, Any]:
+        """The tracks of those queues that are there. The others are named in the log."""
+        kind, client, found = TRACKS[self.options.table], client_of(self.options), {}
+        for name in names:
+            with self.gone.left_out(name):
+                found[name] = kind(client, seen_queue(self.options, name), self.options)
+        return found
 
-    def _track(self, name: str) -> Any:
-        return TRACKS[self.options.table](client_of(self.options), seen_queue(self.options, name), self.options)
+
+def _last(tracks: Mapping[str, Any]) -> Offset:
+    """The marks of the newest rows."""
+    return {name: {"to": track.last(), "id": track.life} for name, track in tracks.items()}
 
 
 def time_of(mark: Any) -> int | None:

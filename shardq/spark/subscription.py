@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from shardq.clock import SystemClock
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, QueueMissing
 from shardq.ops.listing import queue_names
 from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
@@ -53,4 +53,8 @@ class Subscription:
         return tuple(name for name in found if self.options.table != "journal" or self._has_journal(name))
 
     def _has_journal(self, name: str) -> bool:
-        return bool(seen_queue(self.options, name).config.journal)
+        """Whether a queue keeps a journal; one that was deleted meanwhile does not."""
+        try:
+            return bool(seen_queue(self.options, name).config.journal)
+        except QueueMissing:
+            return False

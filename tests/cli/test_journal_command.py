@@ -59,3 +59,25 @@ def test_it_follows_what_happens(cli: Command, queue: Queue) -> None:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=150)
         assert process.returncode == 130
+
+
+@pytest.mark.runs_in("test-all")
+def test_it_follows_a_queue_that_is_deleted_and_made_anew(cli: Command, queue: Queue) -> None:
+    """It counted an event of the deleted one as lost, or ended."""
+    queue.configure(journal=100)
+    pipe = subprocess.PIPE
+    with cli.start("journal", "jobs", "--follow", "--json", stdout=pipe, stderr=pipe) as process:
+        assert process.stdout
+        assert process.stderr
+        assert b"configured" in process.stdout.readline()
+        queue.delete(expected=None)
+        assert b"was deleted; if it is made anew" in process.stderr.readline()
+        queue.read_many(1)
+        queue.configure(journal=100)
+        queue.write("x", shard_key="t")
+        assert b"was made anew" in process.stderr.readline()
+        assert b"configured" in process.stdout.readline()
+        assert b"written" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=150)
+        assert (process.returncode, b"lost" in told) == (130, False)

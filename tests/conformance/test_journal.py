@@ -271,18 +271,12 @@ def test_switched_off_it_drops_what_it_held_and_the_gap_is_noticed(queue: Queue,
     assert ([each.kind for each in page.events], page.lost) == (["configured", "configured", "written"], 1)
 
 
-def test_a_position_of_an_earlier_life_is_noticed(open_queue: OpenQueue, queue: Queue, world: World) -> None:
-    queue.write_many([(str(n), "a") for n in range(5)])
-    position = queue.journal().position
-    for key in (*queue.state.keys.fixed, *(queue.state.keys.stream(n) for n in range(4))):
-        world.raw.delete(key)
-    other = open_queue(by=world.client(), streams=4, streams_per_shard=4, journal=100)
-    other.write("1", shard_key="a")
-    page = other.journal(after=position)
-    assert page.lost >= 1
-    assert [each.kind for each in page.events] == ["written"]
-    ahead = other.journal(after=page.latest + 1_000)
-    assert (ahead.events, ahead.position, ahead.lost) == ([], page.latest, 1)
+def test_a_journal_that_is_ahead_of_the_queue_is_noticed(queue: Queue) -> None:
+    """As after a failover that lost events which somebody had read."""
+    queue.write("1", shard_key="a")
+    latest = queue.journal().latest
+    ahead = queue.journal(after=latest + 1_000)
+    assert (ahead.events, ahead.position, ahead.lost) == ([], latest, 1)
 
 
 def test_nothing_of_what_users_wrote_is_in_it_but_shard_keys(queue: Queue, world: World) -> None:

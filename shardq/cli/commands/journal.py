@@ -15,12 +15,14 @@ from shardq.cli.parsing import Commands, add_queue, command, number
 from shardq.cli.shell import Shell
 from shardq.cli.text import bytes_fields, duration, json_line, plural, printable, shown_key
 from shardq.client import Queue
+from shardq.errors import QueueMissing
 from shardq.model import Event
 from shardq.protocol.replies import text_or_bytes
 
 ABOUT = """Prints one line for each event: number, time (UTC), what happened, message id and shard key; then, if known,
 the delivery count, the delay and the client. A queue keeps a journal once its setting `journal` says how many events
-to keep. Older events are dropped; stderr says how many of the requested ones are lost."""
+to keep. Older events are dropped; stderr says how many of the requested ones are lost. With --follow it also says when
+the queue is deleted, and goes on when it is made anew."""
 
 EXAMPLES = """  shardq configure jobs journal=1000000 --yes
   shardq journal jobs --follow
@@ -58,7 +60,7 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
         raise Nothing(f"queue {args.queue!r} keeps no journal; shardq configure {args.queue} journal=100000 begins one")
     start = args.after if args.after is not None else 0 if filtered else max(0, newest.latest - args.count)
     shown = 0
-    for event in _events(queue, start, follow=args.follow, exact_start=args.after is not None):
+    for event in _events(queue, newest.queue_id, start, follow=args.follow, exact_start=args.after is not None):
         if _wanted(args, event):
             say(json_line(_fields(event)) if shell.json else _line(event), flush=args.follow)
             shown += 1
@@ -67,11 +69,26 @@ def run(args: argparse.Namespace, shell: Shell) -> int:
     return OK
 
 
-def _events(queue: Queue, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
-    """The events after *start*. Events lost before the first one are reported only if the user gave --after."""
-    position, pause = start, threading.Event()
+def _events(queue: Queue, life: str, start: int, *, follow: bool, exact_start: bool) -> Iterator[Event]:
+    """The events after *start*. Events lost before the first one are reported only if the user gave --after.
+
+    Whoever follows is told when the queue whose id is *life* is deleted, and goes on with the one that is made anew.
+    """
+    position, pause, is_there = start, threading.Event(), True
     while True:
-        page = queue.journal(PAGE, after=position)
+        try:
+            page, is_there = queue.journal(PAGE, after=position), True
+        except QueueMissing:
+            if not follow:
+                raise
+            if is_there:
+                remark(f"queue {queue.name!r} was deleted; if it is made anew, its events follow")
+            is_there = False
+            pause.wait(POLL)
+            continue
+        if page.queue_id != life:
+            remark(f"queue {queue.name!r} was made anew: these are its events from its beginning on")
+            life = page.queue_id
         if page.lost and (exact_start or position != start):
             remark(f"{plural(page.lost, 'event')} before number {page.position + 1 - len(page.events)} were lost")
         yield from page.events

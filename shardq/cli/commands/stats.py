@@ -79,6 +79,7 @@ def _numbers(now: QueueStats) -> list[tuple[str, str]]:
     shrinking = "" if now.wanted == reading else f", {now.wanted} once the others are drained"
     found = [
         ("queue", now.queue),
+        ("id", now.id),
         ("backlog", f"{now.backlog:,}"),
         ("runnable", f"{now.runnable:,}"),
         ("in flight", f"{now.in_flight:,}"),

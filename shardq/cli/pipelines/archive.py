@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import re
+from typing import NamedTuple
 
-from shardq.cli.exits import OK
+from shardq.cli.exits import OK, PARTLY, Nothing, UsageError
 from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
+from shardq.errors import QueueMissing
+from shardq.ops.listing import queue_names
 
+LONGEST = 300.0
+"""Seconds after which the search for queues is given up. It walks over all keys of Redis."""
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
 Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,
 so run this often enough, or with --every. If events were lost before they were archived, the run fails, unless
 --allow-loss is given.
+
+A queue that is not there, or keeps no journal, is named on stderr; the others are archived, and the exit code is 5.
+What a deleted queue had is no loss. If it was made anew, it is archived from its beginning on. --pattern archives all
+queues whose whole names match a regular expression, with --every also those that come later; it looks once a minute.
 
 The checkpoint in DIR/_checkpoints knows what is archived. If it is gone or does not fit, the run is refused. With
 --adopt it reads from the archive how far each queue is there, and goes on behind that.
@@ -22,6 +32,7 @@ The checkpoint in DIR/_checkpoints knows what is archived. If it is gone or does
 
 EXAMPLES = """  shardq pipeline archive archive/ jobs mails
   shardq pipeline archive archive/ jobs --every 60 --only journal
+  shardq pipeline archive archive/ --pattern 'jobs-.*'
   shardq pipeline archive archive/ --compact"""
 
 
@@ -33,6 +44,9 @@ def register(names: Commands) -> None:
     parser.add_argument("dir", metavar="DIR", help="the folder of the archive")
     parser.add_argument(
         "queues", nargs="*", metavar="QUEUE", help="the queues; others than before may be named, and come back later"
+    )
+    parser.add_argument(
+        "--pattern", type=expression, default="", metavar="REGEX", help="instead: queues whose whole names match"
     )
     parser.add_argument("--only", choices=("journal", "dead"), help="archive only this table")
     parser.add_argument("--every", type=time, metavar="S", help="repeat every S seconds until Ctrl-C (needs --only)")
@@ -46,31 +60,83 @@ def register(names: Commands) -> None:
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Archive, then compact."""
-    from shardq.cli.exits import UsageError
-
-    if not args.queues and not args.compact:
-        raise UsageError("name the queues to archive, or use --compact")
+    is_named = bool(args.queues or args.pattern)
+    if args.queues and args.pattern:
+        raise UsageError("name the queues to archive, or give a --pattern, not both")
+    if not is_named and not args.compact:
+        raise UsageError("name the queues to archive, or use --pattern or --compact")
     if args.every is not None and not args.only:
         raise UsageError("--every follows one table: use --only journal or --only dead")
-    if args.adopt and not args.queues:
+    if args.adopt and not is_named:
         raise UsageError("--adopt needs the queues to archive")
-    for name in args.queues:
-        shell.existing(name)
+    tables = [args.only] if args.only else ["journal", "dead"]
+    wanted = _found(args, shell, tables) if is_named else Found({table: [] for table in tables}, {})
+    for why in wanted.missing.values():
+        remark(why)
     options = {
         **connecting(args, shell),
         "maxOffsetsPerTrigger": str(args.most), "failOnDataLoss": str(not args.allow_loss).lower(),
     }  # fmt: skip
     with started("archive", args, shell) as (spark, progress):
-        from shardq.spark.pipelines.archive import TABLES, Archive
+        from shardq.spark.pipelines.archive import Archive
 
         archive = Archive(spark, args.dir)
-        for name in [args.only] if args.only else list(TABLES):
-            if args.queues:
+        how = {"every": args.every, "adopt": args.adopt, "pattern": args.pattern}
+        for name, queues in wanted.queues.items():
+            if queues:
                 with progress.step(f"archiving {name}"):
-                    count = archive.follow(name, args.queues, options, progress, every=args.every, adopt=args.adopt)
+                    count = archive.follow(name, queues, options, progress, **how)
                 progress.report.figures[f"{name} rows"] = count
             if args.compact:
                 with progress.step(f"compacting {name}"):
                     progress.report.figures[f"{name} folders merged"] = archive.compact(name)
         remark(f"shardq.spark.pipelines.archive.Archive(spark, {args.dir!r}).table('journal') reads what was archived")
-    return OK
+        if wanted.missing:
+            progress.report.figures["queues not archived"] = len(wanted.missing)
+    return PARTLY if wanted.missing else OK
+
+
+class Found(NamedTuple):
+    """The queues to archive of each table, and what is not archived, by queue."""
+
+    queues: dict[str, list[str]]
+    missing: dict[str, str]
+
+
+def _found(args: argparse.Namespace, shell: Shell, tables: list[str]) -> Found:
+    """Look for the queues that are named, or that match. Raises Nothing if none has what is to be archived."""
+    found = Found({table: [] for table in tables}, {})
+    for name in dict.fromkeys(args.queues) if args.queues else _matching(args.pattern, shell):
+        try:
+            has_journal = bool(shell.queue(name).settings().journal)
+        except QueueMissing:
+            found.missing[name] = f"queue {name!r} is not archived: there is no such queue"
+            continue
+        for table in tables:
+            if table != "journal" or has_journal:
+                found.queues[table].append(name)
+            else:
+                found.missing[name] = (
+                    f"queue {name!r} keeps no journal to archive; shardq configure {name} journal=1000000 begins one"
+                )
+    if args.pattern:
+        found.missing.clear()  # nobody named them
+    if not any(found.queues.values()):
+        raise Nothing("; ".join(found.missing.values()) or f"no queue to archive matches {args.pattern!r}")
+    return found
+
+
+def _matching(pattern: str, shell: Shell) -> list[str]:
+    """The queues whose whole names match, found as format("shardq") finds them for the option subscribePattern."""
+    clock = shell.client.clock
+    names = shell.client.run(queue_names(clock.monotonic() + LONGEST, clock))
+    return [name for name in sorted(names) if re.fullmatch(pattern, name)]
+
+
+def expression(text: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"must be a regular expression: {error}") from None
+    return text

@@ -9,6 +9,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from shardq.client import Client
+from shardq.errors import QueueMissing
 from shardq.ops import scan
 from shardq.ops.state import QueueState
 from shardq.spark.connection import client_of, queue_of
@@ -22,11 +23,15 @@ from shardq.spark.parsing import parsed
 def read_leased(options: Parsing, schema: pa.Schema, queue: str, leases: Sequence[Lease]) -> Iterator[pa.RecordBatch]:
     """The messages of *leases*, which are sorted by place. One that is gone was settled, so it is left out.
 
-    Those whose payloads are malformed are rejected if `parseMode` says so. CodecError if it is FAILFAST.
+    All are gone if their queue was deleted. Those whose payloads are malformed are rejected if `parseMode` says so.
+    CodecError if it is FAILFAST.
     """
-    client, state = client_of(options), queue_of(options, queue)
+    try:
+        client, state = client_of(options), queue_of(options, queue)
+    except QueueMissing:
+        return
     read = partial(_read, client, state, leases)
-    return parsed(schema, options, read, partial(reject_rows, client, state))
+    yield from parsed(schema, options, read, partial(reject_rows, client, state))
 
 
 def _read(client: Client, state: QueueState, leases: Sequence[Lease], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

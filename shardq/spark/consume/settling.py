@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardq.arguments import MAX_BLOCK, seconds
-from shardq.errors import ConfigError
+from shardq.errors import ConfigError, QueueMissing
 from shardq.model import Received
 from shardq.ops import settle
 from shardq.ops.settle import Settled
@@ -20,6 +20,7 @@ from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.hold import Hold
 from shardq.spark.consume.lease import lease_of
 from shardq.spark.lags import offsets_of
+from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Connecting
 
 if TYPE_CHECKING:
@@ -77,11 +78,12 @@ def settle_last(query: StreamingQuery, *, url: str) -> None:
     """
     if query.isActive:
         raise ConfigError("the query still runs, and settles its micro-batches itself: stop it first")
-    options = Connecting(url=url)
+    options, gone = Connecting(url=url), Gone("there is no queue %r any more: nothing of it is left to settle")
     for end in offsets_of(query.lastProgress):
         for queue in end.get("rows", ()) if "hold" in end else ():
-            hold = Hold(client_of(options), queue_of(options, queue), end["hold"])
-            hold.settle(end["batch"], end["ackOn"])
+            with gone.left_out(queue):
+                hold = Hold(client_of(options), same_queue(options, queue, end), end["hold"])
+                hold.settle(end["batch"], end["ackOn"])
 
 
 def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settlement:
@@ -126,6 +128,10 @@ def _settle(options: Connecting, verb: Verb, leases: Sequence[str | None], why: 
         lease = lease_of(text)
         queues.setdefault(lease.queue, []).append((lease.received, each))
     for name, rows in queues.items():
-        state = queue_of(options, name)
+        try:
+            state = queue_of(options, name)
+        except QueueMissing:  # its messages went with it
+            yield from [Settled.LOST.value] * len(rows)
+            continue
         held = [received for received, _ in rows]
         yield from (how.value for how in client_of(options).run(verb(state, held, [each for _, each in rows])))

@@ -1,8 +1,10 @@
 """`spark.readStream` with mode=consume: a streaming query that leases messages, and acks them when they are done.
 
 The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
-"rows": {"jobs": 120}, "ackOn": "commit"}`. Which ones is in a record in Redis, which is written before Spark writes the
-offset down. So a query that was killed finds in its checkpoint what it held.
+"rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit"}`. Which ones is in a record in Redis,
+which is written before Spark writes the offset down. So a query that was killed finds in its checkpoint what it held.
+By the id of the queue it knows when that was deleted: then nothing is held of it any more. Offsets of older versions
+have no ids.
 
 Spark asks for the offset after a micro-batch only when that micro-batch is committed. It calls `commit` one micro-batch
 later than that, and for the last one never.
@@ -11,8 +13,11 @@ later than that, and for the last one never.
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +30,7 @@ from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.hold import Hold
 from shardq.spark.consume.lease import Lease, packed, unpacked
+from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
 from shardq.spark.parts import default_parts
 from shardq.spark.reader import without_gc
@@ -50,27 +56,41 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.schema = schema
         self.holds: dict[tuple[str, str], Hold] = {}
+        self.gone = Gone("there is no queue %r any more: what this query held of it went with it")
+        self.is_new = False
         self.settled = -1
         self.left: int | None = None
 
     def initialOffset(self) -> Offset:
         """The offset of a query that begins."""
+        self.is_new = True
         return {"hold": secrets.token_hex(8), "batch": 0, "rows": {}, "ackOn": self.options.ack_on}
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
-        """Settle what is done, and lease the messages of the next micro-batch. Without any the offset stays."""
+        """Settle what is done, and lease the messages of the next micro-batch. Without any the offset stays.
+
+        QueueMissing if a new query names a queue that is not there. Later, one that is gone is no error.
+        """
         start = start or self.initialOffset()
+        for queue in self.options.queues if self.is_new else ():
+            queue_of(self.options, queue)
+        self.is_new = False
         self.commit(start)
         rows = self._lease(start["hold"], start["batch"] + 1)
         if not rows:
             return start
-        return {"hold": start["hold"], "batch": start["batch"] + 1, "rows": rows, "ackOn": self.options.ack_on}
+        ids = {queue: client_of(self.options).state_of(queue, {}).view.id for queue in rows}
+        return {
+            "hold": start["hold"], "batch": start["batch"] + 1, "rows": rows, "ids": ids, "ackOn": self.options.ack_on
+        }  # fmt: skip
 
     def _lease(self, name: str, batch: int) -> dict[str, int]:
         """Lease messages of all queues; if none has any, wait for a first one, but not where the query is to end."""
         most = self.options.max_in_flight if self.left is None else min(self.options.max_in_flight, self.left)
-        parts = self._shares(most)
-        rows = {queue: self._hold(queue, name).lease(batch, part, 0.0) for queue, part in parts.items() if part}
+        rows = {}
+        for queue, part in filter(itemgetter(1), self._shares(most).items()):
+            with self._left_out(queue, name):
+                rows[queue] = self._hold(queue, name).lease(batch, part, 0.0)
         if self.left is not None:
             self.left -= sum(rows.values())
         elif not any(rows.values()):
@@ -79,10 +99,15 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait(self, name: str, batch: int) -> dict[str, int]:
         """Wait on one queue after the other for a first message."""
+        wait = WAIT / len(self.options.queues)
         for queue in self.options.queues:
-            wait = WAIT / len(self.options.queues)
-            if count := self._hold(queue, name).lease(batch, self.options.max_in_flight, wait):
-                return {queue: count}
+            rows: dict[str, int] = {}
+            with self._left_out(queue, name):
+                rows[queue] = self._hold(queue, name).lease(batch, self.options.max_in_flight, wait)
+            if any(rows.values()):
+                return rows
+            if not rows:
+                threading.Event().wait(wait)  # it may be made anew
         return {}
 
     def _shares(self, most: int) -> dict[str, int]:
@@ -98,7 +123,10 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stats(self, queue: str) -> QueueStats:
         """Its numbers; all are zero while there is no such queue."""
         client = client_of(self.options)
-        return client.run(numbers(client.state_of(queue, {})))
+        stats = client.run(numbers(client.state_of(queue, {})))
+        if not stats.streams:
+            self.gone.tell(queue)
+        return stats
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxInFlight`."""
@@ -120,10 +148,13 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The messages of a micro-batch, in parts. If it was begun before, those whose leases have not ended."""
         most = self.options.partitions or default_parts()
         parts: list[InputPartition] = []
+        self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
         for queue in end["rows"] if start["batch"] < end["batch"] else ():
-            hold = self._hold(queue, end["hold"])
-            if hold.batch == end["batch"] or hold.take_up(end["batch"]):
-                parts += [LeasedPart(queue, packed(some)) for some in split(hold.leases, most)]
+            with self._left_out(queue, end["hold"]):
+                same_queue(self.options, queue, end)
+                hold = self._hold(queue, end["hold"])
+                if hold.batch == end["batch"] or hold.take_up(end["batch"]):
+                    parts += [LeasedPart(queue, packed(some)) for some in split(hold.leases, most)]
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -136,12 +167,24 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Settle the micro-batch that ends at *end*, unless that was done before."""
         if end["batch"] > self.settled:
             for queue in end["rows"]:
-                self._hold(queue, end["hold"]).settle(end["batch"], end["ackOn"])
+                with self._left_out(queue, end["hold"]):
+                    same_queue(self.options, queue, end)
+                    self._hold(queue, end["hold"]).settle(end["batch"], end["ackOn"])
             self.settled = end["batch"]
 
     def stop(self) -> None:
         """Extend nothing any more. What the query holds comes again, unless it is started again in time."""
         for hold in self.holds.values():
+            hold.stop()
+
+    @contextmanager
+    def _left_out(self, queue: str, name: str) -> Iterator[None]:
+        """A block that does nothing more once it turns out that there is no such queue: nothing of it is held then."""
+        is_there = False
+        with self.gone.left_out(queue):
+            yield
+            is_there = True
+        if not is_there and (hold := self.holds.pop((queue, name), None)):
             hold.stop()
 
     def _hold(self, queue: str, name: str) -> Hold:

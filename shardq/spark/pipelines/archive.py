@@ -160,18 +160,21 @@ class Archive:
         *,
         every: float | None = None,
         adopt: bool = False,
+        pattern: str = "",
     ) -> int:
         """Archive what is new in *name* of the *queues*; how many rows that were. Every so many seconds, until stopped.
 
         *options* are those of format("shardq"), `url` among them. A query that was killed goes on where it was. If its
-        checkpoint is gone, that is a ConfigError, or with *adopt* it goes on behind what is archived.
+        checkpoint is gone, that is a ConfigError, or with *adopt* it goes on behind what is archived. With a *pattern*,
+        of which *queues* are those that match now, others that match and come later are archived, too.
         """
         if adopt:
             self.adopt(name, queues)
         self.check(name, queues)
         checkpoint = Checkpoint.newest(self._folder, name)
         source = self.spark.readStream.format("shardq").options(**options)
-        source = source.option("subscribe", ",".join(queues)).option("state", name)
+        named = {"subscribePattern": pattern} if pattern else {"subscribe": ",".join(queues)}
+        source = source.options(**named, state=name)
         rows = source.option("startingOffsets", checkpoint.starting(list(queues))).load()
         total = 0
         progress.sofar = lambda: f"{total:,} rows"

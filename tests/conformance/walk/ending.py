@@ -28,6 +28,7 @@ COUNTERS = {
 CLOCKS = {
     "ms",
     "created",
+    "id",
     "epoch",
     "waiting",
     "asleep",
