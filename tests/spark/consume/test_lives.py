@@ -16,7 +16,7 @@ from shardq.spark.consume.fetch import read_leased
 from shardq.spark.consume.lease import unpacked
 from shardq.spark.consume.settling import _settle, settle_last
 from shardq.spark.consume.stream import ConsumingReader
-from shardq.spark.options import Consuming
+from shardq.spark.options import Consuming, Leasing
 from shardq.spark.schema import arrow_schema, table_schema
 from tests.spark.consume.queries import Sink, consuming_query, drain
 from tests.waiting import eventually
@@ -138,7 +138,7 @@ def test_tasks_find_no_rows_of_a_queue_that_is_deleted_and_count_them_as_lost(ur
         queue.delete(expected=None)
         if anew:
             fill(make("a"), 10)
-        options = Consuming(url=url)
+        options = Leasing(url=url)
         assert [*read_leased(options, reader.schema, queue.name, leases)] == []
         acked = _settle(options, lambda state, held, _: ack(state, held), [each.text for each in leases], [""] * 10)
         assert [*acked] == [Settled.LOST.value] * 10
