@@ -18,7 +18,7 @@ MEANING = """exit codes:
   2  the command line is wrong
   3  there is nothing to do: no such queue, no such message, or an empty queue
   4  apply --dry-run: something would change
-  5  pipeline archive: some of the queues are not there; stderr names them, and the others are archived
+  5  pipeline archive: some queues are not there; the others are archived
   130, 143: ended by Ctrl-C or SIGTERM; 141: the reader of the output ended"""
 
 

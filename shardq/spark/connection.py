@@ -13,7 +13,6 @@ from shardq.ops.recount import server_ms
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.spark.options import Connecting
-from shardq.spark.parts import Part
 
 
 def client_of(options: Connecting) -> Client:
@@ -39,11 +38,11 @@ def seen_queue(options: Connecting, name: str) -> QueueState:
     return state
 
 
-def queue_of_part(options: Connecting, part: Part) -> QueueState:
-    """The queue of *part*. QueueMissing if it was deleted since the part was planned, also if it was made anew."""
-    state = seen_queue(options, part.queue)
-    if part.life not in ("", state.view.id):
-        raise QueueMissing(f"queue {part.queue!r} was deleted and made anew while it was read")
+def same_seen_queue(options: Connecting, name: str, life: str) -> QueueState:
+    """The queue called *name* with the id *life* ('': any). QueueMissing also if it was made anew, and has another."""
+    state = seen_queue(options, name)
+    if life not in ("", state.view.id):
+        raise QueueMissing(f"queue {name!r} was deleted and made anew while it was read")
     return state
 
 

@@ -17,7 +17,7 @@ from shardq.ops.scan import entry_id
 from shardq.ops.state import QueueState
 from shardq.protocol.journal import Columns, decode
 from shardq.protocol.replies import created_ms
-from shardq.spark.connection import queue_of_part
+from shardq.spark.connection import same_seen_queue
 from shardq.spark.options import Reading, listed, place_of
 from shardq.spark.parts import Part
 from shardq.spark.tables import journal_batch
@@ -149,7 +149,7 @@ def read_events(
         events = decode(rows, position, end)
         seen = min(end, int(rows[-1][0].partition(b"-")[0])) if rows else end
         if lost := seen - position - len(events.number):
-            queue_of_part(options, part)  # those of a queue that was deleted are not lost
+            same_seen_queue(options, part.queue, part.life)  # those of a queue that was deleted are not lost
             _lose(state.keys.name, options, lost, position)
         position = seen
         if keys:

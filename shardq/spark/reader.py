@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from shardq.spark import dead, events, live
-from shardq.spark.connection import client_of, queue_of_part, seen_queue
+from shardq.spark.connection import client_of, same_seen_queue, seen_queue
 from shardq.spark.options import Reading
 from shardq.spark.parsing import parsed
 from shardq.spark.parts import Part, default_parts
@@ -58,7 +58,7 @@ def read_part(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.Re
 
 
 def _read(options: Reading, schema: pa.Schema, part: Part) -> Iterator[pa.RecordBatch]:
-    client, state = client_of(options), queue_of_part(options, part)
+    client, state = client_of(options), same_seen_queue(options, part.queue, part.life)
     if options.table == "journal":
         return events.read_events(client, state, options, schema, part)
     if options.table == "dead":
