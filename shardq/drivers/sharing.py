@@ -237,7 +237,7 @@ class Sharing:
                 except FAILURES as failure:
                     outcome = failure
                 shared.answer(outcome)
-                if not shared.ended and self._clock.monotonic() >= leader.until:
+                if not shared.ended and (leader.phase is Phase.ENDED or self._clock.monotonic() >= leader.until):
                     coalescer.give_up(leader)
                     self._hand_over(coalescer, shared)
                     return

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from shardq.errors import BackendTimeout, OutcomeUnknown
 from shardq.ops.caller import Caller, Phase
-from shardq.ops.steps import Call, Op, Refused, Step, Unanswered, Withdrawn
+from shardq.ops.steps import Call, Known, Op, Refused, Step, Unanswered, Withdrawn
 from shardq.ops.verb import Verb
 
 I = TypeVar("I")  # noqa: E741 (an item: what a caller wants)
@@ -87,10 +87,23 @@ class SharedCall(Generic[I, R]):
             next(self._op)  # the call that was just made
         try:
             self._step = self._op.throw(outcome) if failed else self._op.send(outcome)
+            while isinstance(self._step, Known):
+                self._tell(self._step)
+                self._step = next(self._op)
         except StopIteration as done:
             self._end(done.value)
         except Exception as error:  # noqa: BLE001 (the callers get it)
             self.fail(error)
+
+    def _tell(self, known: Known) -> None:
+        """End the waits of those whose results are *known*."""
+        results = {id(item): result for item, result in known.results}
+        with self._lock:
+            told = [each for each in self.callers if id(each.item) in results and each.phase is not Phase.ENDED]
+            for caller in told:
+                caller.phase, caller.result = Phase.ENDED, results[id(caller.item)]
+        for caller in told:
+            caller.wake()
 
     def fail(self, error: Exception) -> None:
         """End the call: everybody gets an error like *error*."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -170,7 +170,15 @@ class Sleep:
     seconds: float
 
 
-Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What became of some items of a shared call, which goes on for the others. Only `SharedCall` sees it."""
+
+    results: Sequence[tuple[Any, Any]]
+    """Items, and the result or error of each."""
+
+
+Step: TypeAlias = Call | Batch | Armed | Wait | Share | Ask | Sleep | Known
 Op: TypeAlias = Generator[Step, Any, T]
 
 

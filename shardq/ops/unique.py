@@ -20,7 +20,7 @@ from shardq.ops.outcome import outcome_of
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.retry import retry_replicated
 from shardq.ops.state import QueueState
-from shardq.ops.steps import Call, Op
+from shardq.ops.steps import Call, Known, Op
 from shardq.ops.write_call import LATE, REPEATED_FOR
 
 Result: TypeAlias = Written | ShardqError
@@ -29,12 +29,18 @@ Store: TypeAlias = Callable[[QueueState, Sequence[Outgoing], float], Op[list[Res
 
 
 def write_despite(
-    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, store: Store
+    state: QueueState, chunk: Sequence[Outgoing], taken: bytes, until: float, store: Store, *, shared: bool
 ) -> Op[list[Result]]:
-    """Write the messages of *chunk* but those that are *taken*; then do about these what each of them says."""
+    """Write the messages of *chunk* but those that are *taken*; then do about these what each of them says.
+
+    The messages of a *shared* call are of several callers.
+    """
     holders = _holders(taken)
     rest = [message for at, message in enumerate(chunk) if at not in holders]
     stored = iter((yield from store(state, rest, until)) if rest else [])
+    if shared and rest:
+        stored = iter(known := [*stored])
+        yield Known([*zip(rest, known, strict=True)])  # they do not wait for what becomes of the others
     results: list[Result] = []
     for at, message in enumerate(chunk):
         if at not in holders:

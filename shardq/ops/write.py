@@ -155,7 +155,7 @@ def _store(
         case [b"OK", stored]:
             return _results(state, stored, answer.underreplicated)
         case [b"TAKEN", taken]:
-            return (yield from write_despite(state, chunk, taken, until, partial(_store, shared=shared)))
+            return (yield from write_despite(state, chunk, taken, until, partial(_store, shared=shared), shared=shared))
         case [b"FULL", b"max_producers"]:
             text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
             return [OutcomeUnknown(text)] * len(chunk)
