@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from shardq import Client
 from shardq.client import Queue
 from shardq.errors import ConfigError
 from shardq.spark import consuming, settle_failed
-from tests.spark.consume.queries import consuming_query, drain
+from tests.spark.consume.queries import consuming_query, drain, is_done, supervise
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.runs_in("test-all")]
-AT_ONCE = {"processingTime": "0 seconds"}
 
 
 def fill(queue: Queue, count: int) -> None:
@@ -64,26 +62,6 @@ def work_in_blocks(spark: Any, url: str, queue: Queue, store: Store, over: Calla
             continue
 
 
-def supervise(
-    spark: Any, url: str, names: str, store: Store, checkpoint: Path, over: Callable[[], bool], *, tell: bool = True
-) -> None:
-    """A streaming query that is started again whenever its job has failed."""
-    while not over():
-        query = consuming_query(spark, url, store, checkpoint, AT_ONCE, subscribe=names)
-        try:
-            while not query.awaitTermination(1) and not over():
-                pass
-        except StreamingQueryException:
-            if tell:
-                settle_failed(query, url=url)
-        finally:
-            query.stop()
-
-
-def is_done(queue: Queue) -> bool:
-    return queue.stats().backlog + queue.stats().in_flight + queue.stats().delayed == 0
-
-
 @pytest.fixture
 def outage() -> Iterator[Store]:
     """A sink that is down for as long as it takes to try several times."""
@@ -119,7 +97,8 @@ def test_an_outage_costs_no_message_of_a_streaming_query_a_delivery(
 ) -> None:
     """Also if nobody tells the queue of the failure: then each micro-batch is tried twice as it was."""
     fill(queue, 2000)
-    supervise(spark, url, queue.name, outage, tmp_path / "checkpoint", over_after(queue, outage, 3), tell=tell)
+    over = over_after(queue, outage, 3)
+    supervise(spark, url, outage, tmp_path / "checkpoint", over, tell=tell, subscribe=queue.name)
     assert outage.numbers == [*range(2000)]
     assert (queue.stats().dead, queue.stats().acked) == (0, 2000)
     assert outage.tries[2000] == (1 if tell else 2)
@@ -150,8 +129,14 @@ def test_a_streaming_query_gets_past_a_poison_message_and_blames_no_other_queue(
     fill(queue, 100)
     other.write_many([(b"%d" % at, "t") for at in range(100, 200)])
     store = Store({b"17"})
-    names = f"{queue.name},{other.name}"
-    supervise(spark, url, names, store, tmp_path / "checkpoint", lambda: is_done(queue) and is_done(other))
+    supervise(
+        spark,
+        url,
+        store,
+        tmp_path / "checkpoint",
+        lambda: is_done(queue) and is_done(other),
+        subscribe=f"{queue.name},{other.name}",
+    )
     rejected(queue, {b"17"})
     assert other.dead(10) == []
     assert store.numbers == sorted({*range(200)} - {17})
