@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- nack: give messages back, at once or after a delay; past max_deliveries they go to the dead letters.
+-- nack: give messages back, at once or after a delay; past max_deliveries they go to the dead letters. Uncounted, they are as often
+-- delivered as before this delivery: what failed was not their fault.
 -- KEYS[1] meta: counters
 -- KEYS[2] lens: undelivered and cursor per stream
 -- KEYS[3] ready: streams with something undelivered
@@ -20,7 +21,8 @@
 -- KEYS[18] finished: ids of messages that have ended, for those who wait
 -- KEYS[19..] streams: the bodies' streams
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject)
+-- ARGV[2] max_deliveries: if the queue does not say how many; '0' sends them to the dead letters now (reject); '-' gives them back
+--         uncounted: then each needs an error, by which an ack knows that something is stored of a message
 -- ARGV[3] max_dead: dead letters at most, if the queue does not say how many
 -- ARGV[4] numbers: stream numbers of the declared streams, "3,17,l"
 -- ARGV[5..] leases: three each: token, delay in ms, error or reason; at the end what the journal needs (see `read_details`)
@@ -32,7 +34,7 @@ local q = {
   accounts = KEYS[13], shard_keys = KEYS[14], overflow = KEYS[15], journal = KEYS[16], due = KEYS[17], finished = KEYS[18],
   now = read_clock(), due_times = {}, buckets = {}, lengths = {}, stream_lists = {},
 }
-local repeated, rejected, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[#ARGV]
+local repeated, rejected, uncounted, details_text = ARGV[1] == '1', ARGV[2] == '0', ARGV[2] == '-', ARGV[#ARGV]
 local tokens, delays, errors = {}, {}, {}
 for at = 5, #ARGV - 1, 3 do
   local i = #tokens + 1
@@ -95,7 +97,8 @@ for i in ipairs(tokens) do
   if item then
     local delay = delays[i]
     if errors[i] ~= '' then item.last_error = errors[i] end
-    if rejected or item.deliveries >= q.max_deliveries then
+    if uncounted then item.deliveries = item.deliveries - 1 end
+    if rejected or not uncounted and item.deliveries >= q.max_deliveries then
       item.is_rejected = rejected
       letter, dead[#dead + 1] = end_message(q, item, keys[item.place])
     else

@@ -68,7 +68,7 @@ local back, known = {}, {}
 for _, item in ipairs(end_leases(q, tokens, any_cancelled)) do
   if item then
     item.deliveries, item.since, back[#back + 1] = item.deliveries - 1, q.now, item
-    if item.deliveries > 0 or item.shard ~= '' then known[#known + 1] = item end
+    if item.deliveries > 0 or item.shard ~= '' or item.last_error ~= '' then known[#known + 1] = item end
     if q.events then note_unsettled(q, 'u', item) end
   end
 end

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -156,11 +156,12 @@ def _is_known(place: str, delivery: Received) -> bool:
     """Return whether the hash `:attempts` has a field for the message.
 
     It has one for a message that was delivered before, and for every message in `:bodies` or the legacy stream. A
-    counted message in `:bodies` is the exception: before its second delivery it has one only if it has a last error.
+    counted message in `:bodies` is the exception: before its second delivery it has one only if it has a last error,
+    as a message in a stream has that was given back uncounted.
     """
-    if place == "d" and is_counted(delivery.token):
-        return delivery.count > 1 or delivery.last_error != ""
-    return delivery.count > 1 or place in "dl"
+    if delivery.count > 1 or delivery.last_error:
+        return True
+    return place == "l" or (place == "d" and not is_counted(delivery.token))
 
 
 def nack(
@@ -170,13 +171,18 @@ def nack(
     error: str | Sequence[str] = "",
     timeout: float | None = None,
     found: Results | None = None,
+    *,
+    counted: bool = True,
 ) -> Op[list[Settled]]:
     """Give messages back, to be delivered again after *delay* seconds. *delay* and *error*: one for all or for each.
 
+    Unless it is *counted*, this delivery was none: `max_deliveries` has no part in it, and each message needs an error.
     *found* is that of `ack`.
     """
-    bound = state.config.max_deliveries
+    bound: int | Literal["-"] = state.config.max_deliveries if counted else UNCOUNTED
     terms = terms_of(deliveries, delay, error)
+    if not counted and not all(text for _, text in terms.values()):
+        raise ConfigError("what is given back uncounted needs an error")
     return (yield from _settle_all(state, deliveries, nack_call(state, bound, terms), timeout, found))
 
 
@@ -206,15 +212,22 @@ def terms_of(deliveries: Sequence[Received], delay: float | Sequence[float], tex
     }
 
 
-def nack_call(state: QueueState, max_deliveries: int, terms: Terms) -> Callable[[Sequence[Received], bool], Call]:
+UNCOUNTED: Final = "-"
+"""What stands in place of `max_deliveries` where deliveries are given back uncounted."""
+
+
+def nack_call(
+    state: QueueState, max_deliveries: int | Literal["-"], terms: Terms
+) -> Callable[[Sequence[Received], bool], Call]:
     """Return what makes the calls that give deliveries back; with *max_deliveries* 0 they become dead letters."""
+    uncounted = int(max_deliveries == UNCOUNTED)
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
             args += (token_argument(delivery.token), *terms[delivery.token])
-        args.append(_journal_argument(state, part))
+        args.append(_journal_argument(state, part, uncounted))
         return Call.on(state.keys, "nack", tuple(args), rest=streams)
 
     return call
@@ -237,14 +250,16 @@ def extend_call(state: QueueState, part: Sequence[Received], duration: float | N
     return Call.on(state.keys, "extend", ("" if duration is None else round(duration * 1000), *tokens))
 
 
-def _journal_argument(state: QueueState, deliveries: Sequence[Received]) -> bytes:
-    """Return the argument from which a script writes journal events; empty if the queue has no journal."""
+def _journal_argument(state: QueueState, deliveries: Sequence[Received], uncounted: int = 0) -> bytes:
+    """Return the argument from which a script writes journal events; empty if the queue has no journal.
+
+    So many of the deliveries of each message are *uncounted*.
+    """
     if not state.config.journal:
         return b""
     keys = [key_bytes(delivery.shard_key) if delivery.shard_key else b"" for delivery in deliveries]
-    return settled_events(
-        [each.message_id for each in deliveries], keys, [each.count for each in deliveries], state.client
-    )
+    counts = [each.count - uncounted for each in deliveries]
+    return settled_events([each.message_id for each in deliveries], keys, counts, state.client)
 
 
 def _settle_all(

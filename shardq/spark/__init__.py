@@ -12,13 +12,24 @@ from typing import TYPE_CHECKING
 
 from shardq.errors import ConfigError
 from shardq.spark.consume.block import consuming
-from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_last
+from shardq.spark.consume.settling import Settlement, ack, nack, reject, settle_failed, settle_last
 from shardq.spark.lags import Lag, lag
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Lag", "Settlement", "ack", "consuming", "lag", "nack", "register", "reject", "settle_last"]
+__all__ = [
+    "Lag",
+    "Settlement",
+    "ack",
+    "consuming",
+    "lag",
+    "nack",
+    "register",
+    "reject",
+    "settle_failed",
+    "settle_last",
+]
 
 OLDEST = (4, 2)
 INSTALL = "pip install 'shardq[spark]'"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from shardq.protocol.replies import created_ms
+from shardq.spark.causes import QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,20 @@ def lag(progress: Any) -> dict[str, Lag]:
 def offsets_of(progress: Any) -> list[Mapping[str, Any]]:
     """The offsets at which the last micro-batch of *progress* ended, one for each source that has such offsets."""
     return [end for each in _sources(progress) if isinstance(end := _offset(each, "end"), Mapping)]
+
+
+def unfinished_offsets(text: str) -> list[Mapping[str, Any]]:
+    """The offsets of micro-batches that were begun and not committed, in the *text* of a query's exception.
+
+    It tells which offsets are committed and which are available. Those of a micro-batch that is committed are both.
+    """
+    found: dict[str, list[Any]] = {}
+    state = text.rpartition(QUERY)[2] if QUERY in text else ""
+    for at in re.finditer(r'\{"hold":', state):
+        offset, _ = json.JSONDecoder().raw_decode(state, at.start())
+        found.setdefault(offset["hold"], []).append(offset)
+    newest = [max(offsets, key=lambda each: int(each["batch"])) for offsets in found.values()]
+    return [each for each in newest if found[each["hold"]].count(each) == 1]
 
 
 def _sources(progress: Any) -> list[Any]:

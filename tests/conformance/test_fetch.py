@@ -73,8 +73,9 @@ def test_what_a_query_holds_is_remembered_by_micro_batch(queue: Queue, server_cl
     server_client.run(holds.remember(state, "a", 4, b"four"))
     server_client.run(holds.remember(state, "b", 3, b"other"))
     assert server_client.run(holds.recall(state, "a", 3)) == b"three"
-    server_client.run(holds.forget(state, "a", 3))
-    server_client.run(holds.forget(state, "a", 3))
+    for _ in range(2):
+        server_client.run(holds.remember(state, "a", "ended", "3 done", dropped=3))
+    assert server_client.run(holds.recall(state, "a", "ended")) == b"3 done"
     assert [server_client.run(holds.recall(state, "a", batch)) for batch in (3, 4)] == [None, b"four"]
     assert server_client.run(holds.recall(state, "b", 3)) == b"other"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shardq import Client, Empty, OutOfMemory, PartlyWritten, Queue, ServerUnfit
-from shardq.ops.holds import forget, recall, remember
+from shardq.ops.holds import recall, remember
 from tests.conformance.accounts import problems
 from tests.conformance.census import take
 from tests.fault.conftest import Open
@@ -45,7 +45,7 @@ def test_a_streaming_query_still_writes_down_what_it_holds(full: Queue) -> None:
     run = full._client.run
     run(remember(full.state, "query", 3, BODY))
     assert run(recall(full.state, "query", 3)) == BODY
-    run(forget(full.state, "query", 3))
+    run(remember(full.state, "query", "ended", "3 done", dropped=3))
     assert run(recall(full.state, "query", 3)) is None
 
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from shardq.arguments import check_name, lease_time, whole
+from shardq.client import Client
 from shardq.errors import ConfigError
 from shardq.model import Received
+from shardq.ops import holds
+from shardq.ops.state import QueueState
+from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, queue_of
-from shardq.spark.consume.holding import MOST, ack_all, give_back, lease, return_unsettled
+from shardq.spark.consume.batches import MOST, Batches
+from shardq.spark.consume.failures import Batch, suspects
+from shardq.spark.consume.holding import ack_all, fail, lease, leases_end, let_go, return_unsettled
 from shardq.spark.consume.keeper import Keeper
 from shardq.spark.consume.malformed import reject_held
 from shardq.spark.consume.rows import columns_of, rows_of
@@ -38,7 +45,8 @@ def consuming(
 
     The leases last *visibility* seconds (default: the queue's), and are extended while the block runs. At its end the
     messages are acked, or with *ack_on* "job", where the job settles them itself by `ack`, `nack` and `reject`, what it
-    left is given back. If the block raises, all that it still holds is given back. ConfigError, QueueMissing.
+    left is given back. If the block raises, all that it still holds is given back uncounted, to come again after a
+    second or more, in smaller blocks of this application; what makes them fail is rejected. ConfigError, QueueMissing.
 
     With *schema* only its columns are made, and payloads are decoded to the type that it gives them. What becomes of
     those that do not fit says *parse_mode*: REJECT (the default), PERMISSIVE, DROPMALFORMED or FAILFAST (CodecError).
@@ -56,18 +64,64 @@ def consuming(
     )
     columns = columns_of(schema, options)
     client, state = client_of(options), queue_of(options, check_name(queue))
-    lasting = visibility or state.config.visibility_timeout
-    held: list[Received] = []
+    block = Block(client, state, name_of(spark), visibility or state.config.visibility_timeout)
     try:
-        lease(client, state, held, max_in_flight, lasting)
-        with Keeper(client, state, held, lasting):
-            rows, rejected = rows_of(spark, queue, held, columns, options)
-            reject_held(client, state, held, rejected)
-            yield rows
-            if ack_on == "end":
-                ack_all(client, state, held)
-    except BaseException as failure:
-        give_back(client, state, held, f"the block of a Spark job failed: {type(failure).__name__}")
+        block.lease(max_in_flight)
+        with Keeper(client, state, block.held, block.visibility):
+            rows, rejected = rows_of(spark, queue, block.held, columns, options)
+            reject_held(client, state, block.held, rejected)
+            try:
+                yield rows
+            except Exception as failure:
+                block.fail(cause_of(failure))
+                raise
+            block.end(ack_on)
+    except BaseException:
+        let_go(client, state, block.held)
         raise
-    if ack_on == "job":
-        return_unsettled(client, state, held)
+
+
+class Block:
+    """Some messages of one queue, for one block of the application *name*. *visibility* is in seconds."""
+
+    def __init__(self, client: Client, state: QueueState, name: str, visibility: float) -> None:
+        self._client, self._state, self._name = client, state, name
+        self.visibility = visibility
+        self.held: list[Received] = []
+        self._batches = Batches()
+        self._size = 0
+
+    def lease(self, limit: int) -> None:
+        """Take up to *limit* messages; fewer after blocks that failed. Suspects have the block for themselves."""
+        self._batches = Batches.of(self._client.run(holds.recall(self._state, self._name, "batches")))
+        room = self._batches.room(limit)
+        lease(self._client, self._state, self.held, room, self.visibility)
+        chosen = suspects(self.held, lambda each: each.last_error)
+        self._size = room if chosen else len(self.held)
+        if chosen:
+            tokens = {each.token for each in chosen}
+            let_go(self._client, self._state, [each for each in self.held if each.token not in tokens])
+            self.held[:] = chosen
+
+    def fail(self, cause: str) -> None:
+        """Give back what is still held after an error of the job."""
+        held, self.held = self.held, []
+        if held:
+            with leases_end(self._state):
+                fail(self._client, self._state, held, Batch(self._name, self._batches.done, len(held)), cause)
+                self._remember(self._batches.failed(self._size))
+
+    def end(self, ack_on: str) -> None:
+        """Settle what the job has done."""
+        (ack_all if ack_on == "end" else return_unsettled)(self._client, self._state, self.held)
+        held, self.held = self.held, []
+        if held:
+            self._remember(self._batches.succeeded())
+
+    def _remember(self, batches: Batches) -> None:
+        self._client.run(holds.remember(self._state, self._name, "batches", batches.text))
+
+
+def name_of(spark: SparkSession) -> str:
+    """What the blocks of one application have in common: text that can be a part of a key."""
+    return sha256(spark.conf.get("spark.app.name", "").encode()).hexdigest()[:16]

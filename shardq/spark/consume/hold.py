@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Any
+
 from shardq.client import Client
 from shardq.model import Received
 from shardq.ops import holds
 from shardq.ops.state import QueueState
-from shardq.spark.consume.holding import ack_all, lease, return_unsettled, still_held
+from shardq.spark.consume.batches import Batches
+from shardq.spark.consume.failures import Batch
+from shardq.spark.consume.holding import ack_all, fail, lease, let_go, return_unsettled, still_held
 from shardq.spark.consume.keeper import Keeper
 from shardq.spark.consume.lease import Lease, packed, unpacked
+
+
+class End(Enum):
+    """What became of a micro-batch: its messages are settled, or were given back; or all leases had ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    NOTHING = "nothing"
 
 
 class Hold:
     """Takes and settles the leases of one micro-batch after the other.
 
-    Those of micro-batch `batch` it extends until they are settled.
+    Those of micro-batch `batch` it extends until they are settled. A record without leases is that of a micro-batch
+    that was given back.
     `name` tells the holds of queries apart. *visibility* is in seconds; 0 takes the queue's.
     """
 
     def __init__(self, client: Client, state: QueueState, name: str, visibility: float = 0.0) -> None:
         self._client, self._state, self.name = client, state, name
         self._visibility = visibility or state.config.visibility_timeout
-        self._held: list[Received] = []
         self._keeper: Keeper | None = None
+        self._failed = False
+        self.held: list[Received] = []
         self.batch = 0
 
     @property
@@ -33,7 +49,7 @@ class Hold:
     @property
     def leases(self) -> list[Lease]:
         """The leases of the micro-batch, those whose messages lie together one after the other."""
-        found = [Lease.of(self.queue, each) for each in self._held]
+        found = [Lease.of(self.queue, each) for each in self.held]
         return sorted(found, key=lambda each: each.handle)
 
     def lease(self, batch: int, most: int, block: float) -> int:
@@ -41,15 +57,24 @@ class Hold:
 
         If this was done before, by a query that died before Spark knew of it, take up what it held.
         """
-        if self.take_up(batch) and self._held:
-            return len(self._held)
+        if self.take_up(batch) and self.held:
+            return len(self.held)
         held: list[Received] = []
         lease(self._client, self._state, held, most, self._visibility, block)
         if held:
-            record = packed([Lease.of(self.queue, each) for each in held])
-            self._client.run(holds.remember(self._state, self.name, batch, record))
+            self._remember(batch, held)
         self._keep(batch, held)
         return len(held)
+
+    def keep_only(self, tokens: Collection[str]) -> int:
+        """Give back what has no lease token of these, before anybody works on it. Return how many are left."""
+        others = [each for each in self.held if each.token not in tokens]
+        if others:
+            held = [each for each in self.held if each.token in tokens]
+            self._keep(self.batch, held)
+            let_go(self._client, self._state, others)
+            self._remember(self.batch, held)
+        return len(self.held)
 
     def take_up(self, batch: int) -> bool:
         """Go on with a micro-batch that a query began before. Return whether Redis knows of it.
@@ -60,17 +85,42 @@ class Hold:
         if held is None:
             return False
         self._keep(batch, still_held(self._client, self._state, held, self._visibility))
+        self._failed = not held
         return True
 
-    def settle(self, batch: int, ack_on: str) -> None:
-        """Ack the messages of a micro-batch that is done; where the job acks, give back those that it left."""
+    def begin_again(self) -> int:
+        """Write down that a query begins the micro-batch that was taken up. Return how many have, after the first."""
+        before, _, times = (self._recall("begun") or b"").partition(b" ")
+        again = int(times) + 1 if before == str(self.batch).encode() else 1
+        self._client.run(holds.remember(self._state, self.name, "begun", f"{self.batch} {again}"))
+        return again
+
+    def fail(self, end: Mapping[str, Any], cause: str) -> None:
+        """Give back the messages of the micro-batch that ends at the offset *end*, since its job has failed."""
+        batch, rows = end["batch"], sum(end["rows"].values())
+        held = self.held if self.batch == batch else self._recalled(batch)
+        if not held:
+            return
+        self.stop()
+        fail(self._client, self._state, held, Batch(self.name, Batches.before(end).done, rows), cause)
+        self._remember(batch, [])
+        self.batch, self.held, self._failed = batch, [], True
+
+    def settle(self, batch: int, ack_on: str) -> End:
+        """Ack the messages of a micro-batch that is done; where the job acks, give back those that it left.
+
+        How it ended is written down, for a query that is started again before it has begun another.
+        """
         if self.batch == batch:
             self.stop()
-        held = self._held if self.batch == batch else self._recalled(batch)
-        if held is None:
-            return
-        (ack_all if ack_on == "commit" else return_unsettled)(self._client, self._state, held)
-        self._client.run(holds.forget(self._state, self.name, batch))
+        elif (recalled := self._recalled(batch)) is None:
+            return self._ended(batch)
+        else:
+            self.batch, self.held, self._failed = batch, recalled, not recalled
+        (ack_all if ack_on == "commit" else return_unsettled)(self._client, self._state, self.held)
+        end = End.FAILED if self._failed else End.DONE if self.held else End.NOTHING
+        self._client.run(holds.remember(self._state, self.name, "ended", f"{batch} {end.value}", batch))
+        return end
 
     def stop(self) -> None:
         """Extend nothing any more."""
@@ -80,10 +130,21 @@ class Hold:
 
     def _keep(self, batch: int, held: list[Received]) -> None:
         self.stop()
-        self.batch, self._held = batch, held
+        self.batch, self.held, self._failed = batch, held, False
         self._keeper = Keeper(self._client, self._state, held, self._visibility)
         self._keeper.start()
 
+    def _remember(self, batch: int, held: list[Received]) -> None:
+        record = packed([Lease.of(self.queue, each) for each in held])
+        self._client.run(holds.remember(self._state, self.name, batch, record))
+
+    def _ended(self, batch: int) -> End:
+        before, _, how = (self._recall("ended") or b"").decode().partition(" ")
+        return End(how) if before == str(batch) else End.NOTHING
+
+    def _recall(self, field: int | str) -> bytes | None:
+        return self._client.run(holds.recall(self._state, self.name, field))
+
     def _recalled(self, batch: int) -> list[Received] | None:
-        record = self._client.run(holds.recall(self._state, self.name, batch))
+        record = self._recall(batch)
         return None if record is None else [each.received for each in unpacked(record)]

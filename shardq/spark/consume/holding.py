@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from shardq.client import Client
 from shardq.errors import ShardqError
 from shardq.model import Received
 from shardq.ops.read import MAX_COUNT, read
-from shardq.ops.settle import Settled, ack, extend, nack
+from shardq.ops.read_call import unread
+from shardq.ops.settle import Settled, ack, extend, nack, reject
 from shardq.ops.state import QueueState
+from shardq.spark.consume.failures import Batch, Failures
 
 log = logging.getLogger("shardq")
-MOST = 100_000
-"""A job holds at most so many messages at once."""
 
 
 def lease(
@@ -41,10 +42,27 @@ def ack_all(client: Client, state: QueueState, held: Sequence[Received]) -> None
         log.warning("%d of %d messages of queue %r were settled before, or come again", lost, len(held), name)
 
 
-def give_back(client: Client, state: QueueState, held: Sequence[Received], error: str) -> None:
-    """Give back what is still held, after an error. If Redis does not answer, the leases end by themselves."""
+def fail(client: Client, state: QueueState, held: Sequence[Received], batch: Batch, cause: str) -> None:
+    """Give back what is still held of a *batch* that failed, uncounted and with a delay. What caused it is rejected."""
+    failed = [(each, Failures.of(each.last_error).after(batch)) for each in held]
+    back = [row for row in failed if not row[1].is_cause]
+    guilty = [row for row in failed if row[1].is_cause]
+    delays, errors = [known.delay for _, known in back], [known.text(cause) for _, known in back]
+    client.run(nack(state, [each for each, _ in back], delays, errors, counted=False))
+    client.run(reject(state, [each for each, _ in guilty], [known.reason(cause) for _, known in guilty]))
+
+
+def let_go(client: Client, state: QueueState, held: Sequence[Received]) -> None:
+    """Give back what nothing was done with, as if it had not been delivered. Some of it may be settled."""
+    with leases_end(state):
+        client.run(unread(state, held))
+
+
+@contextmanager
+def leases_end(state: QueueState) -> Iterator[None]:
+    """Giving back may fail: if Redis does not answer, the leases end by themselves."""
     try:
-        client.run(nack(state, held, error=error))
+        yield
     except ShardqError as failure:
         log.warning("messages of queue %r come again when their leases end: %s", state.keys.name, failure)
 

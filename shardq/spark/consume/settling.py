@@ -1,12 +1,12 @@
 """`ack`, `nack` and `reject` of the rows of a DataFrame, as a Spark job: each task settles the leases of its rows.
 
-`settle_last` is for a streaming query that has stopped.
+`settle_last` is for a streaming query that has stopped, `settle_failed` for one whose job failed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shardq.arguments import MAX_BLOCK, seconds
@@ -16,10 +16,11 @@ from shardq.ops import settle
 from shardq.ops.settle import Settled
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
+from shardq.spark.causes import cause_of
 from shardq.spark.connection import client_of, queue_of
 from shardq.spark.consume.hold import Hold
 from shardq.spark.consume.lease import lease_of
-from shardq.spark.lags import offsets_of
+from shardq.spark.lags import offsets_of, unfinished_offsets
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Connecting
 
@@ -78,12 +79,32 @@ def settle_last(query: StreamingQuery, *, url: str) -> None:
     """
     if query.isActive:
         raise ConfigError("the query still runs, and settles its micro-batches itself: stop it first")
-    options, gone = Connecting(url=url), Gone("there is no queue %r any more: nothing of it is left to settle")
+    gone = Gone("there is no queue %r any more: nothing of it is left to settle")
     for end in offsets_of(query.lastProgress):
         for queue in end.get("rows", ()) if "hold" in end else ():
             with gone.left_out(queue):
-                hold = Hold(client_of(options), same_queue(options, queue, end), end["hold"])
-                hold.settle(end["batch"], end["ackOn"])
+                _hold(url, queue, end).settle(end["batch"], end["ackOn"])
+
+
+def settle_failed(query: StreamingQuery, *, url: str) -> None:
+    """Give back what a streaming query held when its job failed: uncounted, with the job's error, for a second or more.
+
+    The query, started again from its checkpoint, goes on with a micro-batch of half the size. Without this it is handed
+    the same messages once more, and only if it fails again with these they are given back, without the job's error.
+    ConfigError while the query runs. Nothing happens if no micro-batch was under way.
+    """
+    if query.isActive:
+        raise ConfigError("the query still runs: wait until it has ended")
+    failure, gone = query.exception(), Gone("there is no queue %r any more: nothing of it is left to give back")
+    for end in unfinished_offsets(str(failure)) if failure else ():
+        for queue in end["rows"]:
+            with gone.left_out(queue):
+                _hold(url, queue, end).fail(end, cause_of(failure))
+
+
+def _hold(url: str, queue: str, end: Mapping[str, Any]) -> Hold:
+    options = Connecting(url=url)
+    return Hold(client_of(options), same_queue(options, queue, end), end["hold"])
 
 
 def _settled(df: DataFrame, why: str | Column, url: str, verb: Verb) -> Settlement:

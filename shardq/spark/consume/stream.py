@@ -1,10 +1,14 @@
 """`spark.readStream` with mode=consume: a streaming query that leases messages, and acks them when they are done.
 
 The offset after a micro-batch says how many messages of which queue it has: `{"hold": "9f86d081884c7d65", "batch": 3,
-"rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit"}`. Which ones is in a record in Redis,
-which is written before Spark writes the offset down. So a query that was killed finds in its checkpoint what it held.
-By the id of the queue it knows when that was deleted: then nothing is held of it any more. Offsets of older versions
-have no ids.
+"rows": {"jobs": 120}, "ids": {"jobs": "1763711000000-cQ3x"}, "ackOn": "commit", "done": 2, "most": 0, "half": 60}`.
+Which ones is in a record in Redis, which is written before Spark writes the offset down. So a query that was killed
+finds in its checkpoint what it held. By the id of the queue it knows when that was deleted: then nothing is held of it
+any more. Offsets of older versions have no ids.
+
+A micro-batch whose job fails is handed out once more as it was, when the query is started again. Then its messages are
+given back, and the query goes on with smaller micro-batches: "done" of them have succeeded before this one, which may
+have "most" messages (0: any number), and if it fails the next one may have "half".
 
 Spark asks for the offset after a micro-batch only when that micro-batch is committed. It calls `commit` one micro-batch
 later than that, and for the last one never.
@@ -27,8 +31,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from shardq.model import QueueStats
 from shardq.ops.admin import numbers
 from shardq.spark.connection import client_of, queue_of
+from shardq.spark.consume.batches import Batches
+from shardq.spark.consume.failures import suspects
 from shardq.spark.consume.fetch import read_leased
-from shardq.spark.consume.hold import Hold
+from shardq.spark.consume.hold import End, Hold
 from shardq.spark.consume.lease import Lease, packed, unpacked
 from shardq.spark.lives import Gone, same_queue
 from shardq.spark.options import Consuming
@@ -39,6 +45,7 @@ from shardq.spark.stream import shares
 Offset = dict[str, Any]
 WAIT = 0.5
 """Seconds to wait for a first message. So long it may take until a query is stopped."""
+ENDED_TWICE = "the query failed twice in this micro-batch, or its driver was killed"
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.gone = Gone("there is no queue %r any more: what this query held of it went with it")
         self.is_new = False
         self.settled = -1
+        self.batches = Batches()
         self.left: int | None = None
 
     def initialOffset(self) -> Offset:
@@ -76,45 +84,59 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             queue_of(self.options, queue)
         self.is_new = False
         self.commit(start)
-        rows = self._lease(start["hold"], start["batch"] + 1)
+        name, batch = start["hold"], start["batch"] + 1
+        room = self.batches.room(self.options.max_in_flight)
+        rows, half = self._chosen(self._lease(name, batch, room), name, room)
         if not rows:
             return start
         ids = {queue: client_of(self.options).state_of(queue, {}).view.id for queue in rows}
-        return {
-            "hold": start["hold"], "batch": start["batch"] + 1, "rows": rows, "ids": ids, "ackOn": self.options.ack_on
-        }  # fmt: skip
+        after = {"done": self.batches.done, "most": self.batches.most, "half": half}
+        return {"hold": name, "batch": batch, "rows": rows, "ids": ids, "ackOn": self.options.ack_on, **after}
 
-    def _lease(self, name: str, batch: int) -> dict[str, int]:
+    def _lease(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Lease messages of all queues; if none has any, wait for a first one, but not where the query is to end."""
-        most = self.options.max_in_flight if self.left is None else min(self.options.max_in_flight, self.left)
+        parts = self._shares(room if self.left is None else min(room, self.left), batch)
         rows = {}
-        for queue, part in filter(itemgetter(1), self._shares(most).items()):
+        for queue, part in filter(itemgetter(1), parts.items()):
             with self._left_out(queue, name):
                 rows[queue] = self._hold(queue, name).lease(batch, part, 0.0)
-        if self.left is not None:
-            self.left -= sum(rows.values())
-        elif not any(rows.values()):
-            rows = self._wait(name, batch)
+        if self.left is None and not any(rows.values()):
+            rows = self._wait(name, batch, room)
         return {queue: count for queue, count in rows.items() if count}
 
-    def _wait(self, name: str, batch: int) -> dict[str, int]:
+    def _wait(self, name: str, batch: int, room: int) -> dict[str, int]:
         """Wait on one queue after the other for a first message."""
         wait = WAIT / len(self.options.queues)
         for queue in self.options.queues:
             rows: dict[str, int] = {}
             with self._left_out(queue, name):
-                rows[queue] = self._hold(queue, name).lease(batch, self.options.max_in_flight, wait)
+                rows[queue] = self._hold(queue, name).lease(batch, room, wait)
             if any(rows.values()):
                 return rows
             if not rows:
                 threading.Event().wait(wait)  # it may be made anew
         return {}
 
-    def _shares(self, most: int) -> dict[str, int]:
-        """How many messages of each queue a micro-batch may have, max-min fair."""
-        if len(self.options.queues) == 1:
-            return {self.options.queues[0]: most}
-        return shares({queue: self._backlog(queue) for queue in self.options.queues}, most) if most else {}
+    def _chosen(self, rows: dict[str, int], name: str, room: int) -> tuple[dict[str, int], int]:
+        """Leave suspects alone, if there are any. Return what is left, and the room for the next one if this fails."""
+        holds = {queue: self._hold(queue, name) for queue in rows}
+        chosen = suspects([each for hold in holds.values() for each in hold.held], lambda each: each.last_error)
+        if chosen:
+            tokens = {each.token for each in chosen}
+            rows = {queue: hold.keep_only(tokens) for queue, hold in holds.items()}
+        if self.left is not None:
+            self.left -= sum(rows.values())
+        half = Batches().failed(room if chosen else sum(rows.values())).most
+        return {queue: count for queue, count in rows.items() if count}, half
+
+    def _shares(self, most: int, batch: int) -> dict[str, int]:
+        """How many messages of each queue a micro-batch may have, max-min fair; of too many queues, some in turn."""
+        if len(self.options.queues) == 1 or not most:
+            return dict.fromkeys(self.options.queues, most)
+        waiting = {queue: count for queue in self.options.queues if (count := self._backlog(queue))}
+        first = batch % max(1, len(waiting))
+        turn = [*waiting][first:] + [*waiting][:first]
+        return shares({queue: waiting[queue] for queue in turn[:most]}, most)
 
     def _backlog(self, queue: str) -> int:
         stats = self._stats(queue)
@@ -149,13 +171,26 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self.options.partitions or default_parts()
         parts: list[InputPartition] = []
         self.is_new = False  # though it may be its first micro-batch: that was planned when all was there
-        for queue in end["rows"] if start["batch"] < end["batch"] else ():
+        for hold in self._begun(end) if start["batch"] < end["batch"] else ():
+            parts += [LeasedPart(hold.queue, packed(some)) for some in split(hold.leases, most)]
+        return parts
+
+    def _begun(self, end: Offset) -> list[Hold]:
+        """What is held of the micro-batch that ends at *end*. Begun for the third time, it is given back."""
+        known: list[Hold] = []
+        again: list[Hold] = []
+        for queue in end["rows"]:
             with self._left_out(queue, end["hold"]):
                 same_queue(self.options, queue, end)
                 hold = self._hold(queue, end["hold"])
-                if hold.batch == end["batch"] or hold.take_up(end["batch"]):
-                    parts += [LeasedPart(queue, packed(some)) for some in split(hold.leases, most)]
-        return parts
+                if hold.batch == end["batch"]:
+                    known.append(hold)
+                elif hold.take_up(end["batch"]):
+                    again.append(hold)
+        if max((hold.begin_again() for hold in again if hold.held), default=0) > 1:
+            for hold in again:
+                hold.fail(end, ENDED_TWICE)
+        return known + again
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one part; runs in a task."""
@@ -166,10 +201,12 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Settle the micro-batch that ends at *end*, unless that was done before."""
         if end["batch"] > self.settled:
+            ends = set()
             for queue in end["rows"]:
                 with self._left_out(queue, end["hold"]):
                     same_queue(self.options, queue, end)
-                    self._hold(queue, end["hold"]).settle(end["batch"], end["ackOn"])
+                    ends.add(self._hold(queue, end["hold"]).settle(end["batch"], end["ackOn"]))
+            self.batches = batches_after(end, ends)
             self.settled = end["batch"]
 
     def stop(self) -> None:
@@ -194,6 +231,14 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = Hold(client_of(self.options), state, name, self.options.visibility)
             self.holds[queue, name] = found
         return found
+
+
+def batches_after(end: Offset, ends: set[End]) -> Batches:
+    """What is known of a query's micro-batches once that which ends at *end* has ended like this."""
+    before = Batches.before(end)
+    if End.FAILED in ends:
+        return before._replace(most=end.get("half", 0))
+    return before.succeeded() if End.DONE in ends else before
 
 
 def split(leases: Sequence[Lease], most: int) -> list[Sequence[Lease]]:

@@ -18,7 +18,7 @@ WEIGHTS = {
     "read": 9, "read_singly": 3, "lose_a_read": 1,
     "ack": 5, "nack": 3, "reject": 1, "extend": 1, "ack_many": 3, "nack_many": 2, "reject_many": 0.4,
     "cancel": 2, "purge": 0.3, "redrive": 1, "resize": 0.4, "assign": 0.4, "unassign": 0.2, "weigh": 0.5,
-    "delete_dead": 0.5,
+    "delete_dead": 0.5, "nack_uncounted": 1,
     "limit": 0.7, "pause": 0.5, "resume": 0.5, "switch_total": 0.3, "switch_rate": 0.3,
     "switch_window": 0.4, "switch_cap": 0.4, "switch_backlog": 0.3, "switch_parents": 0.4, "switch_deaths": 0.3,
     "switch_journal": 0.2, "switch_memory": 0.1, "forget_scripts": 0.1, "pass_time": 3,

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 
 from shardq import Delivery, LeaseLost, MessageCancelled, MessageNotFound
+from shardq.client import Queue
+from shardq.ops import settle
 from tests.conformance.walk.audit import model_text
 from tests.conformance.walk.base import SECONDS, Base, ensure
 from tests.conformance.walk.model import DEAD, DELAYED, GONE, LEASED, WAITING, Known
@@ -39,6 +41,10 @@ class Settling(Base):
     def nack_many(self, rng: random.Random) -> None:
         """A batch."""
         self._settle_many(rng, "nack", rng.choice((0, 0, 0, 1)), rng.choice(ERRORS))
+
+    def nack_uncounted(self, rng: random.Random) -> None:
+        """A batch, as if this delivery had not been."""
+        self._settle_many(rng, "uncounted", rng.choice((0, 0, 1)), rng.choice(ERRORS[1:]))
 
     def reject_many(self, rng: random.Random) -> None:
         """A batch."""
@@ -108,6 +114,8 @@ class Settling(Base):
             lost = queue.ack_many(batch)
         elif verb == "nack":
             lost = queue.nack_many(batch, delay=units * SECONDS, error=error)
+        elif verb == "uncounted":
+            lost = self._given_back(queue, batch, units * SECONDS, error)
         else:
             lost = queue.reject_many(batch, error)
         wanted = [each for each, good in zip(batch, live, strict=True) if not good]
@@ -116,6 +124,11 @@ class Settling(Base):
         for delivery, one in zip(batch, known, strict=True):
             if self._is_live(delivery, one):
                 self._settled(one, verb, units, error)
+
+    def _given_back(self, queue: Queue, batch: list[Delivery], delay: float, error: str) -> list[Delivery]:
+        received = [each.received for each in batch]
+        results = queue._client.run(settle.nack(queue.state, received, delay, error, counted=False))
+        return [each for each, how in zip(batch, results, strict=True) if how in settle.LOST]
 
     def _is_live(self, delivery: Delivery, known: Known) -> bool:
         return self.model.is_held(known) and known.holder is delivery
@@ -132,10 +145,12 @@ class Settling(Base):
         else:
             known.error = error or known.error
             known.rejected = known.rejected or verb == "reject"
-            if model.is_doomed(known):
+            if verb == "uncounted":
+                known.life, known.total = known.life - 1, known.total - 1
+            elif model.is_doomed(known):
                 self._die(known)
-            else:
-                known.state, known.until = (DELAYED if units else WAITING), model.now + units
+                return
+            known.state, known.until = (DELAYED if units else WAITING), model.now + units
 
     def _die(self, known: Known) -> None:
         """Straight to the dead letters, or parked where they are full: then it is in `delayed`.

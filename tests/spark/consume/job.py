@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.spark.consume.queries import Sink, drain
+from shardq import Client
+from tests.spark.consume.queries import Sink, drain, is_done, supervise
 from tests.spark.job import executor, session
 from tests.waiting import eventually
 
@@ -29,8 +31,29 @@ def killing(marks: str) -> Any:
     return task
 
 
+def refusing(batches: Iterator[Any]) -> Iterator[Any]:
+    """A task that cannot take one payload."""
+    for batch in batches:
+        if b"77" in batch.column("payload").to_pylist():
+            raise ValueError("no number")
+        yield batch
+
+
+def consume_all(spark: Any, url: str, name: str, folder: str, sink: Sink) -> None:
+    """Consume in micro-batches of 500 until nothing is left, whatever fails."""
+
+    def work(df: Any, batch: int) -> None:
+        print("working", batch, flush=True)
+        sink(df.mapInArrow(refusing, df.schema), batch)
+
+    with Client.from_url(url) as client:
+        queue = client.queue(name, create=True)
+        over = partial(is_done, queue)
+        supervise(spark, url, work, Path(folder, "checkpoint"), over, subscribe=name, maxInFlight=500, visibility=120)
+
+
 def main() -> None:
-    """Consume what is there in micro-batches of 5,000. With trouble, in the second one."""
+    """Consume what is there in micro-batches of 5,000. With trouble, in the second one; or with poison in one."""
     trouble, master, url, queue, folder = sys.argv[1:]
     spark, sink = session(master, {"spark.executor.memory": "512m"}), Sink(Path(folder, "sink"))
 
@@ -41,7 +64,10 @@ def main() -> None:
             Path(folder, "written").touch()
             eventually(Path(folder, "never").exists, 300)
 
-    drain(spark, url, work, Path(folder, "checkpoint"), subscribe=queue, maxInFlight=5000, visibility=120)
+    if trouble == "poison":
+        consume_all(spark, url, queue, folder, sink)
+    else:
+        drain(spark, url, work, Path(folder, "checkpoint"), subscribe=queue, maxInFlight=5000, visibility=120)
     print("done", len(sink.rows(spark)), flush=True)
     spark.stop()
 

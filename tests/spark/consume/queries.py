@@ -6,6 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shardq.client import Queue
+from shardq.spark import settle_failed
+
 Work = Callable[[Any, int], None]
 
 
@@ -19,6 +22,30 @@ def consuming_query(spark: Any, url: str, work: Work, checkpoint: Path, trigger:
 def drain(spark: Any, url: str, work: Work, checkpoint: Path, **options: Any) -> None:
     """Consume what is there now, and end."""
     consuming_query(spark, url, work, checkpoint, {"availableNow": True}, **options).awaitTermination()
+
+
+def supervise(
+    spark: Any, url: str, work: Work, checkpoint: Path, over: Callable[[], bool], *, tell: bool = True, **options: Any
+) -> None:
+    """A streaming query that is started again whenever its job has failed."""
+    from pyspark.errors import StreamingQueryException
+
+    while not over():
+        query = consuming_query(spark, url, work, checkpoint, {"processingTime": "0 seconds"}, **options)
+        try:
+            while not query.awaitTermination(1) and not over():
+                pass
+        except StreamingQueryException:
+            if tell:
+                settle_failed(query, url=url)
+        finally:
+            query.stop()
+
+
+def is_done(queue: Queue) -> bool:
+    """Whether nothing is left of a queue but dead letters."""
+    stats = queue.stats()
+    return stats.backlog + stats.in_flight + stats.delayed == 0
 
 
 class Sink:

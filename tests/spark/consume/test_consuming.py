@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shardq import Client
-from shardq.client import Queue
+from shardq.client import Delivery, Queue
 from shardq.errors import ConfigError, QueueMissing
 from shardq.spark import ack, consuming, nack, reject
 from tests.spark.consume.queries import failing_once
@@ -71,9 +71,26 @@ def test_a_block_that_fails_gives_everything_back(spark: Any, url: str, queue: Q
     fill(queue, 50)
     with pytest.raises(RuntimeError, match="the sink is down"):
         use_in_vain(spark, url, queue, ack_on)
-    again = drained(queue)
+    assert queue.stats().delayed == 50
+    again: list[Delivery] = []
+
+    def all_are_back() -> bool:
+        again.extend(drained(queue))
+        return len(again) == 50
+
+    eventually(all_are_back)
     assert sorted(int(each.body) for each in again) == list(range(50))
-    assert {each.last_error for each in again} == {"the block of a Spark job failed: RuntimeError"}
+    assert {each.count for each in again} == {1}
+    assert {each.last_error.partition("] ")[2] for each in again} == {"RuntimeError: the sink is down"}
+
+
+def test_a_block_that_was_interrupted_gives_everything_back_as_if_it_had_not_been(
+    spark: Any, url: str, queue: Queue
+) -> None:
+    fill(queue, 50)
+    with pytest.raises(KeyboardInterrupt), consuming(spark, url=url, queue=queue.name):
+        raise KeyboardInterrupt
+    assert {(each.count, each.last_error) for each in drained(queue)} == {(1, "")}
 
 
 def test_the_job_settles_by_row_and_what_it_leaves_is_given_back(spark: Any, url: str, queue: Queue) -> None:

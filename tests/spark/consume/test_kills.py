@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from tests.selection import SOAK
 from tests.servers import Server
 from tests.spark.consume.queries import Sink, drain
 from tests.spark.programs import ended, running
@@ -20,11 +25,13 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.runs_in("test-all")]
 MESSAGES = 20_000
+KILLS = 30 if SOAK else 4
 
 
-def fill(queue: Queue, count: int) -> None:
-    for first in range(0, count, 5000):
-        queue.write_many([(f"{at}".encode(), f"tenant-{at % 50}") for at in range(first, min(count, first + 5000))])
+def fill(queue: Queue, count: int, first: int = 0) -> None:
+    for at in range(first, first + count, 5000):
+        rows = range(at, min(first + count, at + 5000))
+        queue.write_many([(f"{each}".encode(), f"tenant-{each % 50}") for each in rows])
 
 
 def job(trouble: str, master: str, url: str, queue: Queue, folder: Path) -> list[str]:
@@ -66,6 +73,36 @@ def test_a_driver_that_was_killed_before_it_committed_is_handed_the_same_message
         assert ended(process, log) == ["done", str(MESSAGES)]
     assert stored(tmp_path) == ([*range(MESSAGES)], MESSAGES)
     assert (queue.stats().acked, queue.len()) == (MESSAGES, 0)
+
+
+def has_begun(log: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Whether a program works on a micro-batch; it must not end before."""
+    assert process.poll() is None, log.read_text()[-6000:]
+    return "working" in log.read_text()
+
+
+@pytest.mark.timeout(3600 if SOAK else 900)
+@pytest.mark.runs_in("test-all", "soak")
+def test_a_driver_that_is_killed_at_random_loses_nothing_and_finds_the_poison_all_the_same(
+    url: str, queue: Queue, home: Path, tmp_path: Path, rng: random.Random
+) -> None:
+    """The sink is idempotent: what it has of a micro-batch is replaced when that is tried again."""
+    queue.configure(max_deliveries=16)
+    command = job("poison", "local[2]", url, queue, tmp_path)
+    for at in range(KILLS):
+        fill(queue, 500, 500 * at)
+        log = tmp_path / f"log-{at}"
+        with running(command, home, log) as process:
+            eventually(partial(has_begun, log, process), 300)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(rng.uniform(0, 8))
+            assert process.poll() in (None, 0), log.read_text()[-6000:]
+    log, count = tmp_path / "log", 500 * KILLS
+    with running(command, home, log) as process:
+        assert ended(process, log) == ["done", str(count - 1)]
+    assert stored(tmp_path) == ([*range(77), *range(78, count)], count - 1)
+    assert [bytes(letter.body) for letter in queue.dead(10)] == [b"77"]
+    assert (queue.stats().acked, queue.len()) == (count - 1, 0)
 
 
 @pytest.fixture
