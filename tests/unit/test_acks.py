@@ -268,7 +268,7 @@ def test_a_queue_that_moved_is_looked_up_with_the_ack_done() -> None:
     clock, state = ManualClock(), state_of(ManualClock())
     server = Server(
         read=[[b"NOQUEUE"], found()],
-        open=[[b"OK", 1_700_000_000_000, [b"epoch", b"1", b"streams", b"4", b"wanted", b"4"]]],
+        open=[[b"OK", 1_700_000_000_000, [b"epoch", b"1", b"streams", b"4", b"wanted", b"4", b"created", b"1"]]],
     )
     done = drive(read(state, 1, acks=(acks := Acks(deliveries()))), server, clock)
     assert (done.result, list(acks.results.values())) == ([], [Settled.OK])

@@ -177,7 +177,7 @@ def test_no_queue_has_no_numbers() -> None:
 
 
 def test_the_numbers_of_a_queue_are_read() -> None:
-    meta = [b"n", b"9", b"acked", b"2", b"wanted", b"4", b"something else", b"\xff"]
+    meta = [b"created", b"1", b"n", b"9", b"acked", b"2", b"wanted", b"4", b"something else", b"\xff"]
     got = stats("q", [NOW, 3, 2, 1, 0, 1_700_000_003_000, [1, 2], 5, meta, 4, 1])
     assert (got.backlog, got.in_flight, got.delayed, got.legacy, got.streams) == (3, 2, 1, 5, (1, 2))
     assert (got.written, got.acked, got.wanted, got.purged, got.oldest_age, got.held_back) == (9, 2, 4, 0, 2.0, 4)
@@ -201,7 +201,7 @@ def test_the_numbers_of_a_queue_are_read() -> None:
     ],
 )
 def test_what_could_run_now_is_bounded_by_the_limits_of_the_queue(limits: dict[str, object], runnable: int) -> None:
-    meta = [b"n", b"20", *(str(each).encode() for pair in limits.items() for each in pair)]
+    meta = [b"n", b"20", b"created", b"1", *(str(each).encode() for pair in limits.items() for each in pair)]
     assert stats("q", [NOW, 9, 2, 0, 0, -1, [], 0, meta, 4, 1]).runnable == runnable
 
 

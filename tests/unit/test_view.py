@@ -20,7 +20,14 @@ from tests.unit.driving import state_of
 
 def meta(epoch: str, streams: int) -> dict[str, str]:
     """What Redis says of a queue."""
-    return {"epoch": epoch, "streams": str(streams), "wanted": str(streams), "assigned": "", "streams_per_shard": "2"}
+    return {
+        "epoch": epoch,
+        "created": "1",
+        "streams": str(streams),
+        "wanted": str(streams),
+        "assigned": "",
+        "streams_per_shard": "2",
+    }
 
 
 class Overtaken(list[str]):
