@@ -68,9 +68,9 @@ def consuming(
     try:
         block.lease(max_in_flight)
         with Keeper(client, state, block.held, block.visibility):
-            rows, rejected = rows_of(spark, queue, block.held, columns, options)
-            reject_held(client, state, block.held, rejected)
             try:
+                rows, rejected = rows_of(spark, queue, block.held, columns, options)
+                reject_held(client, state, block.held, rejected)
                 yield rows
             except Exception as failure:
                 block.fail(cause_of(failure))
