@@ -42,7 +42,7 @@ class Server:
     def __call__(self, step: Step) -> Any:
         assert isinstance(step, Call)
         if step.script.name == "open":
-            return [b"OK", 1, [b"epoch", b"2", b"streams", b"4", b"wanted", b"4"]]
+            return [b"OK", 1, [b"epoch", b"2", b"streams", b"4", b"wanted", b"4", b"created", b"1"]]
         self.writes.append(step)
         if self._answers:
             return self._answers.pop(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, cast
@@ -11,7 +12,7 @@ import pytest
 from shardq import Client, Queue
 from shardq.clock import SystemClock
 from shardq.timing import timer
-from shardq.worker import keeper, threads
+from shardq.worker import keeper, signals, threads
 from tests.clients import CLIENT_KINDS, ClientKind
 from tests.servers import Server, ServerKind, available
 from tests.waiting import eventually
@@ -44,6 +45,17 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "BLOCK", 0.1)
     monkeypatch.setattr(keeper, "PULSE", 0.05)
     monkeypatch.setattr(timer, "LONGEST_WAIT", 0.05)
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """What another test has left, a worker or a handler, would end this process at a test's signal."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    assert before[signal.SIGTERM] is signal.SIG_DFL
+    assert not signals._shared.members
+    yield
+    eventually(lambda: not signals._shared.members, what="all workers have ended")
+    assert {number: signal.getsignal(number) for number in before} == before
 
 
 @pytest.fixture(params=CLIENT_KINDS)
