@@ -49,8 +49,7 @@ class Api(BaseHTTPRequestHandler):
         if (self.command, self.path) != ("POST", "/jobs") or not tenant:
             return 400, {"error": "POST to /jobs, with a header X-Tenant"}
         payload = json.loads(self.rfile.read(max(0, min(int(self.headers.get("Content-Length", 0)), 1_000_000))))
-        written = jobs.write(payload, shard_key=tenant, dedup_key=key or None)  # each tenant has dedup keys of its own
-        return 202, {"id": written, "is_new": written.is_new}
+        return 202, {"id": jobs.write(payload, shard_key=tenant, dedup_key=key or None)}  # a tenant's keys are its own
 
 
 with client, ThreadingHTTPServer(("127.0.0.1", port), Api) as server:

@@ -88,8 +88,8 @@ class Replay:
         if event.kind == "delivered":
             each.count += 1
             assert event.count == each.count, (event, each)
-        elif event.kind == "recovered":
-            each.count -= 1
+        elif event.kind == "recovered" or (event.kind, event.count) == ("nacked", each.count - 1):
+            each.count -= 1  # such a nack is uncounted, as the count of the next delivery shows
         if event.kind in {"acked", "nacked", "lease_ended", "rejected", "dead", "redriven", "recovered", "replaced"}:
             assert event.count == each.count, (event, each)
 

@@ -49,13 +49,14 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def own_signals() -> Iterator[None]:
-    """What another test has left, a worker or a handler, would end this process at a test's signal."""
+    """A worker or a handler that another test has left would end this process at a test's signal."""
+    eventually(lambda: not signals._shared.members, what="all workers have ended")
+    left = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    assert before[signal.SIGTERM] is signal.SIG_DFL
-    assert not signals._shared.members
     yield
     eventually(lambda: not signals._shared.members, what="all workers have ended")
     assert {number: signal.getsignal(number) for number in before} == before
+    signal.signal(signal.SIGTERM, left)
 
 
 @pytest.fixture(params=CLIENT_KINDS)
