@@ -194,8 +194,8 @@ async def test_released_ids_are_forgotten_and_others_are_kept_for_a_week(
         await producer.say(released=[b"id-0", b"id-3", b"never"])
         await happened(lambda: gateway.totals().released == 2)
         with server.client() as raw:
-            left = sorted(key for key in raw.hkeys(keys.dedup) if key.startswith(b"k:"))
-        assert left == sorted(b"k:insecure:" + (b"id-%d" % number).hex().encode() for number in (1, 2, 4))
+            left = sorted(key for key in raw.hkeys(keys.dedup) if key.startswith(b"g:"))
+        assert left == sorted(b"g:insecure:" + (b"id-%d" % number).hex().encode() for number in (1, 2, 4))
 
 
 async def test_an_id_is_not_forgotten_while_another_connection_holds_a_copy(
