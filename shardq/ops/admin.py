@@ -205,7 +205,7 @@ def configure(state: QueueState, changes: dict[str, Any], timeout: float | None 
         raise ConfigError(
             f"queue {state.keys.name!r} remembers keys, so key_scope cannot change: wait until the messages with a "
             "unique_key are done (their keys are forgotten a minute later or more), and until dedup_window is over for "
-            "the last dedup_key"
+            "the last dedup_key; ids that a gateway stored may be remembered for days"
         )
     yield from told_after("the settings were changed", _follow(state, before, changes, timeout, until))
     return check_replicas(state, underreplicated, state.config)
