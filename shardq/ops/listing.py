@@ -14,6 +14,8 @@ from shardq.protocol.keys import slot
 PATTERN: Final = "shardq:{*}:meta"
 _META: Final = re.compile(rb"shardq:\{([^{}]+)\}:meta")
 SCANNED: Final = 1000
+LONGEST: Final = 300.0
+"""Seconds after which the search for queues that match is given up. It walks over all keys of Redis."""
 
 
 def queue_names(until: float, clock: Clock) -> Op[set[str]]:
@@ -28,6 +30,12 @@ def queue_names(until: float, clock: Clock) -> Op[set[str]]:
             if cursor == b"0":
                 break
     return names
+
+
+def matching_queues(pattern: str, clock: Clock) -> Op[list[str]]:
+    """Return the queues whose whole names match the regular expression *pattern*, sorted."""
+    names = yield from queue_names(clock.monotonic() + LONGEST, clock)
+    return [name for name in sorted(names) if re.fullmatch(pattern, name)]
 
 
 def _nodes(until: float, clock: Clock) -> Op[list[str | None]]:

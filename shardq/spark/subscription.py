@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 
 from shardq.clock import SystemClock
 from shardq.errors import ConfigError, QueueMissing
-from shardq.ops.listing import queue_names
+from shardq.ops.listing import matching_queues
 from shardq.spark.connection import client_of, seen_queue
 from shardq.spark.options import Reading
 
 REFRESH = 60.0
 """Seconds after which a stream looks for new queues. That walks over all keys of Redis."""
-LONGEST = 300.0
-"""Seconds after which that is given up."""
 
 
 @dataclass(slots=True)
@@ -47,9 +44,7 @@ class Subscription:
 
     def _matching(self) -> tuple[str, ...]:
         """The queues that match. Those without a journal are left out where journals are read."""
-        clock = SystemClock()
-        names = client_of(self.options).run(queue_names(clock.monotonic() + LONGEST, clock))
-        found = [name for name in sorted(names) if re.fullmatch(self._pattern, name)]
+        found = client_of(self.options).run(matching_queues(self._pattern, SystemClock()))
         return tuple(name for name in found if self.options.table != "journal" or self._has_journal(name))
 
     def _has_journal(self, name: str) -> bool:

@@ -42,7 +42,7 @@ class Model:
         ready = [number for number, due in self.due.items() if due <= self.now]
         room = self.batches.room(self.limit)
         held = self.rng.sample(ready, min(room, len(ready)))
-        chosen = suspects(held, lambda number: self.errors.get(number, ""))
+        chosen = suspects(held, lambda number: self.errors.get(number, ""), "q")
         size, held = (room, chosen) if chosen else (len(held), held)
         if not held:
             return
@@ -150,6 +150,13 @@ def test_another_last_error_tells_nothing(text: str) -> None:
 def test_batches_of_another_query_prove_nothing() -> None:
     known = Failures().after(Batch("one", 3, 1)).after(Batch("two", 9, 1)).after(Batch("one", 99, 1))
     assert (known.batches, known.apart, known.most) == (3, 0, 0)
+
+
+def test_what_another_query_or_somebody_else_has_written_makes_no_suspects() -> None:
+    """A tenant's text may stand in a last error, as a worker writes it."""
+    known = Failures().after(Batch("one", 3, 200)).after(Batch("one", 4, 100)).text(CAUSE)
+    assert suspects([known, "ValueError: x"], str, "one") == [known]
+    assert suspects([known, "ValueError: x"], str, "two") == []
 
 
 def test_a_count_that_was_forgotten_proves_nothing() -> None:

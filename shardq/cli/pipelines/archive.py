@@ -12,10 +12,8 @@ from shardq.cli.parsing import Commands, number, time
 from shardq.cli.pipelines.stage import connecting, pipeline, started
 from shardq.cli.shell import Shell
 from shardq.errors import QueueMissing
-from shardq.ops.listing import queue_names
+from shardq.ops.listing import matching_queues
 
-LONGEST = 300.0
-"""Seconds after which the search for queues is given up. It walks over all keys of Redis."""
 ABOUT = """Adds the journal events and the dead letters that are new since the last run to DIR/journal and DIR/dead, as
 Parquet files by queue and day. Each is stored once, also if a run was killed. A journal keeps only its newest events,
 so run this often enough, or with --every. If events were lost before they were archived, the run fails, unless
@@ -106,7 +104,8 @@ class Found(NamedTuple):
 def _found(args: argparse.Namespace, shell: Shell, tables: list[str]) -> Found:
     """Look for the queues that are named, or that match. Raises Nothing if none has what is to be archived."""
     found = Found({table: [] for table in tables}, {})
-    for name in dict.fromkeys(args.queues) if args.queues else _matching(args.pattern, shell):
+    names = dict.fromkeys(args.queues) if args.queues else _matching(args.pattern, shell)
+    for name in names:
         try:
             has_journal = bool(shell.queue(name).settings().journal)
         except QueueMissing:
@@ -128,9 +127,7 @@ def _found(args: argparse.Namespace, shell: Shell, tables: list[str]) -> Found:
 
 def _matching(pattern: str, shell: Shell) -> list[str]:
     """The queues whose whole names match, found as format("shardq") finds them for the option subscribePattern."""
-    clock = shell.client.clock
-    names = shell.client.run(queue_names(clock.monotonic() + LONGEST, clock))
-    return [name for name in sorted(names) if re.fullmatch(pattern, name)]
+    return shell.client.run(matching_queues(pattern, shell.client.clock))
 
 
 def expression(text: str) -> str:

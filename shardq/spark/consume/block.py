@@ -96,7 +96,7 @@ class Block:
         self._batches = Batches.of(self._client.run(holds.recall(self._state, self._name, "batches")))
         room = self._batches.room(limit)
         lease(self._client, self._state, self.held, room, self.visibility)
-        chosen = suspects(self.held, lambda each: each.last_error)
+        chosen = suspects(self.held, lambda each: each.last_error, self._name)
         self._size = room if chosen else len(self.held)
         if chosen:
             tokens = {each.token for each in chosen}

@@ -108,11 +108,14 @@ class Failures:
         return f"{cause} ({self.batches} batches failed with this message, the last with it alone, and others did not)"
 
 
-def suspects(held: Sequence[T], last_error: Callable[[T], str]) -> list[T]:
-    """Those of *held* that are to have the next batch for themselves; none if there are no suspects.
+def suspects(held: Sequence[T], last_error: Callable[[T], str], query: str) -> list[T]:
+    """Those of *held* that are to have the next batch of *query* for themselves; none if there are no suspects.
 
     They are as many as the one allows that was in the smallest batch, so that none that is innocent is drawn into it.
+    What other queries say counts for nothing here: last errors may have texts of tenants in them, and whoever could
+    make suspects by such a text would make all batches small.
     """
-    found = [(most, each) for each in held if (most := Failures.of(last_error(each)).most)]
+    known = [(Failures.of(last_error(each)), each) for each in held]
+    found = [(failures.most, each) for failures, each in known if failures.most and failures.query == query]
     found.sort(key=lambda row: row[0])
     return [each for _, each in found[: found[0][0]]] if found else []

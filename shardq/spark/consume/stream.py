@@ -120,7 +120,8 @@ class ConsumingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _chosen(self, rows: dict[str, int], name: str, room: int) -> tuple[dict[str, int], int]:
         """Leave suspects alone, if there are any. Return what is left, and the room for the next one if this fails."""
         holds = {queue: self._hold(queue, name) for queue in rows}
-        chosen = suspects([each for hold in holds.values() for each in hold.held], lambda each: each.last_error)
+        held = [each for hold in holds.values() for each in hold.held]
+        chosen = suspects(held, lambda each: each.last_error, name)
         if chosen:
             tokens = {each.token for each in chosen}
             rows = {queue: hold.keep_only(tokens) for queue, hold in holds.items()}
