@@ -8,8 +8,8 @@ being worked on gets no other payload any more: then the write is made again, an
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -24,8 +24,15 @@ from shardq.ops.steps import Call, Known, Op
 from shardq.ops.write_call import LATE, REPEATED_FOR
 
 Result: TypeAlias = Written | ShardqError
-Store: TypeAlias = Callable[[QueueState, Sequence[Outgoing], float], Op[list[Result]]]
-"""Writes messages, with an id or an error for each."""
+
+
+class Store(Protocol):
+    """Writes messages, with an id or an error for each. Those of a *shared* call are of several callers."""
+
+    def __call__(
+        self, state: QueueState, chunk: Sequence[Outgoing], until: float, *, shared: bool = False
+    ) -> Op[list[Result]]:
+        """Write *chunk*."""
 
 
 def write_despite(
@@ -37,10 +44,10 @@ def write_despite(
     """
     holders = _holders(taken)
     rest = [message for at, message in enumerate(chunk) if at not in holders]
-    stored = iter((yield from store(state, rest, until)) if rest else [])
-    if shared and rest:
-        stored = iter(known := [*stored])
+    known = (yield from store(state, rest, until, shared=shared)) if rest else []
+    if shared:
         yield Known([*zip(rest, known, strict=True)])  # they do not wait for what becomes of the others
+    stored = iter(known)
     results: list[Result] = []
     for at, message in enumerate(chunk):
         if at not in holders:

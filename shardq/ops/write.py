@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from shardq.errors import (
@@ -13,6 +12,7 @@ from shardq.errors import (
     OutcomeUnknown,
     PartlyWritten,
     QueueFull,
+    QueueMissing,
     ShardqError,
 )
 from shardq.model import Written
@@ -34,29 +34,34 @@ FORGOTTEN = ProducerSequence("")
 
 
 def write_many(state: QueueState, messages: Sequence[Outgoing], timeout: float | None = None) -> Op[list[Written]]:
-    """Store many messages in order, one chunk after the other. Return their ids; PartlyWritten if some failed."""
+    """Store many messages in order, one chunk after the other. Return their ids.
+
+    PartlyWritten if some failed; QueueMissing if none was stored because the queue is not there any more.
+    """
     until = state.until(timeout)
     yield from open_queue(state, until)
     results: list[Result] = []
     for chunk in chunks(messages, state.choices, limited=state.view.limited):
-        if results and _is_unreachable(results[-1]):
+        if results and _is_hopeless(results[-1]):
             results += [_unsent(results[-1])] * len(chunk)
         else:
             results += yield from _store(state, chunk, until)
     yield from upkeep(state, state.clock.monotonic())
     if failed := next((result for result in results if isinstance(result, ShardqError)), None):
+        if all(isinstance(result, QueueMissing) for result in results):
+            raise failed
         raise PartlyWritten(results, failed) from failed
     return [result for result in results if isinstance(result, Written)]
 
 
-def _is_unreachable(last: Result) -> bool:
-    """Return whether the chunk before failed because of Redis, so that more calls would only take time."""
-    return isinstance(last, BackendError) and not isinstance(last, DurabilityUnknown)
+def _is_hopeless(last: Result) -> bool:
+    """Return whether the chunk before failed because of Redis, or of the queue: more calls would only take time."""
+    return isinstance(last, (BackendError, QueueMissing)) and not isinstance(last, DurabilityUnknown)
 
 
 def _unsent(last: Result) -> ShardqError:
     """Return the error for a chunk that was not sent, because the chunk before it failed with *last*."""
-    if isinstance(last, BackendError) and not isinstance(last, OutcomeUnknown):
+    if isinstance(last, ShardqError) and not isinstance(last, OutcomeUnknown):
         return last
     return BackendTimeout("this was not written: it was not sent, because the outcome of the call before is unknown")
 
@@ -155,7 +160,7 @@ def _store(
         case [b"OK", stored]:
             return _results(state, stored, answer.underreplicated)
         case [b"TAKEN", taken]:
-            return (yield from write_despite(state, chunk, taken, until, partial(_store, shared=shared), shared=shared))
+            return (yield from write_despite(state, chunk, taken, until, _store, shared=shared))
         case [b"FULL", b"max_producers"]:
             text = "a try got no answer, and Redis cannot recognize it, since it remembers too many writers"
             return [OutcomeUnknown(text)] * len(chunk)

@@ -298,3 +298,14 @@ def test_a_deleted_queue_can_be_made_again(world: World, open_queue: OpenQueue, 
     assert {queue.read().payload, queue.read().payload} == {"new", "newer"}
     with pytest.raises(Empty):
         queue.read()
+
+
+@pytest.mark.everywhere
+def test_a_batch_for_a_queue_that_was_deleted_meanwhile_is_told_so(world: World, queue_name: str) -> None:
+    """As a whole, as a single write is: nothing of it was stored."""
+    owner, writer = (world.client().queue(queue_name) for _ in range(2))
+    world.client().queue(queue_name, streams=4).declare()
+    writer.write("first", shard_key="t")
+    owner.delete(expected=None)
+    with pytest.raises(QueueMissing, match=f"there is no queue '{queue_name}'"):
+        writer.write_many([(number, f"t{number}") for number in range(600)])
