@@ -37,9 +37,10 @@ if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
   if redis.call('ZCARD', q.dedup_index) > 1 then return 'KEYS' end -- the sentinel is one
 end
 
--- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out. Of a
--- queue that had no event and no message yet nothing is.
-local written, adopted, created, events = unpack(redis.call('HMGET', q.meta, 'n', 'adopted', 'created', 'events')) -- at most 4: the fields
+-- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
+-- Of a queue that had no event and no message yet nothing is.
+local written, adopted, created, events = unpack( -- at most 4: the fields
+  redis.call('HMGET', q.meta, 'n', 'adopted', 'created', 'events'))
 local is_new = written + adopted == 0 and events == string.format('%.0f', created * 1000)
 if changes.journal and (journal or '0') == '0' and not is_new then redis.call('HINCRBY', q.meta, 'events', 1) end
 if changes.journal == '0' then redis.call('XTRIM', q.journal, 'MAXLEN', 0) end

@@ -15,8 +15,8 @@ local function append_message(q, key, id, shard_key, tag, payload, attributes, h
   redis.call('XADD', key, id, unpack(fields)) -- at most 8
 end
 
--- Reads the options of a message, "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if the dedup key
--- has a scope of its own; with a unique key it is
+-- Reads the options of a message, "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if the
+-- dedup key has a scope of its own; with a unique key it is
 -- "delay|ms to its deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
 local function read_options(q, text)
   local after, lasts, dedup_key, unique_key = nil, nil, nil, ''

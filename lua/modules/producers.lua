@@ -1,8 +1,9 @@
 -- What must not be stored twice. The hash `dedup` has these kinds of fields, each with its end, the time in ms until when it
--- is remembered: 'k:' and a dedup key is "end|id", and so is 'g:' and the id that a gateway's client gave a message; 'p:' and a producer's sequence is "end|number|what was stored"; 'o:' and the
--- partition of a bulk write is "end|first message not stored|batch|mark". (Unique keys, lua/modules/unique.lua, stand there as
--- well, and 'r:' with the nonce of a call that replaced a message.) Each kind has an index by end of its own, and so a
--- count of its own: none takes the room of another.
+-- is remembered: 'k:' and a dedup key is "end|id", and so is 'g:' and the id that a gateway's client gave a message; 'p:'
+-- and a producer's sequence is "end|number|what was stored"; 'o:' and the partition of a bulk write is
+-- "end|first message not stored|batch|mark". (Unique keys, lua/modules/unique.lua, stand there as well, and 'r:' with the
+-- nonce of a call that replaced a message.) Producers and bulk writes have an index by end of their own, and so a count
+-- of their own: they take no room of keys, nor keys of them.
 
 -- So many sequences are remembered: each client has one for each of its threads. Newcomers beyond them write without one (see
 -- shardq/ops/write.py).
@@ -106,7 +107,7 @@ local function save_progress(q, progress, stored)
   redis.call('HSET', q.dedup, progress.field, string.format('%.0f|', progress.ends) .. value)
 end
 
--- Returns the id of the message that was written with a dedup key, nil if none is remembered. (See `scope_keys` for its spelling.)
+-- Returns the id of the message that was written with a dedup key, nil if none is remembered. `scope_keys` has spelled it.
 local function find_duplicate(q, key)
   local text = redis.call('HGET', q.dedup, key)
   local ends, id = string.match(text or '0|', '^(%d+)|(.*)$')
