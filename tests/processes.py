@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.selection import COMMAND, REPEAT
 from tests.waiting import eventually
@@ -57,6 +58,26 @@ class Sharing(LoadScopeScheduling):
 
     Spark takes 10 s to start, and gigabytes. Its pipelines have a second one when all tests run.
     """
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Forget a process that ended. Return the test in which it died, if it did.
+
+        Nothing that was run is given to another one: xdist would let that test end the next process, too, and would
+        have one wait for ever to which it gave nothing but what is done.
+        """
+        work = self.assigned_work[node]
+        left = [(unit, test) for unit in work.values() for test, done in unit.items() if not done]
+        for unit, test in left[:1]:
+            unit[test] = True
+        self.assigned_work[node] = {scope: unit for scope, unit in work.items() if not all(unit.values())}
+        super().remove_node(node)
+        return left[0][1] if left else None
+
+    def schedule(self) -> None:
+        """Give out work. A process begins a test when it has the next one: one that comes later needs two, too."""
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         path, _, rest = nodeid.partition("::")

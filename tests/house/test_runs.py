@@ -248,6 +248,30 @@ def test_what_a_run_inherits_does_not_reach_its_tests_nor_what_one_test_does_the
     assert "2 passed, 1 error" in told, told
 
 
+DIES = """
+import os, signal
+import pytest
+
+@pytest.mark.parametrize("n", range(9))
+def test_many(n):
+    pass
+
+def test_dies():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.runs_in("test-all")
+@LINUX.needed
+def test_a_process_that_dies_fails_one_test_and_the_others_run_to_their_end(tmp_path: Path) -> None:
+    file = tmp_path / "test_dies.py"
+    file.write_text(DIES + "".join(f"def test_{number}():\n    pass\n" for number in range(20)))
+    with run(file, "-n", "2") as process:
+        told, _ = process.communicate(timeout=150)
+    assert process.returncode == 1, told
+    assert "1 failed, 29 passed" in told
+
+
 @pytest.mark.parametrize(
     ("args", "capture", "some"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,16 @@ def _going_first() -> Iterator[None]:
         os.setpriority(os.PRIO_PROCESS, 0, before)
 
 
+@contextlib.contextmanager
+def _ctrl_c_as_it_was() -> Iterator[None]:
+    """PySpark sets a handler of SIGINT, and a worker that a later test runs would take this process for a host's."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _leave_handlers() -> None:
     """PySpark's loggers set the format of each handler that they get, so also of pytest's, for all tests to come."""
     from pyspark.logger import PySparkLogger
@@ -95,7 +106,7 @@ def spark() -> Iterator[Any]:
     builder = SparkSession.builder.master(MASTER).appName("shardq tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    with _going_first():
+    with _going_first(), _ctrl_c_as_it_was():
         session = builder.getOrCreate()
     _drop_what_was_cut_off(session)
     register(session)

@@ -51,12 +51,13 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_signals() -> Iterator[None]:
     """A worker or a handler that another test has left would end this process at a test's signal."""
     eventually(lambda: not signals._shared.members, what="all workers have ended")
-    left = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    left = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     eventually(lambda: not signals._shared.members, what="all workers have ended")
-    assert {number: signal.getsignal(number) for number in before} == before
-    signal.signal(signal.SIGTERM, left)
+    assert {number: signal.getsignal(number) for number in usual} == usual
+    for number, handler in left.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(params=CLIENT_KINDS)

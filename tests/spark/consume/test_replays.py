@@ -94,16 +94,16 @@ def test_a_query_that_died_before_spark_knew_of_a_micro_batch_has_not_failed_in_
         assert query.handed(start, query.reader.latestOffset(start)) == 40
 
 
-def suspect(queue: Queue, count: int, rows: int) -> None:
-    """Let some messages look as if they had made two batches of so many *rows* fail."""
-    known = Failures().after(Batch("q", 0, 100)).after(Batch("q", 1, rows))
+def suspect(queue: Queue, start: Offset, count: int, rows: int) -> None:
+    """Let some messages look as if they had made two batches of so many *rows* fail, in the query of *start*."""
+    known = Failures().after(Batch(start["hold"], 0, 100)).after(Batch(start["hold"], 1, rows))
     held = [each.received for each in queue.read_many(count)]
     queue._client.run(settle.nack(queue.state, held, 0.0, known.text("ValueError"), counted=False))
 
 
 def test_suspects_have_a_micro_batch_for_themselves(query: Query, queue: Queue) -> None:
-    suspect(queue, 12, rows=16)
     start = query.reader.initialOffset()
+    suspect(queue, start, 12, rows=16)
     end = query.reader.latestOffset(start)
     assert end["rows"] == {queue.name: 8}
     assert (queue.stats().in_flight, queue.stats().backlog) == (8, 32)
@@ -118,9 +118,10 @@ def test_suspects_have_a_micro_batch_for_themselves(query: Query, queue: Queue) 
 def test_the_suspects_of_one_queue_are_not_mixed_with_another_queue(url: str, client: Client, queue: Queue) -> None:
     other = client.queue(f"{queue.name}-other", streams=2)
     other.write_many([(b"x", "t")] * 10)
-    suspect(queue, 3, rows=2)
     query = Query(url, queue, other)
-    end = query.reader.latestOffset(query.reader.initialOffset())
+    start = query.reader.initialOffset()
+    suspect(queue, start, 3, rows=2)
+    end = query.reader.latestOffset(start)
     assert end["rows"] == {queue.name: 1}
     assert (queue.stats().in_flight, other.stats().in_flight) == (1, 0)
     query.reader.stop()
