@@ -51,7 +51,7 @@ def short_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 def own_signals() -> Iterator[None]:
     """A worker or a handler that another test has left would end this process at a test's signal."""
     eventually(lambda: not signals._shared.members, what="all workers have ended")
-    usual = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    usual: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
     left = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     eventually(lambda: not signals._shared.members, what="all workers have ended")
