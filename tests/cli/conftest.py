@@ -27,6 +27,13 @@ def cli_server() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forks_end() -> Iterator[None]:
+    """The process that commands are forked from ends with the tests of this folder."""
+    yield
+    FORKS.close()
+
+
 @dataclass
 class Told:
     """How a process ended."""

@@ -6,7 +6,7 @@ that they are forked from. It ends when its input does, and that is when the pro
 
 from __future__ import annotations
 
-import atexit
+import gc
 import json
 import os
 import socket
@@ -50,7 +50,6 @@ class Forks:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.cli.forks"], stdin=theirs.fileno(), cwd=ROOT
                 )
-            atexit.register(self.close)
         return self._line
 
     def close(self) -> None:
@@ -96,6 +95,8 @@ def _become(request: dict[str, object], files: list[int]) -> None:
 if __name__ == "__main__":
     from shardq.cli.program import main
 
+    gc.collect()
+    gc.freeze()  # or each command would look at all that was imported when it ends: three quarters of its time
     with socket.socket(fileno=os.dup(0)) as mine:
         fork_commands(mine)
     sys.exit(main())
