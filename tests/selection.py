@@ -6,7 +6,7 @@ A test runs in `make test` and in `make test-all`, unless
   about a second and shows no promise by itself, `runs_in("soak")` of one that takes minutes by nature,
   `runs_in("test-all", "soak")` of one that has a long form, too (`SOAK`);
 - it is repeated with another client or on another server (`WORLDS`): only the first is in `make test`. The mark
-  `everywhere` is for the cross-section: that runs in all of them each time.
+  `everywhere` is for the cross-section: there, too, the first of a test's own cases is in `make test`.
 
 `SHARDQ_TESTS` names the command; without it, all but the soak runs.
 """
@@ -58,14 +58,17 @@ def commands_of(item: pytest.Item) -> Sequence[str]:
     named: Sequence[str] = mark.args if mark else ("test", "test-all")
     if unknown := set(named) - {*COMMANDS}:
         raise pytest.UsageError(f"{item.nodeid}: runs_in names {', '.join(sorted(unknown))}, which no command is")
-    if "test" in named and _is_repeated(item) and not item.get_closest_marker("everywhere"):
+    if "test" in named and _only_repeats(item):
         return [command for command in named if command != "test"]
     return named
 
 
-def _is_repeated(item: pytest.Item) -> bool:
+def _only_repeats(item: pytest.Item) -> bool:
+    """Whether this is a case in another world, and not one of the cross-section."""
     indices = getattr(getattr(item, "callspec", None), "indices", {})
-    return any(indices.get(name, 0) for name in WORLDS)
+    elsewhere = any(indices.get(name, 0) for name in WORLDS)
+    further = any(at for name, at in indices.items() if name not in WORLDS)
+    return elsewhere and (further or not item.get_closest_marker("everywhere"))
 
 
 @pytest.hookimpl(trylast=True)

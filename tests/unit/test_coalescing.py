@@ -19,6 +19,7 @@ from shardq.ops.shared_call import SharedCall
 from shardq.ops.steps import Call, Op, Refused, Unanswered, Withdrawn
 from shardq.ops.verb import Verb
 from shardq.protocol.scripts import load
+from tests.selection import COMMAND
 
 MOST = 3
 
@@ -287,7 +288,9 @@ class Callers(RuleBasedStateMachine):
         self.everybody_is_told_the_truth()
 
 
-Callers.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Callers.TestCase.settings = settings(
+    max_examples=50 if COMMAND == "test" else 200, stateful_step_count=40, deadline=None
+)
 TestCallers = Callers.TestCase
 
 

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shardq.flow import Fixed, Vegas
 from shardq.ops.window import Place, Window
+from tests.selection import COMMAND
 
 MOST_BYTES = 100
 
@@ -93,7 +94,9 @@ class Windows(RuleBasedStateMachine):
             assert len(told) <= 1
 
 
-Windows.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Windows.TestCase.settings = settings(
+    max_examples=75 if COMMAND == "test" else 300, stateful_step_count=40, deadline=None
+)
 TestWindows = Windows.TestCase
 
 

@@ -39,7 +39,11 @@ def begin(url: str, tmp_path: Path) -> Iterator[Begin]:
 
 
 @pytest.mark.parametrize("handler", ["quick", "quick_async"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.runs_in("test-all"))],
+    ids=lambda number: number.name,
+)
 def test_a_signal_drains_and_nothing_is_lost(begin: Begin, jobs: Queue, handler: str, number: int) -> None:
     jobs.write_many([(n, f"t{n % 9}") for n in range(MANY)])
     program = begin(handler, "--concurrency", "16")

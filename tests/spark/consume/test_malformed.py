@@ -36,7 +36,7 @@ def wanted(ids: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.runs_in("test", "test-all")
-@pytest.mark.parametrize("ack_on", ["commit", "job"])
+@pytest.mark.parametrize("ack_on", ["commit", pytest.param("job", marks=pytest.mark.runs_in("test-all"))])
 def test_a_query_rejects_what_does_not_fit_and_acks_none_of_it(
     spark: Any, url: str, queue: Queue, tmp_path: Path, ack_on: str
 ) -> None:
