@@ -19,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
 
+from shardq.drivers.target import DRIVER_INFO
 from shardq.embedded import EmbeddedServer, ServerBinary, find_server, probe_server
 from shardq.errors import ServerUnfit
 from tests.waiting import eventually
@@ -77,7 +78,7 @@ class Server(EmbeddedServer):
     def client(self, **settings: Any) -> redis.Redis:
         """A plain redis-py client: bytes, RESP2, no retries; use it as a context manager."""
         defaults: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0), "socket_timeout": 30}
-        return redis.Redis.from_url(self.url, **(defaults | settings))
+        return redis.Redis.from_url(self.url, **(DRIVER_INFO | defaults | settings))
 
     def run(self, *words: str | bytes | int) -> Any:
         """One command on a connection of its own; returns its reply."""

@@ -8,16 +8,8 @@ from typing import Any
 
 from redis.backoff import NoBackoff
 
-from shardq.drivers.target import Address, Target
+from shardq.drivers.target import DRIVER_INFO, Address, Target
 from shardq.drivers.wire import BLOCK_MARGIN, CONNECT_TIMEOUT
-
-try:
-    from redis import DriverInfo
-except ImportError:  # redis-py before 7.2 has none, and needs none
-    DRIVER_INFO: dict[str, Any] = {}
-else:
-    DRIVER_INFO = {"driver_info": DriverInfo()}
-    """For all connections. redis-py would make one for each, and read its own version from disk every time (1.6 ms)."""
 
 UNLIMITED = 2**31
 """The limit of a pool. redis-py would raise an error at a lower one; callers must wait instead, for permits."""

@@ -12,6 +12,14 @@ from redis.connection import Connection, parse_url
 
 from shardq.errors import ConfigError
 
+try:
+    from redis import DriverInfo
+except ImportError:  # redis-py before 7.2 has none, and needs none
+    DRIVER_INFO: dict[str, Any] = {}
+else:
+    DRIVER_INFO = {"driver_info": DriverInfo()}
+    """For all connections. redis-py would make one for each, and read its own version from disk every time (1.6 ms)."""
+
 Address: TypeAlias = tuple[str, int]
 Kind: TypeAlias = Literal["single", "cluster", "sentinel", "embedded"]
 SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel:// or shardq://embedded"
@@ -88,7 +96,7 @@ def _settings(url: str) -> dict[str, Any]:
         raise ConfigError(f"the Redis URL is wrong: {about}; {_ESCAPES}") from None
     kind = settings.pop("connection_class", Connection)
     try:
-        kind(**settings)
+        kind(**DRIVER_INFO | settings)
     except Exception as error:
         names = ", ".join(sorted({name for name, _ in parse_qsl(parts.query)}))
         raise ConfigError(f"redis-py's {kind.__name__} does not take one of these options: {names}") from error
