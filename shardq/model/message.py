@@ -14,7 +14,7 @@ from shardq.errors import ConfigError
 OnConflict: TypeAlias = Literal["existing", "replace", "raise"]
 """What is done when another message has the unique key of one that is written."""
 
-_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl])", re.ASCII)
+_MESSAGE_ID = re.compile(r"(\d{1,16}-\d{1,20})-(\d{1,4}|[dl]|o\.[\w.~%-]*)", re.ASCII)
 
 
 class MessageId(NamedTuple):

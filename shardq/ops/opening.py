@@ -26,6 +26,7 @@ from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
+from shardq.protocol.engine import NEXT
 from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, queue_id, stored_assignment
 
@@ -88,6 +89,10 @@ def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
             state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
             return False
+        if reply[0] == b"FORMAT":
+            raise ServerUnfit(
+                f"queue {state.keys.name!r} was made by another version of shardq: use that version, or delete it"
+            )
         meta, found = pairs(reply[2]), state.view.assigned
         if meta.get("assigned", "") != found.since:
             found = yield from _load_assignment(state, until)
@@ -228,7 +233,7 @@ def require_queue(state: QueueState, until: float) -> Op[None]:
 
 def new_epoch() -> str:
     """Return a new random epoch. A counter could repeat after a failover that lost the last changes."""
-    return secrets.token_urlsafe(9)
+    return f"2.{secrets.token_urlsafe(9)}" if NEXT else secrets.token_urlsafe(9)
 
 
 def change_queue(

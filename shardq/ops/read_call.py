@@ -14,6 +14,7 @@ from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_NUMBER, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
+from shardq.protocol.engine import NEXT
 from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
@@ -133,6 +134,16 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
+    while NEXT:
+        lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
+        reply, tokens = yield from retry_until(lambda _, call=lost: call, until, state.clock)  # type: ignore[misc]
+        if tokens:
+            call = settle_call(state, "g", tokens)
+            yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        if not reply:
+            return
+        page = page * 2 if reply.decode() == where else RECOVER_PAGE
+        where = reply.decode()
     while True:
         call = _recover_call(state, (holder, outstanding.since, outstanding.visibility, page, where))
         reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
@@ -149,7 +160,7 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
     """
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = _recover_call(state, ("", 0, 0, 0, ""), tokens)
+        call = settle_call(state, "g", tokens) if NEXT else _recover_call(state, ("", 0, 0, 0, ""), tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
@@ -158,6 +169,19 @@ def give_back_all(state: QueueState, outstanding: Outstanding, until: float) -> 
     yield from give_back(state, outstanding.rows, until)
     if outstanding.holder:
         yield from recover(state, outstanding, until)
+
+
+def settle_call(
+    state: QueueState,
+    kind: str,
+    args: Sequence[Argument],
+    streams: tuple[str, ...] = (),
+    repeated: bool = False,
+    costs: str = "",
+) -> Call:
+    """Make the call of the next engine that ends deliveries."""
+    head: tuple[Argument, ...] = kind, int(repeated), state.config.parents, costs, state.client
+    return Call.on(state.keys, "settle", (*head, *args), rest=streams)
 
 
 def _recover_call(state: QueueState, search: tuple[Argument, ...], tokens: Sequence[Argument] = ()) -> Call:
@@ -193,9 +217,27 @@ def _numbers(state: QueueState, request: Request, declare: int) -> list[str]:
     return numbers
 
 
+def _next_call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
+    count, streams = request.count, state.view.streams
+    has_all = len(numbers) >= streams > 0 and numbers[:streams] == [*map(str, range(streams))]
+    head = (
+        count,
+        holder,
+        round(request.visibility * 1000),
+        math.ceil(block * 1000),
+        0 if streams <= ALL_DECLARED else max(state.width, min(count, streams)),
+        "-" if request.prefer is None else request.prefer,
+        int(has_all),
+    )
+    args: tuple[Argument, ...] = (" ".join(map(str, head)), clock, state.client)
+    return Call.on(state.keys, "read", args, rest=state.declared(numbers))
+
+
 def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
     view, count = state.view, request.count
     config, streams = view.config, view.streams
+    if NEXT:
+        return _next_call(state, request, block, numbers, holder, clock)
     args: tuple[Argument, ...] = (
         count,
         holder,

@@ -15,9 +15,11 @@ from shardq.arguments import MAX_BLOCK, seconds
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound, OutcomeUnknown
 from shardq.model import MessageId, Received
 from shardq.ops.opening import open_queue
+from shardq.ops.read_call import settle_call
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Refused, Unanswered
+from shardq.protocol.engine import NEXT
 from shardq.protocol.journal import settled_events
 from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
 from shardq.sharding import key_bytes
@@ -127,6 +129,11 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     """Make the call that acks *part*."""
     if state.unsure and not repeated:
         repeated = any(delivery.token in state.unsure for _, _, delivery in part)
+    if NEXT:
+        places = Counter(map(_PLACE, part))
+        places.pop("d", None)
+        tokens = [token_argument(delivery.token) for _, _, delivery in part]
+        return settle_call(state, "a", tokens, state.declared([*places]), repeated)
     if len(part) == 1:
         return _ack_one(state, *part[0], repeated)
     places = Counter(map(_PLACE, part))
@@ -224,6 +231,12 @@ def nack_call(
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
+        if NEXT:
+            kind = {0: "r", UNCOUNTED: "u"}.get(max_deliveries, "n")
+            words: list[Argument] = []
+            for delivery in part:
+                words += (token_argument(delivery.token), *terms[delivery.token])
+            return settle_call(state, kind, words, streams, repeated)
         args: list[Argument] = [int(repeated), max_deliveries, state.config.max_dead, numbers]
         for delivery in part:
             args += (token_argument(delivery.token), *terms[delivery.token])

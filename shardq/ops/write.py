@@ -71,6 +71,7 @@ class Tried(NamedTuple):
 
     call: Call
     sequence: ProducerSequence
+    shard_keys: Sequence[str | bytes]
 
     @property
     def sendable(self) -> Call:
@@ -108,14 +109,14 @@ class Writes(Verb[Outgoing, Written]):
         sequence = state.take_sequence()
         call = call_for(state, sequence, messages, until)
         call.until = until
-        return Tried(call, sequence)
+        return Tried(call, sequence, [message.shard_key for message in messages])
 
     def results(self, tried: Tried | LoneWrite, reply: Any) -> list[Result] | None:
         """Return the ids in *reply*; None if it is anything but OK."""
         if reply[0] != b"OK":
             return None
         self._state.free_sequence(tried.sequence)
-        return stored_ids(reply[1])  # type: ignore[return-value]
+        return stored_ids(reply[1], tried.shard_keys)  # type: ignore[return-value]
 
     def drop(self, tried: Tried | LoneWrite) -> None:
         """Let another call use the sequence."""
@@ -158,7 +159,7 @@ def _store(
         return [answer] * len(chunk)
     match answer.reply:
         case [b"OK", stored]:
-            return _results(state, stored, answer.underreplicated)
+            return _results(state, stored, answer.underreplicated, [message.shard_key for message in chunk])
         case [b"TAKEN", taken]:
             return (yield from write_despite(state, chunk, taken, until, _store, shared=shared))
         case [b"FULL", b"max_producers"]:
@@ -217,12 +218,14 @@ def _store_singly(state: QueueState, chunk: Sequence[Outgoing], until: float) ->
     return results
 
 
-def _results(state: QueueState, raw: bytes, underreplicated: Underreplicated | None) -> list[Result]:
+def _results(
+    state: QueueState, raw: bytes, underreplicated: Underreplicated | None, keys: Sequence[str | bytes]
+) -> list[Result]:
     """Return the ids, or if too few replicas confirmed them, a DurabilityUnknown with the id for each."""
     if underreplicated is None:
-        return [*stored_ids(raw)]
+        return [*stored_ids(raw, keys)]
     text = f"written, but {underreplicated.explain(state.durability.replicas)}"
-    return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw)]
+    return [DurabilityUnknown(text, message_id) for message_id in stored_ids(raw, keys)]
 
 
 def _store_others(

@@ -16,6 +16,7 @@ from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
 from shardq.ops.write_many import WORDS, WriteMany, pack_messages
+from shardq.protocol.engine import NEXT
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import command_of, pack_words
 from shardq.sharding import CACHED_SHARDS
@@ -80,6 +81,11 @@ class LoneWrite:
         return self
 
     @property
+    def shard_keys(self) -> tuple[str | bytes]:
+        """The shard key of its message."""
+        return (self._message.shard_key,)
+
+    @property
     def key(self) -> str:
         """The first key of the call."""
         return self._state.keys.meta
@@ -104,6 +110,8 @@ def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) ->
 
 
 def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
+    if NEXT:
+        return _next_bytes_of(state, view, name, number, message)
     streams = view.shard(message.shard_key)
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
@@ -123,6 +131,37 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
         _word(message.tag.encode()),
         _word(message.body),
     ])  # fmt: skip
+
+
+def _next_bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
+    streams = view.shard(message.shard_key)
+    chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
+    declared: Sequence[int] = range(view.wanted) if chooses_all else streams
+    words = view.words_cache.get(len(declared)) or _next_words(state, view, len(declared))
+    start, before, after, named, own = words
+    positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else own
+    key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
+    return b"".join([
+        start,
+        *[named[stream][0] for stream in declared],
+        _word(b"%b%b %b%b" % (before, name.encode(), number.encode(), after)),
+        positions,
+        _word(key),
+        _word(message.tag.encode()),
+        _word(message.body),
+    ])  # fmt: skip
+
+
+def _next_words(state: QueueState, view: QueueView, declared: int) -> Any:
+    own = bytes(range(1, declared + 1))
+    like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
+    fixed = len(like.keys) - declared
+    epoch, _, _, *rest = str(like.args[0]).split(" ")
+    first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
+    start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
+    words = start, f"{epoch} ".encode(), f" {' '.join(rest)}".encode(), StreamWords(state.keys), _word(own)
+    view.words_cache[declared] = words
+    return words
 
 
 def _words(state: QueueState, view: QueueView, declared: int) -> Words:
@@ -193,6 +232,9 @@ def call_of(
         view.epoch, field, number, round(window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), stride, *numbers,
     )  # fmt: skip
+    if NEXT:
+        words = view.epoch, field or "-", number, round(window * 1000), keyed, count, stride
+        head = (" ".join(map(str, words)),)
     args: list[Argument] = [b""] * (stride * count)
     for at, column in enumerate(columns):
         args[at::stride] = column

@@ -18,12 +18,13 @@ from typing import ClassVar, Final
 
 from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
+from shardq.protocol.engine import NEXT
 from shardq.sharding import MAX_STREAMS
 
 SLOTS: Final = 16384
 """How many slots a Redis Cluster has."""
 
-_SUFFIXES: Final[Mapping[str, str]] = {
+_SUFFIXES: Mapping[str, str] = {
     "meta": "meta",
     "lens": "lens",
     "ready": "ready",
@@ -51,6 +52,34 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     "result_ends": "result-ends",
     "finished": "finished",
 }
+
+
+_NEXT_SUFFIXES: Final[Mapping[str, str]] = {
+    "meta": "meta",
+    "bodies": "bodies",
+    "turns": "turns",
+    "due": "due",
+    "notifications": "notifications",
+    "journal": "journal",
+    "producers": "producers",
+    "delayed": "delayed",
+    "dedup": "dedup",
+    "dedup_index": "dedup-index",
+    "bulk_offsets": "bulk-offsets",
+    "leases": "leases",
+    "returned": "returned",
+    "errors": "errors",
+    "dead": "dead",
+    "moved": "moved",
+    "finished": "finished",
+    "cancelled": "cancelled",
+    "assigned": "assigned",
+    "limits": "limits",
+    "results": "results",
+    "result_ends": "result-ends",
+}
+if NEXT:
+    _SUFFIXES = _NEXT_SUFFIXES
 
 
 def _check(script: str, names: tuple[str, ...], suffixes: Mapping[str, str], kind: str) -> None:
@@ -128,6 +157,9 @@ class QueueKeys(_Keys):
     limits: str = field(init=False, compare=False, repr=False)
     results: str = field(init=False, compare=False, repr=False)
     result_ends: str = field(init=False, compare=False, repr=False)
+    turns: str = field(init=False, compare=False, repr=False)
+    returned: str = field(init=False, compare=False, repr=False)
+    errors: str = field(init=False, compare=False, repr=False)
     finished: str = field(init=False, compare=False, repr=False)
     _streams: dict[int, str] = field(init=False, compare=False, repr=False, default_factory=dict)
 

@@ -6,6 +6,8 @@ import os
 from binascii import b2a_base64
 from typing import Final
 
+from shardq.protocol.engine import NEXT
+
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
@@ -32,6 +34,8 @@ def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[
 
 def is_counted(token: str) -> bool:
     """Return whether the message counts in the admission window; then its token has streams and a shard key."""
+    if NEXT:
+        return not token.split(":", 5)[4].endswith("-")
     return token.count(":") > 3
 
 

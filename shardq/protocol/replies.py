@@ -9,11 +9,15 @@ from heapq import heappop, heappush
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
 
 from shardq.codec import decode_headers
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received, Written
 from shardq.model.written import Existing
+from shardq.protocol.engine import NEXT
 from shardq.protocol.journal import decode
 from shardq.protocol.lease import is_counted, lease_token
 
@@ -84,13 +88,19 @@ def _shard(raw: bytes, reach: int) -> tuple[int, ...]:
     return shard if len(set(shard)) == len(shard) and all(stream < reach for stream in shard) else ()
 
 
-def stored_ids(raw: bytes) -> list[Written]:
-    """Return the ids in a reply of `write`. It has only the place of a new message, and the id of one that existed."""
+def stored_ids(raw: bytes, keys: Sequence[str | bytes] = ()) -> list[Written]:
+    """Return the ids in a reply of `write`. It has only the place of a new message, and the id of one that existed.
+
+    *keys* are the shard keys of the messages.
+    """
     ms, count, words = raw.decode().split("|")
     number = int(count)
     ids: list[Written] = []
-    for word in words.split(","):
-        if "-" in word:
+    for at, word in enumerate(words.split(",")):
+        if word == "o":
+            number += 1
+            ids.append(Written(f"{ms}-{number}-o.{quote(keys[at], safe='')}"))
+        elif "-" in word:
             ids.append(Existing(word))
         else:
             number += 1
@@ -113,6 +123,8 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 
 def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
     """Return the messages in a reply of `read`, in the order in which they must be handled."""
+    if NEXT:
+        return _delivered(reply, holder, deadline)
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found, is_mixed = [], bool(again)
     for head, last_error, flat, since in again:
@@ -127,6 +139,27 @@ def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
         for entry, flat in new[at + 1]:
             found.append(_received(place, entry.decode(), 1, "", flat, holder, now_ms, deadline, streams))
     return _in_order(found) if is_mixed and new and len(found) > 1 else found
+
+
+def _delivered(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
+    from shardq.protocol.bodies import received
+
+    now_ms, (new, again, mark) = int(reply[1]), reply[5:8]
+    mark, found = mark.decode(), []
+    for at in range(0, len(new), 2):
+        place = str(new[at]) if isinstance(new[at], int) else new[at].decode()
+        for entry, flat in new[at + 1]:
+            found.append(_of_stream(place, entry.decode(), flat, holder, now_ms, deadline, mark))
+    return found + [received(row, holder, now_ms, deadline) for row in again]
+
+
+def _of_stream(
+    place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str
+) -> Received:
+    row = _received(place, entry, 1, "", flat, holder, now_ms, deadline)
+    key = flat[1].decode(errors="surrogateescape") if flat[0] in _KEY and place != "l" else ""
+    marks = mark if flat[0] == b"K" and place != "l" else "-"
+    return msgspec.structs.replace(row, token=f"{place}:{entry}:1:{holder}:{marks}:{key}")
 
 
 def _in_order(rows: list[Received]) -> list[Received]:
@@ -317,7 +350,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
     now_ms = int(reply[0])
     if len(reply) == 1:
         return QueueStats(queue, now_ms / 1000, 0, 0, 0, 0, None, ())
-    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld = reply
+    _, backlog, in_flight, delayed, dead, oldest, streams, legacy, meta, held_back, withheld, *more = reply
     known = pairs(meta)
     counters = (
         "wanted",
@@ -347,7 +380,7 @@ def stats(queue: str, reply: Sequence[Any]) -> QueueStats:
         id=queue_id(known),
         held_back=int(held_back),
         withheld=int(withheld),
-        runnable=min(int(backlog) - int(withheld), _room(known, now_ms, int(in_flight))),
+        runnable=int(more[0]) if more else min(int(backlog) - int(withheld), _room(known, now_ms, int(in_flight))),
         **{name: int(known.get(name, 0)) for name in counters},
     )
 

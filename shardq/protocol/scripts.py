@@ -24,6 +24,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from shardq.protocol.engine import NEXT
+
 _KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
 """A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
 _USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
@@ -201,7 +203,46 @@ def leave_out_straight() -> Iterator[None]:
 @cache
 def load(name: str) -> Script:
     """Return the script called *name*. FileNotFoundError if there is none."""
+    if NEXT and name in _engine_verbs():
+        return _engine_script(name)
     return _script(name, root(), _Form.straight)  # type: ignore[arg-type] # every folder is hashable
+
+
+_VERB = re.compile(r"^-- @verb (\w+)(?: \| ([\w, -]+))?: ", re.MULTILINE)
+
+
+@cache
+def _engine_verbs() -> dict[str, tuple[str, str]]:
+    """The verbs of the next engine: the flags and the header of each."""
+    found = {}
+    for text in _engine_texts():
+        for match in _VERB.finditer(text):
+            found[match[1]] = (match[2] or "", text[match.start() : text.index("function verbs.", match.start())])
+    return found
+
+
+@cache
+def _engine_texts() -> tuple[str, ...]:
+    folder = root().joinpath("engine")
+    names = [line for line in folder.joinpath("order.txt").read_text().splitlines() if line and line[0] != "#"]
+    texts = []
+    for name in names:
+        text = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+        own = "".join(part.capitalize() for part in name.split("_"))
+        texts.append(text if name == "base" else f"local {own} = {{}}\ndo\n{text}end\n")
+    return tuple(texts)
+
+
+@cache
+def _engine_script(name: str) -> Script:
+    flags, header = _engine_verbs()[name]
+    lines = [line for line in "".join(_engine_texts()).splitlines() if line.strip() and not line.strip().startswith("--")]
+    source = f"#!lua{f' flags={flags}' if flags else ''}\n" + "\n".join(lines) + f"\nreturn verbs.{name}(KEYS, ARGV)\n"
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    named = _KEY.findall(header)
+    keys = tuple(key for more, key in named if not more)
+    rest = "".join(key for more, key in named if more)
+    return Script(name, source, sha, "no-writes" in flags, keys, rest)
 
 
 @cache  # tests change the form again and again

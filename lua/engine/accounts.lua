@@ -1,0 +1,96 @@
+-- An account is all that is known of a shard key (with parents: of a parent). In the state it is nothing if nothing is known,
+-- flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed limits queue":
+--   taken     messages in the streams; `flight` those that are worked on
+--   behind    messages that wait, of which so many are `returned`: given back, or come due
+--   delayed   messages that are not yet due
+--   served    the service received, in 0.1 ms by weight; '-': as much as the virtual time
+--   full_at   when its bucket is full; `look_at` its moment in `due`
+--   listed    1: it waits in `turns`, 2: it is idle there
+--   limits    of its own; `queue` where its overflow begins and ends
+local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
+Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
+
+local function parse_account(name, text)
+  local number = tonumber(text or 0)
+  if number then
+    return {
+      name = name, taken = number % 1000, flight = floor(number / 1000), behind = 0, returned = 0, delayed = 0, full_at = 0,
+      look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0,
+    }
+  end
+  local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, limits, queue =
+    match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (%S+) (%S+)$')
+  return {
+    name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
+    delayed = delayed + 0, served = tonumber(served), full_at = full_at + 0, look_at = look_at + 0, listed = listed + 0,
+    limits = limits, queue = queue, text = text, counted = listed == '1' and behind + 0 or 0,
+  }
+end
+
+local function is_short(a, now)
+  return a.behind == 0 and a.delayed == 0 and not a.served and a.limits == '-' and a.listed == 0 and a.taken < 1000
+    and a.full_at <= now - LATE and a.look_at == 0
+end
+
+-- Returns the account as text, nil if nothing is known of the shard key any more.
+local function spell_account(a, now)
+  if is_short(a, now) then
+    local number = a.flight * 1000 + a.taken
+    return number > 0 and format('%d', number) or nil
+  end
+  return concat({
+    a.taken, a.flight, a.behind, a.returned, a.delayed, a.served and spell(a.served) or '-',
+    a.full_at > now - LATE and format('%.3f', a.full_at) or '0', a.look_at > 0 and format('%.3f', a.look_at) or '0',
+    a.listed, a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
+  }, ' ')
+end
+
+-- Whose turn it is: who has fewest in flight for its weight, and of these who has received least.
+function Accounts.score_of(a, virtual, more)
+  local flight = a.flight + (more or 0)
+  if a.weight and a.weight > 1 then flight = floor(flight / a.weight) end
+  return min(flight, 1000) * FLIGHT + (a.served or virtual)
+end
+
+-- Makes an account known to this call.
+function Accounts.meet(q, name, text)
+  local a = parse_account(name, text)
+  if q.rules.for_all or a.limits ~= '-' then Limits.heed_limits(a, q.rules, q.now) else a.full_at = 0 end
+  if a.listed == 1 then a.score = Accounts.score_of(a, q.virtual) end
+  local names = q.names
+  q.accounts[name], names[#names + 1] = a, name
+  return a
+end
+
+-- Loads the accounts that this call does not know yet, by one look.
+function Accounts.load_accounts(q, names)
+  local fields, missing
+  for _, name in ipairs(names) do
+    if not q.accounts[name] then
+      if not fields then fields, missing = {}, {} end
+      fields[#fields + 1], missing[#missing + 1] = 't:' .. name, name
+    end
+  end
+  if not fields then return end
+  local texts = call('HMGET', q.keys[META], unpack(fields)) -- at most 1,000: one for each message of a call
+  for at, name in ipairs(missing) do
+    if not q.accounts[name] then Accounts.meet(q, name, texts[at]) end
+  end
+end
+
+function Accounts.find_account(q, name)
+  return q.accounts[name] or Accounts.meet(q, name, call('HGET', q.keys[META], 't:' .. name))
+end
+
+function Accounts.save_accounts(q)
+  local names, accounts = q.names, q.accounts
+  for at = 1, #names do
+    local name = names[at]
+    local a = accounts[name]
+    q.servable = q.servable + (a.listed == 1 and a.behind or 0) - a.counted
+    local text = spell_account(a, q.now)
+    if text ~= a.text then
+      if text then State.put(q, 't:' .. name, text) else add(q, 'unset', 't:' .. name) end
+    end
+  end
+end

@@ -1,0 +1,79 @@
+-- Dead letters: messages that are not delivered again unless they are redriven. An entry of the stream `dead` has four pairs of
+-- fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the last error under
+-- 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
+local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
+local RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
+local OF_LETTER = 8 -- so many fields of an entry are the letter's
+
+-- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
+function DeadLetters.error_of(q, id, flags)
+  if not find(flags, 'e', 1, true) then return '' end
+  return match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|[^|]*|(.*)$') or ''
+end
+
+-- Deletes a dead letter for good. Returns whether there was one.
+local function delete_letter(q, entry_id)
+  local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
+  if not entry then return false end
+  local letter = entry[2]
+  call('XDEL', q.keys[DEAD], entry_id)
+  if letter[1] == 'i' and call('HGET', q.keys[MOVED], letter[2]) == 'x:' .. entry_id then
+    call('HDEL', q.keys[MOVED], letter[2])
+  end
+  Journal.note_event(q, 'e', letter[2] or '', letter[10] or '', letter[6] or 0)
+  return true
+end
+
+-- Makes room for one more by deleting the oldest ones, where the queue says so. Returns whether there is room.
+function DeadLetters.has_room_for_dead(q)
+  local too_many = call('XLEN', q.keys[DEAD]) - q.rules.max_dead + 1
+  if too_many <= 0 then return true end
+  if not q.rules.drops_dead then return false end
+  for _, entry in ipairs(call('XRANGE', q.keys[DEAD], '-', '+', 'COUNT', min(too_many, MOST_DROPPED))) do
+    delete_letter(q, entry[1])
+    State.count_up(q, 'dead_dropped', 1)
+  end
+  return call('XLEN', q.keys[DEAD]) < q.rules.max_dead
+end
+
+-- Returns the fields of a letter. What another program wrote comes under the tag 'l'.
+local function spell_letter(id, reason, deliveries, last_error, b)
+  local letter = {
+    'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error, 'k', b.key, b.tag, b.payload,
+  }
+  if b.tag == 'l' then
+    letter[12], letter[13], letter[14] = '', 'm', b.attributes
+    local at = 1
+    while at <= #b.payload do
+      local size, from = match(b.payload, '^(%d+):()', at)
+      letter[#letter + 1] = sub(b.payload, from, from + size - 1)
+      at = from + size
+    end
+    return letter
+  end
+  if b.attributes ~= '' then letter[13], letter[14] = 'm', b.attributes end
+  if b.headers ~= '' then letter[#letter + 1], letter[#letter + 2] = 'h', b.headers end
+  return letter
+end
+
+-- Moves a message, whose body is gone from where it lay, to the dead letters. Returns its id.
+function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
+  local b = Messages.parse_body(body)
+  local deliveries = attempts + Messages.deliveries_before(b.attributes)
+  local letter = spell_letter(id, reason, deliveries, last_error, b)
+  local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter))
+  call('HSET', q.keys[MOVED], letter[2], 'x:' .. entry_id)
+  q.gone = q.gone + 1
+  q.buried = (q.buried or 0) + 1
+  Journal.note_event(q, kind, letter[2], b.key, deliveries)
+  return letter[2]
+end
+
+-- A message for which there is no room waits as a delayed one, marked as rejected if it was.
+function DeadLetters.park(q, a, key, id, attempts, flags, body)
+  local at = q.now + RETRY_AFTER
+  Due.put_off(q, a, key, at, 'd', id, attempts .. flags)
+  if not q.events then return end
+  local origin, owner, attributes = Messages.head_of_body(body)
+  Journal.note_event(q, 'p', Messages.message_id(id, origin, owner), key, attempts + Messages.deliveries_before(attributes), at)
+end

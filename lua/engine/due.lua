@@ -1,0 +1,81 @@
+-- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token comes back,
+-- a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14 digits of ms>:place:id:
+-- attempts:key": the messages of an account together, soonest first (the key only where the account is a parent's).
+
+function Due.put_off(q, a, key, at, place, id, attempts)
+  local owned = key ~= a.name and key or ''
+  add(q, 'later', 0, Waiting.prefix_of(a.name) .. format('%014.0f', at) .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
+  a.delayed = a.delayed + 1
+  if not a.next_at or at < a.next_at then a.next_at = at end
+end
+
+local function comes_due(q, a, member, prefix)
+  local at, place, id, attempts, key = match(member, '^(%d+):(%w+):([%d-]+):(%w+):(.*)$', #prefix + 1)
+  add(q, 'not_later', member)
+  a.delayed = a.delayed - 1
+  Waiting.give_back(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
+  Notifications.notify_reader(q)
+end
+
+-- Moves what is due of a shard key, at most `share`; who has more gets behind all others that are due. (By the last moment
+-- seen, not by `now`: a clock that is wrong for a moment hides nothing.)
+local function bring_delayed(q, a, share, last)
+  local prefix = Waiting.prefix_of(a.name)
+  local members = call('ZRANGEBYLEX', q.keys[DELAYED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, share + 1)
+  for at, member in ipairs(members) do
+    local moment = sub(member, #prefix + 1, #prefix + 14) + 0
+    if moment > q.now then
+      a.next_at = moment
+      return
+    end
+    if at > share then
+      a.next_at = last + 0.001
+      return
+    end
+    comes_due(q, a, member, prefix)
+  end
+  if #members == 0 then a.delayed = 0 end
+end
+
+-- Looks at a piece of the shard keys whose moment has come. (Until now + 0.999, else what comes in this ms hides its key.)
+function Due.take_due(q)
+  local key = q.keys[DUE]
+  local list = call('ZRANGEBYSCORE', key, '-inf', q.now + 0.999, 'WITHSCORES', 'LIMIT', 0, q.piece)
+  local names = {}
+  for at = 1, #list, 2 do names[#names + 1] = list[at] end
+  if #names > 0 then
+    call('ZREM', key, unpack(names))
+    Accounts.load_accounts(q, names)
+    for _, name in ipairs(names) do
+      local a = q.accounts[name]
+      a.look_at, a.is_looked_at = 0, true
+      if a.pause and a.pause <= q.now then Limits.end_pause(a) end
+      if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names)), list[#list] + 0) end
+    end
+  end
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  q.due_at = min(head + 0, FAR)
+  q.more = q.more or q.due_at < q.now + 1
+end
+
+function Due.save_due(q)
+  send(q, 'not_later', 'ZREM', q.keys[DELAYED])
+  send(q, 'later', 'ZADD', q.keys[DELAYED])
+  send(q, 'moments', 'ZADD', q.keys[DUE])
+end
+
+-- After a change of rules, or when the clock was set back, all accounts are looked at once, a piece in each read.
+function Due.walk_accounts(q)
+  local piece = call('HSCAN', q.keys[META], q.walk, 'COUNT', q.piece)
+  q.walk = piece[1] == '0' and '' or piece[1]
+  for at = 1, #piece[2], 2 do
+    local name = match(piece[2][at], '^t:(.*)$')
+    if name and not q.accounts[name] and not tonumber(piece[2][at + 1]) then
+      local a = Accounts.meet(q, name, piece[2][at + 1])
+      a.look_at = 0
+      if a.delayed > 0 then a.next_at = q.now end
+    end
+  end
+  State.put(q, 'walk', q.walk)
+  if q.walk ~= '' then q.more = true end
+end

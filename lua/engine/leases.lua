@@ -1,0 +1,86 @@
+-- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body lies: the
+-- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message, 'u' it has
+-- a unique key, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
+-- Since every delivery is counted in flight, whatever ends it comes here.
+
+function Leases.grant(q, a, key, place, id, attempt, flags)
+  local mark = '-'
+  if a then
+    mark = ''
+    if q.contested then -- somebody else waits while this one is worked on
+      if a.flight == 0 or not a.served then a.served = max(a.served or q.virtual, q.virtual) end
+      mark = q.mark
+    end
+    a.flight = a.flight + 1
+    if a.ruled and a.interval > 0 then a.full_at = Limits.full_after(a.full_at, a.interval, q.now) end
+  end
+  local token = place .. ':' .. id .. ':' .. attempt .. ':' .. q.holder .. ':' .. flags .. mark .. ':' .. key
+  add(q, 'granted', q.ends_text, token)
+  q.found = q.found + 1
+  return flags .. mark
+end
+
+-- Returns place, id, attempt, marks and key.
+function Leases.read_token(token) return match(token, '^([^:]+):([^:]+):(%d+):[^:]*:([^:]*):(.*)$') end
+
+-- One less is in flight, and the time that it took counts, at most its age. A message costs 1 ms beside its time.
+function Leases.end_flight(q, a, marks, cost, till)
+  if sub(marks, -1) == '-' then return end
+  a.flight = max(0, a.flight - 1)
+  local since = match(marks, 'f(%d+)$')
+  if not since then return end
+  local age = max(0, till - since)
+  a.served = (a.served or q.virtual) + floor((1 + max(0, min(cost, age))) * 10 / (a.weight or 1) + 0.5)
+end
+
+-- The flags that stay with a message when its lease is over.
+function Leases.flags_in(marks) return match(marks, '^[eu]*') end
+
+-- The message's id for the journal: only a body knows it where the message did not come from a stream.
+function Leases.id_for_journal(q, place, id, key)
+  if place ~= 'd' then return id .. '-' .. place end
+  local body = call('HGET', q.keys[BODIES], id)
+  if not body then return id .. '-d' end
+  local origin, owner = Messages.head_of_body(body)
+  return Messages.message_id(id, origin, owner ~= '' and owner or key)
+end
+
+-- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
+local function end_lease(q, place, id, attempt, marks, key, till)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
+  Leases.end_flight(q, a, marks, 9e15, till)
+  if q.cancels > 0 and call('SREM', q.keys[CANCELLED], place .. ':' .. id) == 1 then
+    q.cancels = q.cancels - 1
+    q.gone = q.gone + 1
+    Journal.note_event(q, 'c', Leases.id_for_journal(q, place, id, key), key, 0)
+    return
+  end
+  if q.events then Journal.note_event(q, 'l', Leases.id_for_journal(q, place, id, key), key, attempt) end
+  local flags = Leases.flags_in(marks)
+  if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
+  Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
+  Notifications.notify_reader(q)
+end
+
+-- Takes back a piece of the leases that ended before `till`.
+function Leases.take_ended(q, till)
+  local key = q.keys[LEASES]
+  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, q.piece)
+  local tokens, names = {}, {}
+  for at = 1, #list, 2 do
+    local _, _, _, _, owner = Leases.read_token(list[at])
+    tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
+  end
+  if #tokens > 0 then
+    call('ZREM', key, unpack(tokens))
+    Accounts.load_accounts(q, names)
+    for at, token in ipairs(tokens) do
+      local place, id, attempt, marks, owner = Leases.read_token(token)
+      end_lease(q, place, id, attempt, marks, owner, list[2 * at] + 0)
+    end
+    if q.places then q.places = q.places + #tokens end
+  end
+  local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  q.lease_at = min(head + 0, FAR)
+  q.more = q.more or q.lease_at <= till
+end

@@ -1,0 +1,90 @@
+-- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight", where ''
+-- is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong clock can do.
+Limits.NO_LIMITS = ',,,0,0,1'
+
+-- Reads the limits of an account that has any.
+function Limits.heed_limits(a, rules, now)
+  local cap, rate, burst, pause, weight = rules.cap, rules.rate, rules.burst, 0, 1
+  if a.limits ~= '-' then
+    local own_cap, own_rate, own_burst, till, length, own_weight =
+      match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+    weight, pause = own_weight + 0, min(till + 0, now + length)
+    cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
+    if own_rate ~= '' then rate = own_rate + 0 end
+    if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
+    if rate > 0 and burst == 0 then burst = max(1, ceil(rate)) end
+  end
+  a.cap, a.burst, a.pause, a.weight, a.interval, a.ruled = cap, burst, pause, weight, rate > 0 and 1000 / rate or 0, true
+  a.full_at = rate > 0 and min(a.full_at, now + burst * a.interval) or 0
+end
+
+-- A bucket is one moment: when it is full again (generic cell rate algorithm, ITU-T I.371). How many tokens it has now.
+local function tokens_of(full_at, interval, burst, now)
+  return floor((now - max(full_at, now - min(LATE, interval))) / interval + burst + 0.000001)
+end
+
+-- When it is full after one more token was taken.
+function Limits.full_after(full_at, interval, now) return max(full_at, now - min(LATE, interval)) + interval end
+
+-- How many more messages of an account may be delivered now.
+function Limits.allowance(a, now)
+  if not a.ruled then return 9e15 end
+  if a.pause > now then return 0 end
+  local most = a.cap > 0 and a.cap - a.flight or 9e15
+  if a.interval > 0 then most = min(most, tokens_of(a.full_at, a.interval, a.burst, now)) end
+  return most
+end
+
+-- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is full, so
+-- that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
+function Limits.moment_of_limits(a, now)
+  if not a.ruled then return nil end
+  if a.pause > now then return a.pause < FAR and a.pause or nil end
+  if a.interval == 0 then return nil end
+  if a.behind > 0 then
+    if a.cap > 0 and a.flight >= a.cap then return nil end
+    return tokens_of(a.full_at, a.interval, a.burst, now) < 1 and ceil(a.full_at - (a.burst - 1) * a.interval) or nil
+  end
+  if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
+end
+
+-- Takes a pause that is over out of the limits.
+function Limits.end_pause(a)
+  if a.limits == '-' or a.pause == 0 then return end
+  a.limits, a.pause = gsub(a.limits, '^([^,]*,[^,]*,[^,]*),%d+,%d+', '%1,0,0'), 0
+  if a.limits == Limits.NO_LIMITS then a.limits = '-' end
+end
+
+-- The limits of the whole queue: how many of `count` messages may be delivered at most, and if none, until when that is so.
+-- Nothing but the number of leases is looked at for it.
+function Limits.limit_queue(q, count)
+  local rules, v, now = q.rules, q.values, q.now
+  local till, length = match(v[18] or '', '^(%d+),(%d+)$')
+  if till then
+    till = min(till + 0, now + length)
+    if till > now then return 0, till end
+  end
+  if rules.total_rate > 0 then
+    local interval = 1000 / rules.total_rate
+    local stored = tonumber(v[19] or 0)
+    q.full_at = min(stored, now + rules.total_burst * interval)
+    if q.full_at < stored then State.put(q, 'full_at', format('%.3f', q.full_at)) end -- else it would be too far at each look
+    local tokens = tokens_of(q.full_at, interval, rules.total_burst, now)
+    if tokens < 1 then return 0, ceil(q.full_at - (rules.total_burst - 1) * interval) end
+    count = min(count, tokens)
+  end
+  if rules.total_cap > 0 then
+    local places = rules.total_cap - (call('ZCARD', q.keys[LEASES]) - 1) -- the sentinel is no lease
+    if places < 1 and q.lease_at > now then return 0, q.lease_at end
+    q.places = places
+  end
+  return count
+end
+
+-- Counts what was delivered in the bucket of the whole queue.
+function Limits.charge_queue(q)
+  if not q.full_at or q.found == 0 then return end
+  local interval = 1000 / q.rules.total_rate
+  for _ = 1, q.found do q.full_at = Limits.full_after(q.full_at, interval, q.now) end
+  State.put(q, 'full_at', format('%.3f', q.full_at))
+end

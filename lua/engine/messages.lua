@@ -1,0 +1,90 @@
+-- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag, payload, and
+-- only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
+-- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload.
+-- The attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>".
+-- The origin is the last part of the message's id: the stream that it was written into, 'd' if it was stored by itself, 'o'
+-- if it waited in an overflow, 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an 'o' comes
+-- '.' and the shard key, since nothing else leads to that overflow.
+Messages.REFERENCE = '@' -- the tag of an entry or a record that says: the body lies by itself
+
+local function quote_key(key)
+  return (gsub(key, '[^%w_.~-]', function(letter) return format('%%%02X', byte(letter)) end))
+end
+
+function Messages.message_id(id, origin, key)
+  if origin == 'o' then return id .. '-o.' .. quote_key(key) end
+  return id .. '-' .. origin
+end
+
+local function sized(text) return #text .. ':' .. text end
+
+function Messages.spell_tail(attributes, unique_key, tag, headers, payload)
+  return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag .. #headers .. ':' .. headers .. payload
+end
+
+function Messages.spell_body(origin, key, tail) return origin .. ':' .. #key .. ':' .. key .. tail end
+
+function Messages.body_of_message(origin, m)
+  return Messages.spell_body(origin, m.key, Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers, m.payload))
+end
+
+-- Returns the body of an entry. What another program wrote has no shard key: its fields lie under the tag 'l', each with its
+-- size, since they may be anything.
+function Messages.body_of_entry(origin, fields)
+  local is_ours = origin ~= 'l' and (fields[1] == 'K' or fields[1] == 'k') and #fields >= 4
+  if is_ours and (#fields == 4 or fields[5] == 'm' or fields[5] == 'h') then
+    local attributes, headers = '', fields[6] or ''
+    if fields[5] == 'm' then attributes, headers = fields[6], fields[8] or '' end
+    return Messages.spell_body(origin, fields[2], Messages.spell_tail(attributes, '', fields[3], headers, fields[4]))
+  end
+  local parts = {}
+  for at, value in ipairs(fields) do parts[at] = sized(value) end
+  return Messages.spell_body(origin, '', Messages.spell_tail('', '', 'l', '', concat(parts)))
+end
+
+-- Returns a text of which the size stands before it, and where the next one begins.
+local function read_sized(text, at)
+  local size, from = match(text, '^(%d+):()', at)
+  return sub(text, from, from + size - 1), from + size
+end
+
+-- Returns the origin, the shard key, the attributes and the unique key of a body, and where the tag stands.
+function Messages.head_of_body(body)
+  local origin, at = match(body, '^(%w+):()')
+  local key, attributes, unique_key
+  key, at = read_sized(body, at)
+  attributes, at = read_sized(body, at)
+  unique_key, at = read_sized(body, at)
+  return origin, key, attributes, unique_key, at
+end
+
+-- Takes a body apart.
+function Messages.parse_body(body)
+  local origin, key, attributes, unique_key, at = Messages.head_of_body(body)
+  local headers, from = read_sized(body, at + 1)
+  return {
+    origin = origin, key = key, attributes = attributes, unique_key = unique_key, tag = sub(body, at, at), headers = headers,
+    payload = sub(body, from),
+  }
+end
+
+function Messages.deadline_in(attributes) return tonumber(match(attributes, ' x(%d+)')) end
+
+-- Returns how often a message was delivered before it was redriven. (Other programs may write any number.)
+function Messages.deliveries_before(attributes)
+  return min(tonumber(match(attributes, ' c(%d+)') or 0), 1000000000)
+end
+
+-- A stream that this call may touch; nil if it is not declared. A read that `has_all` declares all, in their order.
+function Messages.stream_key(q, number)
+  local keys, fixed = q.keys, q.fixed
+  if number == 'l' then
+    local last = keys[#keys]
+    return #keys > fixed and not find(last, ':s%d+$') and last or nil
+  end
+  if q.has_all then return keys[fixed + 1 + number] end
+  local key = sub(keys[META], 1, -5) .. 's' .. number -- the last four letters are "meta"
+  for at = fixed + 1, #keys do
+    if keys[at] == key then return key end
+  end
+end

@@ -1,0 +1,378 @@
+-- Verbs of a queue as a whole: open, configure, resize, shrink, stats, len, purge.
+
+local function create_stream(key)
+  if call('EXISTS', key) == 1 then return end
+  call('XADD', key, '0-1', 's', '')
+  call('XDEL', key, '0-1')
+end
+
+-- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So sorted sets,
+-- hashes and the set keep a sentinel, a member that no reader ever sees.
+local function create_keys(KEYS, now)
+  for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
+    call('ZADD', KEYS[at], 'NX', 9000000000000000, '')
+  end
+  for _, at in ipairs({DELAYED, RETURNED}) do call('ZADD', KEYS[at], 'NX', 0, '') end
+  for _, at in ipairs({ERRORS, MOVED}) do call('HSETNX', KEYS[at], '', '') end
+  -- A value of more than 64 bytes makes it a table: in the packed form each of many fields is searched from the start.
+  for _, at in ipairs({META, BODIES}) do call('HSETNX', KEYS[at], '', rep(' ', 65)) end
+  call('HSETNX', KEYS[DEDUP], '', spell(now)) -- since when it remembers
+  call('SADD', KEYS[CANCELLED], '')
+  for _, at in ipairs({JOURNAL, DEAD, FINISHED}) do create_stream(KEYS[at]) end
+  if call('EXISTS', KEYS[NOTIFICATIONS]) == 0 then
+    call('XGROUP', 'CREATE', KEYS[NOTIFICATIONS], 'shardq', '$', 'MKSTREAM')
+  end
+end
+
+-- The fields of the state that are no counters of calls: settings, and what is told of the queue.
+local SETTINGS = {
+  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'limited', 'weighted', 'paused', 'events', 'rules',
+  'streams_per_shard', 'visibility_timeout', 'max_deliveries', 'max_len', 'max_dead', 'drop_dead', 'dead_ttl',
+  'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window', 'max_in_flight', 'max_backlog', 'rate', 'burst',
+  'total_in_flight', 'total_rate', 'total_burst', 'parents', 'journal', 'result_ttl', 'max_result_size', 'max_result_bytes',
+  'ttl', 'legacy_stream', 'legacy_group', 'fair', 'cancels', 'n', 'gone', 'adopted', 'jump',
+  'acked', 'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
+  'results_refused', 'vanished', 'redriven', 'skipped', 'total_full_at',
+}
+
+local function facts_of(meta)
+  local facts, values = {}, call('HMGET', meta, unpack(SETTINGS))
+  for at, name in ipairs(SETTINGS) do
+    if values[at] then facts[#facts + 1], facts[#facts + 2] = name, values[at] end
+  end
+  return facts
+end
+
+-- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also on a full
+-- server: a reader that starts must be able to drain it.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] bodies: messages outside of streams
+-- KEYS[3] turns: whose turn it is
+-- KEYS[4] due: when time changes something for a shard key
+-- KEYS[5] notifications: wakes blocked readers
+-- KEYS[6] journal: what happened to the messages
+-- KEYS[7] producers: lanes of producers by end
+-- KEYS[8] delayed: messages that are not yet due
+-- KEYS[9] dedup: keys and bulk offsets that were stored
+-- KEYS[10] dedup_index: the same by end
+-- KEYS[11] bulk_offsets: offsets by end
+-- KEYS[12] leases: tokens by end
+-- KEYS[13] returned: what was given back or came due
+-- KEYS[14] errors: the last error of messages that were given back
+-- KEYS[15] dead: dead letters
+-- KEYS[16] moved: where dead letters lie
+-- KEYS[17] finished: ids of messages that have ended, for those who wait
+-- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[19] assigned: shards of named shard keys
+-- KEYS[20] limits: limits and weights of shard keys that have any
+-- KEYS[21] results: what is kept of messages
+-- KEYS[22] result_ends: the same by end
+-- KEYS[23..] streams: as many as the caller would create
+-- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
+-- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
+-- ARGV[3..] settings: name, value, ... stored if the queue is created
+-- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...}} | {'FORMAT', now, {}} if the queue is of another format
+function verbs.open(KEYS, ARGV)
+  if not call then begin() end
+  local time = call('TIME')
+  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local wanted, epoch, present = ARGV[1] + 0, ARGV[2], call('HGET', KEYS[META], 'epoch')
+  if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
+  if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
+  create_keys(KEYS, now)
+  for _, at in ipairs({19, 20, 21}) do call('HSETNX', KEYS[at], '', '') end
+  call('ZADD', KEYS[22], 'NX', 9000000000000000, '')
+  if not present then
+    for at = 23, 22 + wanted do create_stream(KEYS[at]) end
+    local stamp = spell(now)
+    call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', stamp, 'waiting', 0,
+      'virtual', 0, 'behind', 0, 'shared', 0, 'turns', 0, 'gone', 0, 'acked', 0, 'servable', 0, 'cancels', 0, 'adopted', 0,
+      'due_at', FAR, 'lease_at', FAR, 'ready', rep('0', wanted), 'created', stamp, 'id', stamp .. '-' .. epoch)
+    for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
+    Rules.compile_rules(KEYS[META])
+    -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever happened.
+    call('HSET', KEYS[META], 'events', spell(now * 1000))
+  end
+  return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}
+end
+
+-- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does. So a copy of it
+-- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an earlier try
+-- did it (the epoch is then written once more, since WAIT waits for what its own connection wrote last).
+function Queue.check_epoch(meta, epoch, following)
+  local present = call('HGET', meta, 'epoch')
+  if not present then return 'NOQUEUE' end
+  if present == following then
+    call('HSET', meta, 'epoch', present)
+    return 'OK'
+  end
+  return present ~= epoch and 'EPOCH' or nil
+end
+
+-- Begins a call that changes the queue.
+local function open_change(KEYS)
+  local q = State.open_call(KEYS, State.fields_of_settle(), 18)
+  q.cancels = q.values[11] + 0
+  if q.rules.journal > 0 then Journal.begin_events(q) end
+  return q
+end
+
+local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
+
+-- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] bodies: messages outside of streams
+-- KEYS[3] turns: whose turn it is
+-- KEYS[4] due: when time changes something for a shard key
+-- KEYS[5] notifications: wakes blocked readers
+-- KEYS[6] journal: what happened to the messages
+-- KEYS[7] producers: lanes of producers by end
+-- KEYS[8] delayed: messages that are not yet due
+-- KEYS[9] dedup: keys and bulk offsets that were stored
+-- KEYS[10] dedup_index: the same by end
+-- ARGV[1] epoch: for which the settings were chosen
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] client: what the journal calls the caller
+-- ARGV[4..] settings: name, value, ...; an empty value unsets
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'BUSY' when `parents` changes while anything is accounted by the old rule
+--        | 'KEYS' when `key_scope` changes while keys are remembered that were spelled by the old one
+function verbs.configure(KEYS, ARGV)
+  if not call then begin() end
+  local epoch, following, changes = ARGV[1], ARGV[2], {}
+  for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
+  local answer = Queue.check_epoch(KEYS[META], epoch, following)
+  if answer then return answer end
+  local q = open_change(KEYS)
+  local parents, scope, journal = unpack(call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
+  if changes.parents and changes.parents ~= (parents or '0') then
+    if q.behind + q.shared > 0 or call('ZCARD', KEYS[DELAYED]) > 1 then return 'BUSY' end
+  end
+  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+    Unique.forget_keys(q, 1000)
+    if call('ZCARD', KEYS[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
+  end
+  -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out. Of a queue
+  -- that had no event and no message yet nothing is.
+  local n, adopted, created, events = unpack(call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
+  local is_new = n + adopted == 0 and events == spell(created * 1000)
+  if changes.journal and (journal or '0') == '0' and not is_new then call('HINCRBY', KEYS[META], 'events', 1) end
+  if changes.journal == '0' then call('XTRIM', KEYS[JOURNAL], 'MAXLEN', 0) end
+  for name, value in pairs(changes) do
+    if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
+  end
+  Rules.compile_rules(KEYS[META])
+  -- All accounts are looked at again, a piece in each read.
+  call('HSET', KEYS[META], 'epoch', following, 'walk', '0')
+  q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
+  if q.rules.journal > 0 then
+    Journal.begin_events(q)
+    Journal.note_event(q, 'o', '', '', 0)
+    Journal.save_events(q, ARGV[3])
+  end
+  local is_total = changes.total_in_flight or changes.total_rate or changes.total_burst
+  for _ = 1, is_total and READERS or q.behind > 0 and 1 or 0 do Notifications.notify_reader(q) end
+  return 'OK'
+end
+
+-- @verb resize: set how many streams writes go to. More are read from at once; fewer only when the higher ones are empty.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2..] streams: s0 up to the wanted number
+-- ARGV[1] epoch: which the caller knows
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] wanted: number of streams
+-- Reply: 'OK' | 'NOQUEUE' | 'EPOCH' | 'ASSIGNED' if shards would lose streams
+function verbs.resize(KEYS, ARGV)
+  if not call then begin() end
+  local following, wanted = ARGV[2], ARGV[3] + 0
+  local answer = Queue.check_epoch(KEYS[META], ARGV[1], following)
+  if answer then return answer end
+  local streams, written_to, reach, ready = unpack(call('HMGET', KEYS[META], 'streams', 'wanted', 'reach', 'ready'))
+  if wanted < tonumber(reach or 0) then return 'ASSIGNED' end
+  if written_to + 0 == wanted then return 'OK' end
+  for at = 2, 1 + wanted do create_stream(KEYS[at]) end
+  local read_from = max(streams + 0, wanted)
+  call('HSET', KEYS[META], 'streams', read_from, 'wanted', wanted, 'epoch', following,
+    'ready', ready .. rep('0', read_from - #ready))
+  return 'OK'
+end
+
+-- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty. Empty means no
+-- entry at all: acked messages are deleted, so what is in flight still keeps its stream.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2..] streams: from s<wanted> up to the highest that is read
+-- ARGV[1] epoch: for which the streams were declared
+-- ARGV[2] following: the epoch after it
+-- Reply: number of streams that are read now, -1 when the epoch is another
+function verbs.shrink(KEYS, ARGV)
+  if not call then begin() end
+  local meta = KEYS[META]
+  local present, streams, wanted, ready = unpack(call('HMGET', meta, 'epoch', 'streams', 'wanted', 'ready'))
+  if present ~= ARGV[1] then return -1 end
+  local left = streams + 0
+  while left > wanted + 0 do
+    local key = KEYS[1 + left - wanted]
+    if call('XLEN', key) > 0 or tonumber(call('HGET', meta, key) or 0) > 0 then break end
+    call('DEL', key)
+    left = left - 1
+    call('HDEL', meta, key, 'h' .. left)
+  end
+  if left < streams + 0 then
+    local offset = call('HGET', meta, 'offset') + 0
+    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'epoch', ARGV[2], 'offset', offset < left and offset or 0)
+  end
+  return left
+end
+
+local MOST_DUE = 256 -- shard keys of which something is due: what is due of more is estimated from these
+
+-- Returns how many delayed messages are due by now, though no read has seen them yet.
+local function count_due(delayed, due, now)
+  local names = call('ZRANGEBYSCORE', due, '-inf', now + 0.999, 'LIMIT', 0, MOST_DUE)
+  local number = 0
+  for _, name in ipairs(names) do
+    local prefix = Waiting.prefix_of(name)
+    number = number + call('ZLEXCOUNT', delayed, '[' .. prefix, '(' .. prefix .. format('%014.0f', now + 1))
+  end
+  if #names < MOST_DUE or number == 0 then return number end
+  return floor(number * call('ZCOUNT', due, '-inf', now + 0.999) / #names)
+end
+
+-- @verb len | no-writes: messages that still ask for work now: backlog + in flight. What is delayed counts once it is due.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] delayed: messages that are not yet due
+-- KEYS[3] due: when time changes something for a shard key
+-- Reply: a number, or -1 when there is no such queue
+function verbs.len(KEYS)
+  if not call then begin() end
+  local time = call('TIME')
+  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local n, adopted, gone, due_at = unpack(call('HMGET', KEYS[1], 'n', 'adopted', 'gone', 'due_at'))
+  if not n then return -1 end
+  local delayed = call('ZCARD', KEYS[2]) - 1
+  if delayed > 0 and due_at + 0 < now + 1 then delayed = max(0, delayed - count_due(KEYS[2], KEYS[3], now)) end
+  return n + adopted - gone - delayed
+end
+
+local LOOKED_AT = 16 -- shard keys whose moment has come
+local HEADS_SEEN = 100 -- streams and shard keys whose first message is looked at for the age
+
+-- Says whether time has brought something that a read would get.
+local function has_come(q)
+  local names = call('ZRANGEBYSCORE', q.keys[DUE], '-inf', q.now + 0.999, 'LIMIT', 0, LOOKED_AT)
+  Accounts.load_accounts(q, names)
+  for _, name in ipairs(names) do
+    local a = q.accounts[name]
+    if (a.behind > 0 or a.delayed > 0) and Limits.allowance(a, q.now) > 0 then return true end
+  end
+  return false
+end
+
+-- Returns how many messages a read could get now at least: above 0 exactly if it would get one.
+local function count_runnable(q, ended)
+  local most = Limits.limit_queue(q, 9e15)
+  if q.places then most = min(most, q.places + ended) end
+  if most <= 0 then return 0 end
+  local number = q.shared + q.servable + ended
+  if number == 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
+  return min(number, most)
+end
+
+local function note_age(q, ms)
+  if ms and (q.oldest < 0 or ms + 0 < q.oldest) then q.oldest = max(0, ms + 0) end
+end
+
+-- Notes since when what a shard key has waits.
+local function note_age_of(q, name)
+  local a = q.accounts[name]
+  local holder = a
+  if q.rules.parents then
+    local child = Overflow.peek_record(q, a, Waiting.ring_base(a))
+    if not child then return end
+    holder = Waiting.child_of(q, child)
+  end
+  if holder.returned > 0 then
+    local prefix = Waiting.prefix_of(holder.name)
+    local member = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+    note_age(q, member and match(member, ':(%d+)$'))
+  else
+    local record = Overflow.peek_record(q, holder, Waiting.overflow_base(holder.name))
+    note_age(q, record and match(record, '^%d+'))
+  end
+end
+
+local function note_ages(q, KEYS)
+  for number = 0, #q.ready - 1 do
+    if byte(q.ready, number + 1) == 49 and KEYS[19 + number] and number < HEADS_SEEN then
+      local cursor = call('HGET', q.keys[META], 'h' .. number) or '0-0'
+      local entry = call('XRANGE', KEYS[19 + number], '(' .. cursor, '+', 'COUNT', 1)[1]
+      note_age(q, entry and match(entry[1], '^%d+'))
+    end
+  end
+  local list, names = call('ZRANGE', q.keys[TURNS], 0, HEADS_SEEN - 1, 'WITHSCORES'), {}
+  for at = 1, #list, 2 do
+    if list[at + 1] + 0 < Accounts.IDLE then names[#names + 1] = list[at] end
+  end
+  Accounts.load_accounts(q, names)
+  for _, name in ipairs(names) do note_age_of(q, name) end
+  local lease = call('ZRANGEBYSCORE', q.keys[LEASES], '-inf', q.now, 'WITHSCORES', 'LIMIT', 0, 1)
+  note_age(q, lease[2])
+  if q.due_at >= q.now + 1 then return end
+  for _, name in ipairs(call('ZRANGEBYSCORE', q.keys[DUE], '-inf', q.now, 'LIMIT', 0, HEADS_SEEN)) do
+    local prefix = Waiting.prefix_of(name)
+    local member = call('ZRANGEBYLEX', q.keys[DELAYED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+    local at = member and sub(member, #prefix + 1, #prefix + 14) + 0
+    if at and at <= q.now then note_age(q, at) end
+  end
+end
+
+-- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] bodies: messages outside of streams
+-- KEYS[3] turns: whose turn it is
+-- KEYS[4] due: when time changes something for a shard key
+-- KEYS[5] notifications: wakes blocked readers
+-- KEYS[6] journal: what happened to the messages
+-- KEYS[7] producers: lanes of producers by end
+-- KEYS[8] delayed: messages that are not yet due
+-- KEYS[9] dedup: keys and bulk offsets that were stored
+-- KEYS[10] dedup_index: the same by end
+-- KEYS[11] bulk_offsets: offsets by end
+-- KEYS[12] leases: tokens by end
+-- KEYS[13] returned: what was given back or came due
+-- KEYS[14] errors: the last error of messages that were given back
+-- KEYS[15] dead: dead letters
+-- KEYS[16] moved: where dead letters lie
+-- KEYS[17] finished: ids of messages that have ended, for those who wait
+-- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[19..] streams: all of the queue's, in order; the legacy stream last if there is one
+-- ARGV[1] legacy: '1' when the last declared stream is the legacy one
+-- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none
+-- Reply: {now, backlog, in flight, delayed, dead, oldest ms (-1: none), {undelivered of s0, s1, ...}, legacy length,
+--         {field, value, ...} of meta, held back, held back for limits, runnable} | {now} when there is no such queue
+function verbs.stats(KEYS, ARGV)
+  if not call then begin() end
+  local q = State.open_call(KEYS, State.fields_of_read(), 18)
+  if not q then
+    local time = call('TIME')
+    return {time[1] * 1000 + floor(time[2] / 1000)}
+  end
+  local v, meta = q.values, KEYS[META]
+  q.ready, q.lease_at, q.jump, q.oldest = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), -1
+  local adopted, streams = unpack(call('HMGET', meta, 'adopted', 'streams'))
+  local delayed = call('ZCARD', KEYS[DELAYED]) - 1
+  if delayed > 0 then delayed = max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], q.now)) end
+  local ended = call('ZCOUNT', KEYS[LEASES], '-inf', q.jump and q.now - q.jump.by or q.now)
+  local live = call('ZCARD', KEYS[LEASES]) - 1 - ended
+  local left = max(0, v[13] + adopted - q.gone - delayed)
+  note_ages(q, KEYS)
+  local lengths = {}
+  if streams + 0 <= ARGV[2] + 0 then
+    local fields = {}
+    for number = 0, streams - 1 do fields[number + 1] = sub(meta, 1, -5) .. 's' .. number end
+    lengths = call('HMGET', meta, unpack(fields))
+    for at = 1, #fields do lengths[at] = tonumber(lengths[at] or 0) end
+  end
+  local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0
+  return {q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
+    q.behind, max(0, q.behind - q.servable), count_runnable(q, ended)}
+end

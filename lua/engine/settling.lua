@@ -1,0 +1,133 @@
+-- Verbs of a lease: settle, extend, recover.
+
+-- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
+-- KEYS[1] meta: the state of the queue
+-- KEYS[2] bodies: messages outside of streams
+-- KEYS[3] turns: whose turn it is
+-- KEYS[4] due: when time changes something for a shard key
+-- KEYS[5] notifications: wakes blocked readers
+-- KEYS[6] journal: what happened to the messages
+-- KEYS[7] producers: lanes of producers by end
+-- KEYS[8] delayed: messages that are not yet due
+-- KEYS[9] dedup: keys and bulk offsets that were stored
+-- KEYS[10] dedup_index: the same by end
+-- KEYS[11] bulk_offsets: offsets by end
+-- KEYS[12] leases: tokens by end
+-- KEYS[13] returned: what was given back or came due
+-- KEYS[14] errors: the last error of messages that were given back
+-- KEYS[15] dead: dead letters
+-- KEYS[16] moved: where dead letters lie
+-- KEYS[17] finished: ids of messages that have ended, for those who wait
+-- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
+-- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
+-- ARGV[2] repeated: '1' when an earlier try of this call may have happened
+-- ARGV[3] parents: '1' when the caller knows that the queue has parents
+-- ARGV[4] costs: ms that each delivery took, "12,-,3"; '' if none is charged
+-- ARGV[5] client: what the journal calls the caller
+-- ARGV[6..] leases: of ack and 'g' the tokens; else three each: token, delay in ms, error or reason
+-- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled), d(ead)} | {'EPOCH'} when `parents` is wrong
+function verbs.settle(KEYS, ARGV)
+  if not call then begin() end
+  local kind, parents = ARGV[1], ARGV[3] == '1'
+  local stride = (kind == 'a' or kind == 'g') and 1 or 3
+  local fields = State.fields_of_settle()
+  fields[State.COMMON + 1] = 'jump'
+  local parts = Settle.fields_of_tokens(ARGV, 6, #ARGV, stride, parents, fields)
+  local q = State.open_call(KEYS, fields, 18)
+  if not q then
+    local time = call('TIME')
+    return {time[1] * 1000 + floor(time[2] / 1000), rep('l', #parts)}
+  end
+  if q.rules.parents ~= parents then return {'EPOCH'} end
+  q.cancels, q.jump = q.values[11] + 0, Clock.read_jump(q.values[13], q.now)
+  if q.rules.journal > 0 then Journal.begin_events(q) end
+  Settle.meet_fields(q, fields, State.COMMON + 2)
+  local terms
+  if stride == 3 then
+    terms = {}
+    for at = 7, #ARGV, 3 do terms[#terms + 1], terms[#terms + 2] = ARGV[at] + 0, ARGV[at + 1] end
+  end
+  local letters = Settle.settle_all(q, parts, kind, ARGV[4], ARGV[2] == '1', terms)
+  if kind == 'g' or q.rules.total_cap > 0 then
+    for _ = 1, q.ended_leases do Notifications.notify_reader(q) end
+  end
+  Settle.close_settle(q, ARGV[5])
+  return {q.now, letters}
+end
+
+-- @verb extend | allow-oom: move the deadline of live leases, or only tell which are live.
+-- KEYS[1] meta: the clock's last jump, who waits
+-- KEYS[2] notifications: wakes blocked readers
+-- KEYS[3] leases: tokens by end
+-- KEYS[4] cancelled: messages that were cancelled while they are in flight
+-- ARGV[1] visibility: the leases end so many ms from now; '' = they stay as they are
+-- ARGV[2..] tokens: of the leases
+-- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
+function verbs.extend(KEYS, ARGV)
+  if not call then begin() end
+  local time = call('TIME')
+  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local jump, waiting, lease_at, cancels = unpack(call('HMGET', KEYS[1], 'jump', 'waiting', 'lease_at', 'cancels'))
+  local q = {now = now, jump = Clock.read_jump(jump, now)}
+  local visibility, letters, moved = tonumber(ARGV[1]), {}, {}
+  for at, score in ipairs(call('ZMSCORE', KEYS[3], unpack(ARGV, 2))) do
+    local token = ARGV[1 + at]
+    local place, id = Leases.read_token(token)
+    if not Clock.is_live(q, score) then
+      letters[at] = 'l'
+    elseif cancels ~= '0' and call('SISMEMBER', KEYS[4], place .. ':' .. id) == 1 then
+      letters[at] = 'c'
+    else
+      letters[at] = 'o'
+      moved[#moved + 1], moved[#moved + 2] = spell(now + (visibility or 0)), token
+    end
+  end
+  if visibility and #moved > 0 then
+    call('ZADD', KEYS[3], 'XX', unpack(moved)) -- at most 1,000: a chunk
+    if now + visibility < lease_at + 0 then call('HSET', KEYS[1], 'lease_at', spell(now + visibility)) end
+    -- A lease that ends soon may end before a blocked reader looks again.
+    if visibility < Notifications.SOON and waiting + 0 > now then
+      call('XADD', KEYS[2], 'MAXLEN', '~', Notifications.MOST_NOTIFICATIONS, '*', 's', '')
+    end
+  end
+  return {now, concat(letters)}
+end
+
+local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given up on
+local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
+
+-- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one deadline, which
+-- is not known at first: they are looked for from the latest end on, and as soon as one is found, only that end is looked at.
+-- KEYS[1] meta: the reads that are given up on
+-- KEYS[2] leases: tokens by end
+-- ARGV[1] holder: of the lost read
+-- ARGV[2] from: its leases end at this server time in ms or later
+-- ARGV[3] visibility: ms that they last
+-- ARGV[4] page: look at so many leases
+-- ARGV[5] where: to go on, as the last call replied: "from|upto"; '' in the first one
+-- Reply: {the next call's `where`, '' when there is no more to look for, {token, ...}}
+function verbs.lost(KEYS, ARGV)
+  if not call then begin() end
+  local time = call('TIME')
+  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
+  local from, upto = ARGV[2] + 0, now + ARGV[3]
+  if where == '' then
+    local till, others = match(call('HGET', KEYS[1], 'void') or '', '^(%d+)|(.*)$')
+    if not till or till + 0 <= now then others = '' end
+    call('HSET', KEYS[1], 'void', spell(now + REMEMBERED_FOR) .. '|' .. holder .. ',' .. sub(others, 1, REMEMBERED_TEXT))
+  else
+    from, upto = match(where, '^(%d+)|(%d+)$')
+  end
+  local found, tokens = call('ZREVRANGEBYSCORE', KEYS[2], upto, from, 'WITHSCORES', 'LIMIT', 0, page), {}
+  for at = 1, #found, 2 do
+    if match(found[at], '^[^:]+:[^:]+:%d+:([^:]*)') == holder then
+      tokens[#tokens + 1] = found[at]
+      from = found[at + 1]
+    end
+  end
+  local last = #found == 2 * page and found[#found] + 0
+  local goes_on = last and last >= from + 0
+  return {goes_on and format('%.0f|%.0f', from, last) or '', tokens}
+end

@@ -1,0 +1,122 @@
+-- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead of the
+-- virtual time: those are read by round robin. All others wait in `turns`.
+local MOST_ENTRIES = 500 -- of one stream in one look
+
+function Streams.goes_to_stream(q, a)
+  if a.behind > 0 or a.taken >= q.rules.window then return false end
+  if q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW and (a.flight > 0 or (a.served or 0) > q.virtual) then
+    return false
+  end
+  return not a.ruled or Limits.allowance(a, q.now) > 0
+end
+
+-- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a text with
+-- the position of each stream among those that the call declares: one byte, or two when more than 255 are declared.
+local function shortest_stream(q, shard)
+  local lengths, is_wide = q.lengths, q.is_wide
+  local to, fewest = nil, 9e15
+  for at = 1, #shard, is_wide and 2 or 1 do
+    local position = byte(shard, at)
+    if is_wide then position = position * 256 + byte(shard, at + 1) end
+    local length = lengths[position]
+    if length < fewest then to, fewest = position, length end
+    if length == 0 then break end
+  end
+  return to
+end
+
+-- Appends a message to the shortest stream of its shard. Returns the number of the stream.
+function Streams.append(q, id, mark, m)
+  local to = shortest_stream(q, m.shard)
+  local stream = q.keys[q.fixed + to]
+  if m.attributes == '' and m.headers == '' then
+    call('XADD', stream, id, mark, m.key, m.tag, m.payload)
+  elseif m.headers == '' then
+    call('XADD', stream, id, mark, m.key, m.tag, m.payload, 'm', m.attributes)
+  elseif m.attributes == '' then
+    call('XADD', stream, id, mark, m.key, m.tag, m.payload, 'h', m.headers)
+  else
+    call('XADD', stream, id, mark, m.key, m.tag, m.payload, 'm', m.attributes, 'h', m.headers)
+  end
+  local number = match(stream, '%d+$')
+  local length = q.lengths[to]
+  if length == 0 then q.ready = sub(q.ready, 1, number) .. '1' .. sub(q.ready, number + 2) end
+  q.lengths[to], q.grown[to], q.shared = length + 1, true, q.shared + 1
+  return number
+end
+
+-- The ready streams, in turn from the offset on, and then those before it.
+function Streams.ready_streams(q, most)
+  local digits, turn, found, n = q.ready, q.next_stream + 1, {}, 0
+  local position = find(digits, '1', turn, true)
+  while position and n < most do
+    n = n + 1
+    found[n] = position - 1
+    position = find(digits, '1', position + 1, true)
+  end
+  if n == most then return found end
+  position = find(digits, '1', 1, true)
+  while position and position < turn and n < most do
+    n = n + 1
+    found[n] = position - 1
+    position = find(digits, '1', position + 1, true)
+  end
+  return found
+end
+
+-- Learns how many messages the declared ones of these streams have, and their cursors, by one look.
+local function know_streams(q, ready)
+  local fields, numbers = nil, nil
+  for _, number in ipairs(ready) do
+    if not q.lengths[number] then
+      local key = Messages.stream_key(q, number)
+      if not key then break end
+      if not fields then fields, numbers = {}, {} end
+      fields[#fields + 1], fields[#fields + 2], numbers[#numbers + 1] = key, 'h' .. number, number
+    end
+  end
+  if not fields then return end
+  local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 8,192: two for each stream of a queue
+  for at, number in ipairs(numbers) do
+    q.lengths[number], q.cursors[number] = tonumber(found[2 * at - 1] or 0), found[2 * at]
+  end
+end
+
+local function leave_stream(q, number)
+  q.ready = sub(q.ready, 1, number) .. '0' .. sub(q.ready, number + 2)
+end
+
+-- Takes up to `need` entries, as a list of stream, entries, and how many they are. What is taken is gone from there.
+function Streams.take_entries(q, need)
+  local ready, groups, found = Streams.ready_streams(q, need == 1 and 1 or 9e9), {}, 0
+  know_streams(q, ready)
+  for at, number in ipairs(ready) do
+    if found >= need then break end
+    local left = q.lengths[number]
+    if not left then
+      q.missed = number
+      break
+    end
+    local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
+    local entries = call('XRANGE', Messages.stream_key(q, number), '(' .. (q.cursors[number] or '0-0'), '+', 'COUNT', share)
+    local size = #entries
+    if size > 0 then
+      groups[#groups + 1], groups[#groups + 2] = number, entries
+      q.cursors[number] = entries[size][1]
+      found, left, q.shared = found + size, left - size, q.shared - size
+    else
+      q.shared, left = q.shared - left, 0 -- somebody deleted them by hand
+      q.vanished = (q.vanished or 0) + q.lengths[number]
+    end
+    q.lengths[number], q.touched[number], q.next_stream = left, true, number + 1
+    if left <= 0 then leave_stream(q, number) end
+  end
+  return groups, found
+end
+
+function Streams.save_streams(q)
+  for number in pairs(q.touched) do
+    State.put(q, Messages.stream_key(q, number), q.lengths[number])
+    if q.cursors[number] then State.put(q, 'h' .. number, q.cursors[number]) end
+  end
+end

@@ -1,0 +1,177 @@
+-- What waits of a shard key is one queue: first what was given back or came due, by number, then its overflow. `returned` is a
+-- sorted set without scores, of members "size:key:<number>:place:id:attempts:since", so those of a shard key are together.
+-- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so far, and
+-- flags: 'e' an error is stored, 'u' it has a unique key, 'r' it was rejected and waits for room among the dead letters.
+-- With parents the parent's own queue is a ring of its children that have something, each once; the rest is the child's.
+
+function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
+
+-- (The size in front of the number puts 9 before 10.)
+local function returned_member(key, place, id, attempts, since)
+  local number = match(id, '%d+$')
+  return Waiting.prefix_of(key) .. char(64 + #number) .. number .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. spell(since)
+end
+
+function Waiting.child_of(q, key)
+  if not q.children then q.children = {} end
+  local child = q.children[key]
+  if not child then
+    local text = call('HGET', q.keys[META], 'c:' .. key) or '0 0 -'
+    local behind, returned, queue = match(text, '^(%d+) (%d+) (%S+)$')
+    child = {name = key, behind = behind + 0, returned = returned + 0, queue = queue}
+    q.children[key] = child
+  end
+  return child
+end
+
+function Waiting.save_children(q)
+  if not q.children then return end
+  for key, child in pairs(q.children) do
+    if child.behind > 0 then
+      local queue = child.overflow and Overflow.spell_overflow(child.overflow) or child.queue
+      State.put(q, 'c:' .. key, child.behind .. ' ' .. child.returned .. ' ' .. queue)
+    else
+      add(q, 'unset', 'c:' .. key)
+    end
+  end
+end
+
+function Waiting.ring_base(a) return 'p' .. a.name .. '\n' end
+function Waiting.overflow_base(key) return 'm' .. key .. '\n' end
+
+-- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was idle has
+-- no credit for that time: it has received as much as the virtual time.
+local function count_waiting(q, a, key)
+  if a.behind == 0 then
+    a.served = a.flight == 0 and max(a.served or q.virtual, q.virtual) or a.served or q.virtual
+  end
+  a.behind, q.behind = a.behind + 1, q.behind + 1
+  if not q.rules.parents then return a end
+  local child = Waiting.child_of(q, key)
+  if child.behind == 0 then Overflow.push_record(q, a, Waiting.ring_base(a), key) end
+  child.behind = child.behind + 1
+  return child
+end
+
+-- A new message waits behind all others of its shard key.
+function Waiting.wait_behind(q, a, key, record)
+  Overflow.push_record(q, count_waiting(q, a, key), Waiting.overflow_base(key), record)
+end
+
+-- A message that was delivered or delayed before is to be delivered again, before what is new.
+function Waiting.give_back(q, a, key, place, id, attempts, since)
+  local holder = count_waiting(q, a, key)
+  holder.returned = holder.returned + 1
+  add(q, 'back', 0, returned_member(key, place, id, attempts, since or q.now))
+end
+
+-- What is chosen comes as {account, key, place, id, attempts, flags, since, body if it is known}.
+local function take_returned(q, a, holder, number, out)
+  local key = holder.name
+  local prefix = Waiting.prefix_of(key)
+  local members = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, number)
+  local taken = {}
+  for _, member in ipairs(members) do
+    local place, id, attempts, flags, since = match(member, '^%u%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
+    if place ~= 'd' and not Messages.stream_key(q, place) then
+      q.missed = place -- the call is sent again, with that stream declared
+      break
+    end
+    out[#out + 1] = {a, key, place, id, attempts + 0, flags, since + 0}
+    taken[#taken + 1] = member
+    holder.returned, holder.behind = holder.returned - 1, holder.behind - 1
+  end
+  if #taken > 0 then call('ZREM', q.keys[RETURNED], unpack(taken)) end -- at once: a child may be asked again in this call
+  if #members == 0 then holder.behind, holder.returned = holder.behind - holder.returned, 0 end
+end
+
+-- A record is the message's id, then '|' and what its body has behind the shard key; or '@': its body lies by itself.
+local function take_record(q, holder, record, out)
+  local key = holder.name
+  local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
+  local since = match(id, '^%d+') + 0
+  if mark == Messages.REFERENCE then
+    out[#out + 1] = {holder.account, key, 'd', id, 0, 'u', since}
+    return
+  end
+  local body = Messages.spell_body('o', key, sub(record, rest))
+  out[#out + 1] = {holder.account, key, 'd', id, 0, '', since, body}
+  add(q, 'kept', id, body) -- what is in flight has a body of its own
+end
+
+local function take_overflow(q, a, holder, number, out)
+  local base = Waiting.overflow_base(holder.name)
+  holder.account = a
+  while number > 0 and holder.behind > 0 do
+    local got = Overflow.pop_records(q, holder, base, number, take_record, out)
+    if got == 0 then
+      holder.behind = 0
+      return
+    end
+    holder.behind, number = holder.behind - got, number - got
+  end
+end
+
+local function take_of_key(q, a, holder, number, out)
+  local before = #out
+  if holder.returned > 0 then take_returned(q, a, holder, number, out) end
+  number = number - (#out - before)
+  if number > 0 and holder.returned == 0 and not q.missed then take_overflow(q, a, holder, number, out) end
+end
+
+-- The child at the head of the ring gives one message, and goes to the end of the ring if it has more.
+local function take_of_parent(q, a, number, out)
+  local base = Waiting.ring_base(a)
+  for _ = 1, number do
+    local key, offset = Overflow.peek_record(q, a, base)
+    if not key then
+      a.behind = 0
+      return
+    end
+    local child, before = Waiting.child_of(q, key), #out
+    take_of_key(q, a, child, 1, out)
+    if q.missed and #out == before then return end
+    Overflow.pass_record(q, a, base, offset)
+    if child.behind > 0 then Overflow.push_record(q, a, base, key) end
+    a.behind = a.behind - (#out - before)
+  end
+end
+
+-- Takes what was chosen: the first blocks by one look, then each account's messages.
+function Waiting.take_turns(q, picked)
+  local out, fields = {}, {}
+  if not q.rules.parents then
+    for _, a in ipairs(picked) do
+      if a.by > a.returned and Overflow.overflow_of(a).size > 0 then
+        fields[#fields + 1] = Overflow.block_field(Waiting.overflow_base(a.name), a.overflow.head)
+      end
+    end
+    Overflow.load_blocks(q, fields)
+  end
+  for _, a in ipairs(picked) do
+    local before = a.behind
+    if q.rules.parents then take_of_parent(q, a, a.by, out) else take_of_key(q, a, a, a.by, out) end
+    q.behind, a.by = q.behind - (before - a.behind), nil
+  end
+  return out
+end
+
+-- Loads the bodies of those that lie by themselves or in a stream.
+function Waiting.load_bodies(q, out)
+  local fields, whose = {}, {}
+  for _, m in ipairs(out) do
+    if not m[8] and m[3] == 'd' then
+      fields[#fields + 1], whose[#whose + 1] = m[4], m
+    elseif not m[8] then
+      local entry = call('XRANGE', Messages.stream_key(q, m[3]), m[4], m[4])[1]
+      if entry then m[8] = Messages.body_of_entry(m[3], entry[2]) end
+    end
+  end
+  if #fields == 0 then return end
+  for at, body in ipairs(call('HMGET', q.keys[BODIES], unpack(fields))) do whose[at][8] = body or nil end
+end
+
+function Waiting.save_waiting(q)
+  send(q, 'back', 'ZADD', q.keys[RETURNED])
+  Overflow.save_blocks(q)
+end

@@ -1,0 +1,81 @@
+"""Messages outside of streams, as the next engine stores them (lua/engine/messages.lua), and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from shardq.model import Received
+from shardq.protocol.replies import headers_of, number_of, text_or_bytes
+
+FROM_OVERFLOW = "o"
+"""The last part of the id of a message that waited in an overflow: its shard key comes behind it."""
+
+
+def message_id(entry: str, origin: str, shard_key: str | bytes) -> str:
+    """Return the id of a message: entry id, origin, and if nothing else leads to it, its shard key."""
+    if origin != FROM_OVERFLOW:
+        return f"{entry}-{origin}"
+    return f"{entry}-{FROM_OVERFLOW}.{quote(shard_key, safe='')}"
+
+
+class StoredBody(NamedTuple):
+    """A message outside of a stream."""
+
+    origin: str
+    key: bytes
+    attributes: dict[str, str]
+    unique_key: bytes
+    tag: str
+    headers: bytes
+    payload: bytes
+
+
+def body_of(raw: bytes) -> StoredBody:
+    """Read a body: "origin:", then sized shard key, attributes and unique key, the tag, sized headers, the payload."""
+    origin, _, rest = raw.partition(b":")
+    key, rest = _sized(rest)
+    attributes, rest = _sized(rest)
+    unique_key, rest = _sized(rest)
+    tag = rest[:1].decode(errors="replace")
+    headers, payload = _sized(rest[1:])
+    words = attributes.decode(errors="replace").split(" ")
+    return StoredBody(origin.decode(), key, {w[0]: w[1:] for w in words if w}, unique_key, tag, headers, payload)
+
+
+def fields_of(payload: bytes) -> dict[str, bytes]:
+    """Return the fields of an entry that another program wrote: each name and value has its size before it."""
+    values = []
+    while payload:
+        value, payload = _sized(payload)
+        values.append(value)
+    return {values[at].decode(errors="replace"): values[at + 1] for at in range(0, len(values) - 1, 2)}
+
+
+def _sized(raw: bytes) -> tuple[bytes, bytes]:
+    size, _, rest = raw.partition(b":")
+    return rest[: int(size)], rest[int(size) :]
+
+
+def received(row: Sequence[Any], holder: str, now_ms: int, deadline: float) -> Received:
+    """Return the message in a row of a read: {"place:id:count:marks", error, body, deliverable since in ms}."""
+    place, entry, count, marks = row[0].decode().split(":")
+    body, since = body_of(row[2]), int(row[3])
+    key = text_or_bytes(body.key)
+    foreign = body.tag == "l"
+    return Received(
+        message_id=message_id(entry, body.origin, key),
+        shard_key="" if foreign else key,
+        count=int(count) + number_of(body.attributes, "c"),
+        deadline=deadline,
+        body=b"" if foreign else body.payload,
+        tag=body.tag,
+        headers=headers_of(body.headers) if body.headers else {},
+        last_error=row[1].decode(errors="replace"),
+        stream=int(body.origin) if body.origin.isdigit() else None,
+        pickup_delay=max(0, now_ms - since) / 1000,
+        token=f"{place}:{entry}:{count}:{holder}:{marks}:{body.key.decode(errors='surrogateescape')}",
+        origin="",
+        fields=fields_of(body.payload) if foreign else None,
+    )
