@@ -1,1 +1,120 @@
 -- Verbs that look at messages without changing any: status.
+
+-- Returns the fields of an entry without the payload, whose size is in its place.
+local function bare_fields(body)
+  local b = Messages.parse_body(body)
+  local fields = {'k', b.key, b.tag, format('%d', #b.payload)}
+  if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
+  if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
+  return fields
+end
+
+-- Returns what is known of a message that was delivered before: "deliveries@since|parked|error".
+local function spell_known(q, found)
+  local at = found.at
+  if not at then return '' end
+  local parked = find(at.flags, 'r', 1, true) and '-' or ''
+  return at.attempts .. '@' .. spell(at.since or at.due or 0) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, found.id, at.flags)
+end
+
+-- Returns a result until its end has come, else nil.
+local function read_result(q, key, field)
+  local text = call('HGET', key, field)
+  if text and match(text, '^%d+') + 0 > q.now then return text end
+end
+
+local function spell_done(text)
+  local head, payload = match(text, '^(%d+|%d+|%a+|)[^|]*|?(.*)$')
+  return head .. #payload
+end
+
+-- Returns why a message waits although it could be its turn, and until when, if time ends that.
+local function reason_of(q, a)
+  if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
+  if a.ruled and Limits.allowance(a, q.now) < 1 then
+    return a.cap > 0 and a.flight >= a.cap and 'max_in_flight' or 'rate', ''
+  end
+  return 'window', ''
+end
+
+local function pause_of_queue(q, paused)
+  local till, length = match(paused or '', '^(%d+),(%d+)$')
+  if not till then return nil end
+  till = min(till + 0, q.now + length)
+  if till > q.now then return till < FAR and spell(till) or '' end
+end
+
+local function status_of_dead(q, found, progress)
+  local letter = call('XRANGE', q.keys[DEAD], found.id, found.id)[1]
+  if not letter then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}, ''} end
+  local words, rest, size = letter[2], {}, 0
+  for at = 9, #words do rest[at - 8] = words[at] end
+  if rest[4] then rest[4] = format('%d', #rest[4]) end
+  local known = words[6] .. '@' .. match(found.id, '^%d+') .. '||' .. words[8]
+  return {q.now, 'dead', '', '', -1, words[4], '', known, '', rest, progress}
+end
+
+-- How many messages are before one that waits, by numbers alone: those of its shard key.
+local function status_of_waiting(q, found, paused, progress)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
+  local pause = pause_of_queue(q, paused)
+  local known, bare = spell_known(q, found), bare_fields(found.body)
+  if found.state == 'new' then
+    return {q.now, 'waiting', found.place, pause or '', -1, pause and 'paused' or '', '', known, '', bare, progress}
+  end
+  local reason, till = reason_of(q, a)
+  if pause then reason, till = 'paused', pause end
+  if found.state == 'returned' and reason == 'window' and a.flight == 0 then
+    return {q.now, 'waiting', '', '', -1, '', '', known, '', bare, progress}
+  end
+  return {q.now, 'held_back', '', till, -1, reason, '', known, '', bare, progress}
+end
+
+-- @verb status | no-writes: where one message is, and what it waits for.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19] results: what is kept of messages
+-- KEYS[20..] streams: the stream that the id names, if it names one
+-- ARGV[1] message_id: as write returned it
+-- ARGV[2] origin: the last part of the id, 'o' without the shard key
+-- ARGV[3] id: the rest of it
+-- ARGV[4] key: the shard key in the id, '' if it has none
+-- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'done' | 'unknown', stream ('': none), when it comes due, or its
+--         lease or a pause ends in ms ('': not known, or none of these), how many messages are before it (-1: not known), reason,
+--         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields without the payload,
+--         its progress "ends|at|done|total|note" ('': none), of one that is done "ends|done at|kind|size"}
+--         | {now} when there is no such queue
+function verbs.status(KEYS, ARGV)
+  if not call then begin() end
+  local fields = State.fields_of_settle()
+  fields[#fields + 1], fields[#fields + 2] = 'jump', 'paused'
+  local q = State.open_call(KEYS, fields, 19)
+  if not q then
+    local time = call('TIME')
+    return {time[1] * 1000 + floor(time[2] / 1000)}
+  end
+  q.jump = Clock.read_jump(q.values[State.COMMON + 1], q.now)
+  local full_id, id, paused = ARGV[1], ARGV[3], q.values[State.COMMON + 2]
+  local progress = read_result(q, KEYS[19], 'p:' .. full_id) or ''
+  local found = Places.find(q, full_id, ARGV[2], id, ARGV[4])
+  if found and found.state == 'dead' then return status_of_dead(q, found, progress) end
+  local place = found and found.place or (match(ARGV[2], '^%d+$') or 'd')
+  if not found then
+    if call('SISMEMBER', KEYS[CANCELLED], place .. ':' .. id) == 1 then
+      local token, ends = Places.find_lease(q, place, id)
+      return {q.now, 'in_flight', '', ends and spell(ends) or '', -1, '', token or '', '', '1', {}, progress}
+    end
+    local result = read_result(q, KEYS[19], full_id)
+    return {q.now, result and 'done' or 'unknown', '', '', -1, '', '', '', '', {}, result and spell_done(result) or ''}
+  end
+  if found.state == 'delayed' then
+    local state, reason = found.at.due > q.now and 'delayed' or 'waiting', find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
+    return {q.now, state, '', spell(found.at.due), -1, reason, '', spell_known(q, found), '', bare_fields(found.body), progress}
+  end
+  if found.state ~= 'in_flight' then return status_of_waiting(q, found, paused, progress) end
+  local token, ends = Places.find_lease(q, place, id)
+  local is_live = not ends or Clock.is_live(q, ends)
+  local error = DeadLetters.error_of(q, id, 'e')
+  local known = error ~= '' and '0@0||' .. error or ''
+  return {q.now, is_live and 'in_flight' or 'waiting', '', ends and spell(ends) or '', -1, is_live and '' or 'lease ended',
+    token or '', known, '', bare_fields(found.body), progress}
+end

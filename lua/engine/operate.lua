@@ -61,20 +61,7 @@ end
 
 -- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The epoch moves only
 -- so that a late copy of this call changes nothing.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
+-- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
@@ -108,20 +95,7 @@ function verbs.limit(KEYS, ARGV)
 end
 
 -- @verb weigh | allow-oom: give shard keys another weight. The epoch moves only so that a late copy of this call changes nothing.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
+-- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
 -- ARGV[2] following: the epoch after it
@@ -219,4 +193,302 @@ function verbs.pause(KEYS, ARGV)
     Journal.save_events(q, ARGV[5])
   end
   return 'OK'
+end
+
+-- @verb cancel | allow-oom: remove a waiting or delayed message wherever it is; mark one that is in flight.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: the stream that the id names, if it names one
+-- ARGV[1] message_id: as write returned it
+-- ARGV[2] origin: the last part of the id, 'o' without the shard key
+-- ARGV[3] id: the rest of it
+-- ARGV[4] client: what the journal calls the caller
+-- ARGV[5] key: the shard key in the id, '' if it has none
+-- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
+function verbs.cancel(KEYS, ARGV)
+  if not call then begin() end
+  local q = open_accounts(KEYS)
+  if not q then return 'unknown' end
+  local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
+  if not found then return 'unknown' end
+  if found.state == 'dead' then return 'dead' end
+  local id, place, in_flight = found.id, found.place, found.state == 'in_flight'
+  if in_flight then
+    if call('SADD', KEYS[CANCELLED], place .. ':' .. id) == 0 then return 'in flight' end
+    q.cancels = q.cancels + 1
+  else
+    Places.take_out(q, found)
+    Settle.count_gone(q)
+    add(q, 'without_error', id)
+  end
+  if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Settle.drop_body(q, place, id) end
+  State.count_up(q, 'cancelled', 1)
+  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, 0)
+  Settle.close_settle(q, ARGV[4])
+  Notifications.announce_ends(q, {ARGV[1]})
+  return in_flight and 'in flight' or 'removed'
+end
+
+-- Moves a message that waits to another time, or to another shard key.
+local function move_message(q, found, key, due, id, flags)
+  local attempts = found.at and found.at.attempts or 0
+  flags = found.at and found.at.flags or flags
+  Places.take_out(q, found)
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
+  if due and due > q.now then
+    Due.put_off(q, a, key, due, 'd', id, attempts .. flags)
+    if due - q.now < Notifications.SOON then Notifications.notify_reader(q) end
+  else
+    Waiting.give_back(q, a, key, 'd', id, attempts .. flags)
+    Notifications.notify_reader(q)
+  end
+end
+
+-- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless its time or its
+-- shard key changes.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] epoch: the caller's idea of it
+-- ARGV[2] nonce: of this call, which is done once however often it is repeated
+-- ARGV[3] keep: for how many ms that may happen
+-- ARGV[4] message_id: of the message that has the key
+-- ARGV[5] unique_key: that key
+-- ARGV[6] shard: unused
+-- ARGV[7] shard_key: whose it is now
+-- ARGV[8] tag: of the codec
+-- ARGV[9] payload: as it is stored
+-- ARGV[10] headers: '' for none
+-- ARGV[11] delay: ms from now on, '' = it comes due when it would have
+-- ARGV[12] lasts: ms to its deadline, '' for none
+-- ARGV[13] max_deliveries: unused
+-- ARGV[14] client: what the journal calls the caller
+-- Reply: 'OK' | 'GONE': the key is free | 'FLIGHT': it is being worked on, or on its way to the dead letters | 'EPOCH'
+function verbs.replace(KEYS, ARGV)
+  if not call then begin() end
+  local nonce, full_id, shard_key, delay, lasts = 'r:' .. ARGV[2], ARGV[4], ARGV[7], ARGV[11], ARGV[12]
+  local q = open_accounts(KEYS, {'ms'})
+  if not q then return 'EPOCH' end
+  if call('HEXISTS', KEYS[DEDUP], nonce) == 1 then
+    call('HSET', KEYS[META], 'ms', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
+    return 'OK'
+  end
+  if q.values[1] ~= ARGV[1] then return 'EPOCH' end
+  local key = Producers.scope_key(q, shard_key, ARGV[5])
+  local id, state, known = match(call('HGET', KEYS[DEDUP], 'u:' .. key) or '', '^(%S+) (%a) (.*)$')
+  local body = id and known == full_id and call('HGET', KEYS[BODIES], id)
+  if not body then return 'GONE' end
+  if state ~= 'w' then return 'FLIGHT' end
+  local found = Places.find(q, full_id, 'd', id, '')
+  if not found or found.state == 'in_flight' then return 'FLIGHT' end
+  local old = Messages.parse_body(body)
+  local due = found.state == 'delayed' and found.at.due or nil
+  if delay ~= '' then due = q.now + delay end
+  local attributes = lasts ~= '' and ' x' .. spell(q.now + lasts) or ''
+  if due and due > q.now then attributes = attributes .. ' t' .. spell(due) end
+  attributes = attributes .. (match(old.attributes, ' c%d+') or '')
+  local tail = Messages.spell_tail(attributes, key, ARGV[8], ARGV[10], ARGV[9])
+  call('HSET', KEYS[BODIES], id, Messages.spell_body(old.origin, shard_key, tail))
+  if delay ~= '' or shard_key ~= old.key then move_message(q, found, shard_key, due, id, 'u') end
+  Unique.forget_keys(q, 4)
+  call('HSET', KEYS[DEDUP], nonce, spell(q.now + ARGV[3]) .. '|')
+  call('ZADD', KEYS[DEDUP_INDEX], spell(q.now + ARGV[3]), nonce)
+  Journal.note_event(q, 'y', full_id, shard_key, found.at and found.at.attempts or 0, due and due > q.now and due or nil)
+  Settle.close_settle(q, ARGV[14])
+  return 'OK'
+end
+
+-- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far stay.
+local function restored_body(letter, origin)
+  local attributes = ' c' .. letter[6]
+  local key, tag = letter[10], letter[11]
+  if tag ~= 'l' then
+    local headers = letter[13] == 'h' and letter[14] or letter[15] == 'h' and letter[16] or ''
+    return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, headers, letter[12]))
+  end
+  local parts = {}
+  for at = letter[13] == 'm' and 15 or 13, #letter do parts[#parts + 1] = #letter[at] .. ':' .. letter[at] end
+  return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, '', concat(parts)))
+end
+
+-- Makes a message of a dead letter again. Returns whether it did.
+local function restore(q, entry_id)
+  local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
+  local letter = entry and entry[2] or {}
+  if letter[1] ~= 'i' or #letter < 12 then return false end
+  local id, origin = match(letter[2], '^(%d+%-%d+)%-(%w+)')
+  if not id then return false end
+  call('XDEL', q.keys[DEAD], entry_id)
+  call('HDEL', q.keys[MOVED], letter[2])
+  call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
+  local flags = ''
+  if letter[8] ~= '' then
+    call('HSET', q.keys[ERRORS], id, '||' .. letter[8])
+    flags = 'e'
+  end
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, letter[10]))
+  Waiting.give_back(q, a, letter[10], 'd', id, '0' .. flags)
+  Notifications.notify_reader(q)
+  q.gone = q.gone - 1
+  Journal.note_event(q, 'v', letter[2], letter[10], letter[6])
+  return true
+end
+
+-- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once. Their ids and headers stay.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- ARGV[1] repeated: '1' when an earlier try of this call may have happened
+-- ARGV[2] client: what the journal calls the caller
+-- ARGV[3..] dead_letters: three each: entry id in `dead`, message id, unused
+-- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those that the
+--        first try moved
+function verbs.redrive(KEYS, ARGV)
+  if not call then begin() end
+  local q, count = open_accounts(KEYS), 0
+  if not q then return 0 end
+  for at = 3, #ARGV, 3 do
+    if restore(q, ARGV[at]) then
+      count = count + 1
+    elseif ARGV[1] == '1' then
+      local id = match(ARGV[at + 1], '^%d+%-%d+')
+      if id and call('HEXISTS', KEYS[BODIES], id) == 1 then count = count + 1 end
+    end
+  end
+  Settle.close_settle(q, ARGV[2])
+  return count
+end
+
+local function purge_body(q, place, id, body)
+  Settle.drop_body(q, place, id)
+  add(q, 'without_error', id)
+  q.purged = q.purged + 1
+  if not q.events or not body then return end
+  local origin, key = Messages.head_of_body(body)
+  Journal.note_event(q, 'g', Messages.message_id(id, origin, key), key, 0)
+end
+
+-- Removes the undelivered entries of one stream.
+local function purge_stream(q, number)
+  local key = Messages.stream_key(q, number)
+  local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number))
+  left = tonumber(left or 0)
+  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', q.most - q.purged)
+  for _, entry in ipairs(entries) do
+    local fields = entry[2]
+    if fields[1] == 'K' then
+      local a = Accounts.find_account(q, Rules.owner_of(q.rules, fields[2]))
+      a.taken = max(0, a.taken - 1)
+    end
+    purge_body(q, number, entry[1], q.events and Messages.body_of_entry(number, fields))
+  end
+  local rest = #entries < q.most and 0 or max(0, left - #entries)
+  q.shared = q.shared - (left - rest)
+  q.vanished = (q.vanished or 0) + max(0, left - rest - #entries)
+  State.put(q, key, rest)
+  if #entries > 0 then State.put(q, 'h' .. number, entries[#entries][1]) end
+  if rest == 0 then q.ready = sub(q.ready, 1, number) .. '0' .. sub(q.ready, number + 2) end
+end
+
+-- Removes a piece of an index whose members begin with "size:name:". `each` counts what goes.
+local function purge_index(q, index, each)
+  local members = call('ZRANGE', index, 1, q.most - q.purged) -- the first is the sentinel
+  local gone = {}
+  for _, member in ipairs(members) do
+    local size, from = match(member, '^(%d+):()')
+    local name, rest = sub(member, from, from + size - 1), from + size + 1
+    if each(q, name, member, rest) then gone[#gone + 1] = member end
+  end
+  if #gone > 0 then call('ZREM', index, unpack(gone)) end
+end
+
+local function purge_delayed(q, name, member, rest)
+  local place, id = match(member, '^%d+:(%w+):([%d-]+):', rest)
+  if place ~= 'd' and not Messages.stream_key(q, place) then return false end
+  local a = Accounts.find_account(q, name)
+  a.delayed = a.delayed - 1
+  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  return true
+end
+
+local function purge_returned(q, key, member, rest)
+  local place, id = match(member, '^%u%d+:(%w+):([%d-]+):', rest)
+  if place ~= 'd' and not Messages.stream_key(q, place) then return false end
+  local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
+  local holder = q.rules.parents and Waiting.child_of(q, key) or a
+  holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
+  if holder ~= a then a.behind = a.behind - 1 end
+  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  return true
+end
+
+local function purge_record(q, holder, record)
+  local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
+  local body = q.events and mark == '|' and Messages.spell_body('o', holder.name, sub(record, rest))
+  if mark ~= '|' then
+    purge_body(q, 'd', id, q.events and call('HGET', q.keys[BODIES], id))
+    return
+  end
+  purge_body(q, 'd', id, body or nil)
+end
+
+-- Removes what waits in the overflow of one shard key.
+local function purge_overflow_of(q, a, holder)
+  local base = Waiting.overflow_base(holder.name)
+  while q.purged < q.most and holder.behind > holder.returned do
+    local got = Overflow.pop_records(q, holder, base, q.most - q.purged, purge_record)
+    if got == 0 then
+      got = holder.behind - holder.returned
+      q.vanished = (q.vanished or 0) + got
+    end
+    holder.behind, q.behind = holder.behind - got, q.behind - got
+    if holder ~= a then a.behind = a.behind - got end
+  end
+end
+
+-- Removes what waits in overflows, of a piece of the shard keys.
+local function purge_overflows(q)
+  local cursor = call('HGET', q.keys[META], 'purge') or '0'
+  repeat
+    local piece = call('HSCAN', q.keys[META], cursor, 'COUNT', 100)
+    cursor = piece[1]
+    for at = 1, #piece[2], 2 do
+      local kind, name = match(piece[2][at], '^([tc]):(.*)$')
+      if kind == 't' and not q.rules.parents and not tonumber(piece[2][at + 1]) then
+        local a = Accounts.find_account(q, name)
+        purge_overflow_of(q, a, a)
+      elseif kind == 'c' and q.rules.parents then
+        purge_overflow_of(q, Accounts.find_account(q, Rules.owner_of(q.rules, name)), Waiting.child_of(q, name))
+      end
+    end
+  until cursor == '0' or q.purged >= q.most
+  if q.purged >= q.most then State.put(q, 'purge', cursor) else add(q, 'unset', 'purge') end
+end
+
+-- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that finds nothing
+-- left moves the epoch, so that no copy of a call that comes late removes what was written since.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
+-- KEYS[19..] streams: the declared ones
+-- ARGV[1] epoch: for which the streams were declared
+-- ARGV[2] following: the epoch after it
+-- ARGV[3] most: in this call
+-- ARGV[4] numbers: unused
+-- ARGV[5] client: what the journal calls the caller
+-- Reply: {'OK', how many were removed, 1 when there may be more} | {'NOQUEUE'} | {'EPOCH'}
+function verbs.purge(KEYS, ARGV)
+  if not call then begin() end
+  local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
+  if answer then return {answer, 0, 0} end
+  local q = open_accounts(KEYS)
+  q.most, q.purged = ARGV[3] + 0, 0
+  local ready = call('HGET', KEYS[META], 'ready')
+  q.ready = ready
+  for number = 0, #ready - 1 do
+    if byte(ready, number + 1) == 49 and q.purged < q.most and Messages.stream_key(q, number) then purge_stream(q, number) end
+  end
+  if q.ready ~= ready then State.put(q, 'ready', q.ready) end
+  if q.purged < q.most then purge_index(q, KEYS[DELAYED], purge_delayed) end
+  if q.purged < q.most then purge_index(q, KEYS[RETURNED], purge_returned) end
+  if q.purged < q.most and q.behind > 0 then purge_overflows(q) end
+  local more = q.purged > 0
+  q.gone = q.gone + q.purged + (q.vanished or 0)
+  if not more then State.put(q, 'epoch', ARGV[2]) end
+  Settle.close_settle(q, ARGV[5])
+  State.count_up(q, 'purged', q.purged)
+  return {'OK', q.purged, more and 1 or 0}
 end

@@ -27,7 +27,7 @@ end
 function Overflow.block_field(base, number) return base .. format('%d', number) end
 
 -- A block that this call has read or made; '' if there is none.
-local function read_block(q, field)
+function Overflow.read_block(q, field)
   local blocks = q.blocks
   if not blocks then
     blocks = {}
@@ -49,7 +49,7 @@ function Overflow.load_blocks(q, fields)
   for at, field in ipairs(fields) do q.blocks[field] = texts[at] or '' end
 end
 
-local function write_block(q, field, text)
+function Overflow.write_block(q, field, text)
   q.blocks[field], q.dirty[field] = text, true
 end
 
@@ -58,15 +58,15 @@ function Overflow.push_record(q, holder, base, record)
   local o, size = Overflow.overflow_of(holder), #record
   if o.size > 0 and o.size + size > Overflow.BLOCK then o.tail, o.size = o.tail + 1, 0 end
   local field = Overflow.block_field(base, o.tail)
-  local text = o.size == 0 and '' or read_block(q, field)
+  local text = o.size == 0 and '' or Overflow.read_block(q, field)
   if not q.blocks then q.blocks, q.dirty = {}, {} end
   text = text .. size .. ':' .. record
-  write_block(q, field, text)
+  Overflow.write_block(q, field, text)
   o.size = #text
 end
 
 -- Leaves a block that was used up.
-local function drop_head(q, o, base)
+function Overflow.drop_head(q, o, base)
   local field = Overflow.block_field(base, o.head)
   add(q, 'used_up', field)
   if q.blocks then q.dirty[field], q.blocks[field] = nil, nil end
@@ -81,9 +81,9 @@ end
 local function head_block(q, o, base)
   for _ = 1, EMPTY_SKIPPED do
     if o.size == 0 then return '' end
-    local text = read_block(q, Overflow.block_field(base, o.head))
+    local text = Overflow.read_block(q, Overflow.block_field(base, o.head))
     if #text > o.offset then return text end
-    drop_head(q, o, base)
+    Overflow.drop_head(q, o, base)
   end
   return ''
 end
@@ -101,7 +101,7 @@ end
 function Overflow.pass_record(q, holder, base, offset)
   local o = holder.overflow
   o.offset = offset
-  if offset >= #read_block(q, Overflow.block_field(base, o.head)) then drop_head(q, o, base) end
+  if offset >= #Overflow.read_block(q, Overflow.block_field(base, o.head)) then Overflow.drop_head(q, o, base) end
 end
 
 -- Takes up to `number` records out of the first block; each is given to `each`. Returns how many.

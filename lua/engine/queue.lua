@@ -32,7 +32,7 @@ local SETTINGS = {
   'total_in_flight', 'total_rate', 'total_burst', 'parents', 'journal', 'result_ttl', 'max_result_size', 'max_result_bytes',
   'ttl', 'legacy_stream', 'legacy_group', 'fair', 'cancels', 'n', 'gone', 'adopted', 'jump',
   'acked', 'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
-  'results_refused', 'vanished', 'redriven', 'skipped', 'total_full_at',
+  'results_refused', 'vanished', 'redriven', 'skipped', 'total_full_at', 'offset',
 }
 
 local function facts_of(meta)
@@ -45,24 +45,7 @@ end
 
 -- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also on a full
 -- server: a reader that starts must be able to drain it.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
--- KEYS[15] dead: dead letters
--- KEYS[16] moved: where dead letters lie
--- KEYS[17] finished: ids of messages that have ended, for those who wait
--- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] assigned: shards of named shard keys
 -- KEYS[20] limits: limits and weights of shard keys that have any
 -- KEYS[21] results: what is kept of messages
@@ -96,6 +79,14 @@ function verbs.open(KEYS, ARGV)
   return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}
 end
 
+-- @verb facts | no-writes: what the queue is, for those who may not change anything.
+-- KEYS[1] meta: the state of the queue
+-- Reply: {field, value, ...}
+function verbs.facts(KEYS)
+  if not call then begin() end
+  return facts_of(KEYS[META])
+end
+
 -- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does. So a copy of it
 -- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an earlier try
 -- did it (the epoch is then written once more, since WAIT waits for what its own connection wrote last).
@@ -120,16 +111,7 @@ end
 local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
 -- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
+-- KEYS[1..10]: the first 10 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
@@ -326,24 +308,7 @@ local function note_ages(q, KEYS)
 end
 
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
--- KEYS[15] dead: dead letters
--- KEYS[16] moved: where dead letters lie
--- KEYS[17] finished: ids of messages that have ended, for those who wait
--- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: all of the queue's, in order; the legacy stream last if there is one
 -- ARGV[1] legacy: '1' when the last declared stream is the legacy one
 -- ARGV[2] most: of how many streams at most to return the undelivered messages; where there are more, of none

@@ -235,24 +235,7 @@ local function is_void(q, holder)
 end
 
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
--- KEYS[15] dead: dead letters
--- KEYS[16] moved: where dead letters lie
--- KEYS[17] finished: ids of messages that have ended, for those who wait
--- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones, the legacy stream last
 -- ARGV[1] head: "count holder visibility blocks width prefer all": at most so many messages; a nonce that makes the leases of this
 --         call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it will not; how many hints

@@ -1,24 +1,7 @@
 -- Verbs of a lease: settle, extend, recover.
 
 -- @verb settle | allow-oom: end deliveries: their work is done, or they come again, or they are dead.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
--- KEYS[12] leases: tokens by end
--- KEYS[13] returned: what was given back or came due
--- KEYS[14] errors: the last error of messages that were given back
--- KEYS[15] dead: dead letters
--- KEYS[16] moved: where dead letters lie
--- KEYS[17] finished: ids of messages that have ended, for those who wait
--- KEYS[18] cancelled: messages that were cancelled while they are in flight
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the streams of the bodies, the legacy stream among them
 -- ARGV[1] kind: 'a' ack | 'n' nack | 'r' reject | 'u' nack uncounted | 'g' given back unseen
 -- ARGV[2] repeated: '1' when an earlier try of this call may have happened

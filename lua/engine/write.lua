@@ -269,17 +269,7 @@ local function check_sequence(q, lane, sequence)
 end
 
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
--- KEYS[1] meta: the state of the queue
--- KEYS[2] bodies: messages outside of streams
--- KEYS[3] turns: whose turn it is
--- KEYS[4] due: when time changes something for a shard key
--- KEYS[5] notifications: wakes blocked readers
--- KEYS[6] journal: what happened to the messages
--- KEYS[7] producers: lanes of producers by end
--- KEYS[8] delayed: messages that are not yet due
--- KEYS[9] dedup: keys and bulk offsets that were stored
--- KEYS[10] dedup_index: the same by end
--- KEYS[11] bulk_offsets: offsets by end
+-- KEYS[1..11]: the first 11 of a queue (base.lua)
 -- KEYS[12..] streams: those that the shards of this call may choose from
 -- ARGV[1] head: "epoch lane sequence window keyed count stride": the caller's idea of the epoch; the field of its lane or of its bulk
 --         write's partition ('-': none); "number|ms for which it may be repeated", or see `check_offset`; for how many ms dedup keys

@@ -8,6 +8,7 @@ from enum import Enum
 from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -312,6 +313,12 @@ def _one_line(text: str) -> str:
     return line[:MAX_ERROR].encode(errors="replace").decode(errors="replace")
 
 
+def located(state: QueueState, place: str) -> tuple[str, bytes, tuple[str, ...]]:
+    """Return what the last part of a message id says: the origin, the shard key in it, and the stream to look into."""
+    origin, _, quoted = place.partition(".")
+    return origin, unquote_to_bytes(quoted), state.declared([origin]) if origin.isdigit() or origin == "l" else ()
+
+
 Cancelled: TypeAlias = Literal["removed", "in flight", "dead"]
 
 
@@ -320,8 +327,12 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
     yield from open_queue(state, until)
-    body = state.declared([place]) if place != "d" else (state.keys.bodies,)
-    call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
+    if NEXT:
+        origin, key, body = located(state, place)
+        call = Call.on(state.keys, "cancel", (message_id, origin, entry, state.client, key), rest=body)
+    else:
+        body = state.declared([place]) if place != "d" else (state.keys.bodies,)
+        call = Call.on(state.keys, "cancel", (message_id, place, entry, state.client), rest=body)
     maybe_done = False
 
     def make(repeated: bool) -> Call:

@@ -7,9 +7,11 @@ from typing import Any
 from shardq.model import MessageId, MessageStatus
 from shardq.ops.opening import missing
 from shardq.ops.retry import retry_until
+from shardq.ops.settle import located
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
+from shardq.protocol.engine import NEXT
 from shardq.protocol.standing import message_status
 from shardq.sharding import MAX_STREAMS
 
@@ -24,6 +26,9 @@ def status(state: QueueState, message_id: str, timeout: float | None = None) -> 
     is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
     stream = state.declared([place if is_known else "0"])
     call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
+    if NEXT:
+        origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
+        call = Call.on(state.keys, "status", (message_id, origin, entry, key), rest=stream)
     reply: Any = yield from retry_until(lambda _: call, until, state.clock)
     if len(reply) == 1:
         raise missing(state)

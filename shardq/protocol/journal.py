@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 FORMAT: Final = b"1"
 """The name of an entry's only field. It is the version of the entry's format."""
@@ -98,11 +99,15 @@ def _entry(entry_id: bytes, fields: Sequence[bytes]) -> _Entry | None:
         letters, ids, lengths, counts, dues, client, keys = fields[1].split(b"\n", 6)
         size = len(letters)
         kinds = [KINDS[letter] for letter in letters.decode()]
-        message_ids = _message_ids(ids.decode())
+        owners = _keys(_numbers(lengths, size), keys)
+        message_ids = [
+            f"{each}.{quote(key or b'', safe='')}" if each.endswith("-o") else each
+            for each, key in zip(_message_ids(ids.decode()), owners, strict=True)
+        ]
         columns: list[list[Any]] = [
             kinds,
             message_ids,
-            _keys(_numbers(lengths, size), keys),
+            owners,
             [_stream(message_id) for message_id in message_ids],
             [count or 0 for count in _numbers(counts, size)],
             _numbers(dues, size),
@@ -168,5 +173,5 @@ def _keys(lengths: list[int | None], joined: bytes) -> list[bytes | None]:
 
 
 def _stream(message_id: str) -> int | None:
-    place = message_id.rpartition("-")[2]
+    place = message_id.split("-", 2)[-1]
     return int(place) if place.isdigit() else None

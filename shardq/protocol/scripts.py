@@ -208,6 +208,16 @@ def load(name: str) -> Script:
     return _script(name, root(), _Form.straight)  # type: ignore[arg-type] # every folder is hashable
 
 
+_FIRST = re.compile(r"^-- KEYS\[1\.\.(\d+)\]: ", re.MULTILINE)
+_NUMBERED = re.compile(r"^local ([A-Z_]+) = (\d+)$", re.MULTILINE)
+
+
+@cache
+def _queue_keys() -> tuple[str, ...]:
+    """The keys of a queue in the order of lua/engine/base.lua."""
+    return tuple(name.lower() for name, _ in _NUMBERED.findall(_engine_texts()[0]))
+
+
 _VERB = re.compile(r"^-- @verb (\w+)(?: \| ([\w, -]+))?: ", re.MULTILINE)
 
 
@@ -240,7 +250,8 @@ def _engine_script(name: str) -> Script:
     source = f"#!lua{f' flags={flags}' if flags else ''}\n" + "\n".join(lines) + f"\nreturn verbs.{name}(KEYS, ARGV)\n"
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     named = _KEY.findall(header)
-    keys = tuple(key for more, key in named if not more)
+    first = int(found[1]) if (found := _FIRST.search(header)) else 0
+    keys = _queue_keys()[:first] + tuple(key for more, key in named if not more)
     rest = "".join(key for more, key in named if more)
     return Script(name, source, sha, "no-writes" in flags, keys, rest)
 

@@ -16,7 +16,7 @@ LEGACY = 4096
 SHOWN_HOLDER = 8
 """So much of a holder's nonce is shown: it tells holders apart, and is no lease token."""
 
-_TOKEN = re.compile(rb"((\w{1,4}):(\d{1,16}-\d{1,20})):(\d{1,10}):([^:]*)(?::[\d,]*:(.*))?", re.DOTALL)
+_TOKEN = re.compile(rb"((\w{1,4}):(\d{1,16}-\d{1,20})):(\d{1,10}):([^:]*)(?::[\w,-]*:(.*))?", re.DOTALL)
 _KNOWN = re.compile(rb"(\d{1,10})@?(\d{0,16})\|(-?)[\d,-]*\|(.*)", re.DOTALL)
 
 
