@@ -7,13 +7,38 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
+from shardq.protocol.engine import NEXT
 from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
+from tests.conformance.next_census import take as take_next
 
 CLUSTER = "redis+cluster://"
 _ELAPSE = """
 for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if member ~= '' then redis.call('ZINCRBY', KEYS[1], ARGV[1], member) end
+end
+"""
+
+
+_ELAPSE_NEXT = """
+local by = tonumber(ARGV[1])
+for at = 2, 3 do
+  for _, member in ipairs(redis.call('ZRANGE', KEYS[at], 0, -1)) do
+    if member ~= '' then redis.call('ZINCRBY', KEYS[at], -by, member) end
+  end
+end
+for _, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+  local size, from = string.match(member, '^(%d+):()')
+  if size then
+    local start = from + size + 1
+    local ms = string.sub(member, start, start + 13)
+    redis.call('ZREM', KEYS[4], member)
+    redis.call('ZADD', KEYS[4], 0, string.sub(member, 1, start - 1) .. string.format('%014.0f', ms - by) .. string.sub(member, start + 14))
+  end
+end
+for _, field in ipairs({'lease_at', 'due_at'}) do
+  local at = tonumber(redis.call('HGET', KEYS[1], field))
+  if at < 9e12 then redis.call('HSET', KEYS[1], field, string.format('%.3f', at - by)) end
 end
 """
 
@@ -52,11 +77,16 @@ class World:
         To the scripts this is the same as waiting, since both are compared with the server's clock only.
         """
         keys = queue.state.keys
+        if NEXT:
+            self.raw.eval(_ELAPSE_NEXT, 4, keys.meta, keys.leases, keys.due, keys.delayed, round(seconds * 1000))
+            return
         for key in (keys.leases, keys.delayed, keys.due):
             self.raw.eval(_ELAPSE, 1, key, -round(seconds * 1000))
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
+        if NEXT:
+            return take_next(self.raw, queue.state.keys, queue.state.config.legacy_stream)
         return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
 
     def blocked(self, queue: Queue) -> int:

@@ -1,0 +1,195 @@
+"""Count a queue of the next engine by reading its raw keys (see census.py; lua/engine says what they hold)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardq.protocol.keys import QueueKeys
+from tests.conformance.census import Census
+
+IDLE = 1001 * 2**43
+
+
+@dataclass
+class Account:
+    """What the state says of a shard key (or parent)."""
+
+    taken: int = 0
+    flight: int = 0
+    behind: int = 0
+    returned: int = 0
+    delayed: int = 0
+    listed: int = 0
+    limits: bytes = b"-"
+    queue: bytes = b"-"
+
+
+@dataclass
+class NextCensus(Census):
+    """A census that looks into the accounts, too."""
+
+    said: dict[bytes, Account] = field(default_factory=dict)
+    counted_of: dict[bytes, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    counters: dict[str, int] = field(default_factory=dict)
+    turns: dict[bytes, float] = field(default_factory=dict)
+    is_fair: bool = True
+
+    def problems(self) -> list[str]:
+        """What contradicts itself."""
+        return [*super().problems(), *self._wrong_accounts(), *self._wrong_counters()]
+
+    def _wrong_accounts(self) -> Iterator[str]:
+        for name in {*self.said, *self.counted_of}:
+            said, true = self.said.get(name, Account()), self.counted_of[name]
+            for what in ("taken", "flight", "behind", "returned", "delayed"):
+                if getattr(said, what) != true[what]:
+                    yield f"account {name!r} says {what}={getattr(said, what)}, there are {true[what]}"
+            place = self.turns.get(name)
+            if (said.listed == 1) != (place is not None and place < IDLE):
+                yield f"account {name!r} says listed={said.listed}, its place in turns is {place}"
+
+    def _wrong_counters(self) -> Iterator[str]:
+        waiting = sum(account.behind for account in self.said.values())
+        true = {
+            "behind": waiting,
+            "shared": len(self.new),
+            "turns": sum(1 for place in self.turns.values() if place < IDLE),
+            "servable": sum(account.behind for account in self.said.values() if account.listed == 1),
+            "cancels": len(self.cancelled),
+        }
+        for name, number in true.items():
+            if self.counters[name] != number:
+                yield f"the state says {name}={self.counters[name]}, it is {number}"
+
+
+def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> NextCensus:
+    """Count; nobody else may use the queue meanwhile."""
+    meta = raw.hgetall(keys.meta)
+    text = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in meta.items()}
+    seen = NextCensus(
+        now=int(_time(raw, keys)),
+        dead=raw.xlen(keys.dead),
+        counted=int(text["n"]) + int(text["adopted"]) - int(text["gone"]),
+        counters={name: int(text[name]) for name in ("behind", "shared", "turns", "servable", "cancels")},
+        turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name},
+    )
+    parents = text.get("parents") == "1"
+    _streams(seen, raw, keys, meta, text, parents)
+    bodies = raw.hgetall(keys.bodies)
+    seen.bodies |= {f"d:{name.decode()}" for name in bodies if name[:1].isdigit()}
+    _indexes(seen, raw, keys, parents)
+    _overflows(seen, meta, bodies, parents)
+    for name, value in meta.items():
+        if name[:2] == b"t:":
+            seen.said[name[2:]] = _account(value)
+    seen.attempts = {f"d:{name.decode()}" for name in raw.hkeys(keys.errors) if name}
+    seen.cancelled = {member.decode() for member in raw.smembers(keys.cancelled) if member}
+    if legacy:
+        touched = {*seen.returned, *seen.leased, *seen.delayed}
+        entries = {f"l:{entry.decode()}" for entry, _ in raw.xrange(legacy)}
+        seen.bodies |= entries & touched
+    return seen
+
+
+def _time(raw: Any, keys: QueueKeys) -> float:
+    seconds, micros = raw.eval("return redis.call('TIME')", 1, keys.meta)
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _owner(key: bytes, parents: bool) -> bytes:
+    return key.partition(b"/")[0] if parents else key
+
+
+def _order(entry: str) -> tuple[int, int]:
+    ms, _, number = entry.partition("-")
+    return int(ms), int(number)
+
+
+def _streams(seen: NextCensus, raw: Any, keys: QueueKeys, meta: Any, text: Any, parents: bool) -> None:
+    ready = text["ready"]
+    seen.ready = {number for number, digit in enumerate(ready) if digit == "1"}
+    for number in range(int(text["streams"])):
+        key = keys.stream(number)
+        seen.lens[number] = int(meta.get(key.encode(), b"0"))
+        cursor = _order(text.get(f"h{number}", "0-0"))
+        new = 0
+        for entry, fields in raw.xrange(key):
+            handle = f"{number}:{entry.decode()}"
+            seen.bodies.add(handle)
+            if _order(entry.decode()) > cursor:
+                seen.new.add(handle)
+                new += 1
+                names = list(fields.items())
+                if names and names[0][0] == b"K":
+                    seen.counted_of[_owner(names[0][1], parents)]["taken"] += 1
+        seen.per_stream[number] = new
+
+
+def _split(member: bytes) -> tuple[bytes, bytes]:
+    size, _, rest = member.partition(b":")
+    return rest[: int(size)], rest[int(size) + 1 :]
+
+
+def _indexes(seen: NextCensus, raw: Any, keys: QueueKeys, parents: bool) -> None:
+    for member in raw.zrange(keys.returned, 0, -1):
+        if member:
+            key, rest = _split(member)
+            _, place, entry, _, _ = rest.decode().split(":")
+            seen.returned[f"{place}:{entry}"] = 0
+            seen.counted_of[_owner(key, parents)]["behind"] += 1
+            if not parents:
+                seen.counted_of[key]["returned"] += 1
+    for member in raw.zrange(keys.delayed, 0, -1):
+        if member:
+            name, rest = _split(member)
+            at, place, entry, _ = rest.split(b":", 3)
+            seen.delayed[f"{place.decode()}:{entry.decode()}"] = int(at)
+            seen.counted_of[name]["delayed"] += 1
+    for token, ends in raw.zrange(keys.leases, 0, -1, withscores=True):
+        if token:
+            place, entry, _, _, marks, key = token.split(b":", 5)
+            handle = f"{place.decode()}:{entry.decode()}"
+            seen.doubled += [handle] if handle in seen.leased else []
+            seen.leased[handle] = ends
+            if not marks.endswith(b"-"):
+                seen.counted_of[_owner(key, parents)]["flight"] += 1
+
+
+def _account(value: bytes) -> Account:
+    words = value.split(b" ")
+    if len(words) == 1:
+        return Account(taken=int(value) % 1000, flight=int(value) // 1000)
+    taken, flight, behind, returned, delayed, _, _, _, listed, limits, queue = words
+    return Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), limits, queue)
+
+
+def _overflows(seen: NextCensus, meta: Any, bodies: Any, parents: bool) -> None:
+    for name, value in meta.items():
+        if name[:2] == b"t:" and not parents:
+            _overflow(seen, name[2:], _account(value).queue, bodies, name[2:])
+        elif name[:2] == b"c:":
+            _overflow(seen, name[2:], value.split(b" ")[2], bodies, _owner(name[2:], parents))
+    told = {b"m" + name + b"\n" for name in {each[2:] for each in meta if each[:2] in (b"t:", b"c:")}}
+    for field_name in bodies:
+        if field_name[:1] == b"m" and not any(field_name.startswith(base) for base in told):
+            seen.doubled.append(f"a block of nobody: {field_name!r}")
+
+
+def _overflow(seen: NextCensus, key: bytes, queue: bytes, bodies: Any, owner: bytes) -> None:
+    if queue == b"-":
+        return
+    head, offset, tail, _ = map(int, queue.split(b"."))
+    for number in range(head, tail + 1):
+        text = bodies.get(b"m%b\n%d" % (key, number), b"")[offset if number == head else 0 :]
+        while text:
+            size, _, rest = text.partition(b":")
+            record, text = rest[: int(size)], rest[int(size) :]
+            entry = record.partition(b"|")[0].rstrip(b"@").decode()
+            handle = f"d:{entry}"
+            seen.doubled += [handle] if handle in seen.held else []
+            seen.held.add(handle)
+            seen.bodies.add(handle)
+            seen.counted_of[owner]["behind"] += 1
