@@ -39,7 +39,8 @@ def test_what_is_parked_takes_no_other_message_with_it(open_queue: OpenQueue, wo
     assert sound(queue, world)
     assert queue.write("next", shard_key="a") in {each.message_id for each in drained(queue, batch)}
     assert {each.message_id for each in found} == set(wanted)
-    assert (queue.stats().dead, queue.len()) == (1, 0)
+    stats = queue.stats()  # on a slow machine what is parked is due again by now
+    assert (stats.dead, stats.backlog + stats.delayed, stats.in_flight) == (1, 2, 0)
     assert sound(queue, world)
 
 

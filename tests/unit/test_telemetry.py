@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from shardq import ConfigError, LeaseLost, Queue
+from shardq.drivers import sharing
 from shardq.testing import ManualClock, fake_client
 from tests.waiting import eventually
 
@@ -247,7 +248,10 @@ def test_without_an_sdk_nothing_is_emitted_and_headers_stay_empty() -> None:
     assert told.returncode == 0, told.stderr
 
 
-def test_callers_that_share_a_call_have_spans_of_their_own(queue: Queue, exporter: InMemorySpanExporter) -> None:
+def test_callers_that_share_a_call_have_spans_of_their_own(
+    queue: Queue, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "PATIENCE", 60.0)  # or one that waits makes a call beside the one that is held up
     queue.write("known", shard_key="tenant")
     driver = queue.client._driver
     perform, held, passed = driver.perform, threading.Event(), threading.Event()
