@@ -16,7 +16,7 @@ from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
-from shardq.protocol.scripts import Script
+from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
