@@ -79,13 +79,13 @@ def join(name: str, source: Traversable, *, straight: bool = True) -> str:
 
     Its straight part is left out unless *straight*.
     """
-    return "\n".join([line.text for line in _lines(name, source, straight=straight)])
+    return "\n".join([text for _, _, text in _lines(name, source, straight=straight)])
 
 
-def _lines(name: str, source: Traversable, *, straight: bool) -> Iterator[Line]:
-    """Yield the lines of that text."""
+def _lines(name: str, source: Traversable, *, straight: bool) -> Iterator[tuple[str, int, str]]:
+    """Yield the lines of that text: file, number in the file, text. (Values would take longer to make.)"""
     text = _read(source, name)
-    numbers = [*range(1, text.count("\n") + 2)]
+    file, numbers = f"{name}.lua", [*range(1, text.count("\n") + 2)]
     if not straight and (found := _STRAIGHT.search(text)):
         del numbers[text.count("\n", 0, found.start()) : text.count("\n", 0, found.end())]
         text = text[: found.start()] + text[found.end() :]
@@ -93,11 +93,11 @@ def _lines(name: str, source: Traversable, *, straight: bool) -> Iterator[Line]:
     for at, line in enumerate(text.split("\n")):
         use = uses.get(at)
         if use is None or not use.parts:
-            yield Line(f"{name}.lua", numbers[at], "" if use else line)
+            yield file, numbers[at], "" if use else line
             continue
         for part in use.parts:
             for number, each in enumerate(part.text.splitlines(), part.line):
-                yield Line(f"modules/{part.module}.lua", number, use.indent + each)
+                yield f"modules/{part.module}.lua", number, use.indent + each
 
 
 def uses_in(text: str, source: Traversable) -> list[Use]:
@@ -124,10 +124,11 @@ def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, .
     """Return the functions and constants of lua/modules/*module*.lua in order, and the modules that it uses."""
     text = _read(source, f"modules/{module}")
     others = tuple(name for match in _USE.finditer(text) for name in match[2].split(", "))
-    return [
-        Part(match[1], module, text.count("\n", 0, match.start()) + 1, match[0].rstrip())
-        for match in _PART.finditer(text)
-    ], others
+    parts, line, at = [], 1, 0
+    for match in _PART.finditer(text):
+        line, at = line + text.count("\n", at, match.start()), match.start()
+        parts.append(Part(match[1], module, line, match[0].rstrip()))
+    return parts, others
 
 
 def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
@@ -233,4 +234,4 @@ def listing(name: str) -> list[Line]:
     functions = library()
     if functions is not None and name in functions.verbs:
         return functions.listing(name)
-    return [*_lines(name, root(), straight=_Form.straight)]
+    return [Line(*each) for each in _lines(name, root(), straight=_Form.straight)]
