@@ -83,7 +83,7 @@ def join(name: str, source: Traversable, *, straight: bool = True) -> str:
 
 
 def _lines(name: str, source: Traversable, *, straight: bool) -> Iterator[tuple[str, int, str]]:
-    """Yield the lines of that text: file, number in the file, text. (Values would take longer to make.)"""
+    """Yield the lines of that text, each as file, number in the file, and text: values would take longer to make."""
     text = _read(source, name)
     file, numbers = f"{name}.lua", [*range(1, text.count("\n") + 2)]
     if not straight and (found := _STRAIGHT.search(text)):
@@ -208,6 +208,12 @@ def load(name: str) -> Script:
 def library() -> Library | None:
     """Return the library of this process's engine; None if it is the old one, which has scripts only."""
     return _library(root()) if engine.NEW else None  # type: ignore[arg-type] # every folder is hashable
+
+
+def own_library() -> Library | None:
+    """Return the library of this version of shardq, whichever engine runs; None if it has none."""
+    there = root().joinpath("engine", "order.txt").is_file()
+    return _library(root()) if there else None  # type: ignore[arg-type] # every folder is hashable
 
 
 @cache

@@ -141,7 +141,7 @@ def _unless_known(script: Script) -> str:
 
 
 def _compiled(script: Script) -> str:
-    """Lua that makes *script* a function, which takes a `redis` with another clock. fakeredis would compile it each time.
+    """Lua that makes *script* a function of a `redis` with another clock. fakeredis would compile it for each call.
 
     It has no `#!lua` line, which fakeredis does not know.
     """

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from shardq.clock import SystemClock
+from shardq.drivers import Driver, Target
 from shardq.drivers.forms import LATER, SOON
+from shardq.ops.libraries import why_no_library
 from shardq.ops.steps import Batch, Call, Refused
 from shardq.protocol.library import Library
 from shardq.protocol.script import FUNCTION, HASH
@@ -132,19 +135,46 @@ def test_a_full_server_runs_the_same_text_as_scripts(server: Server, functions: 
     assert (caller.forms.of(None), loaded(server)) == (FUNCTION, {functions.name})
 
 
-@pytest.mark.parametrize("rules", ["-function", "-function|load", "-function -fcall -fcall_ro", "-fcall -fcall_ro"])
+RESTRICTED = {
+    "-function": "NOPERM",
+    "-function|load": "NOPERM",
+    "-function -fcall -fcall_ro": "NOPERM",
+    "-fcall -fcall_ro": "NOSCRIPT",
+}
+
+
+def told_why(url: str) -> Any:
+    """The code of the refusal with which `shardq doctor` explains that scripts are used; None if functions are."""
+    driver = Driver(Target.parse(url), max_connections=1, block=1)
+    try:
+        refused = driver.run(why_no_library(SystemClock(), 30))
+    finally:
+        driver.close()
+    return refused and refused.code
+
+
+@pytest.mark.once
+def test_why_there_can_be_no_library_is_told_and_nothing_is_loaded(server: Server) -> None:
+    assert told_why(server.url) is None
+    server.run("CONFIG", "SET", "maxmemory", 1)
+    assert told_why(server.url) == "OOM"
+    assert loaded(server) == set()
+
+
+@pytest.mark.parametrize("rules", RESTRICTED)
 def test_a_user_without_the_right_to_functions_sends_scripts(
     server: Server, functions: Library, open_caller: Open, rules: str
 ) -> None:
     server.run("ACL", "SETUSER", "restricted", "reset", "on", ">PASSWORD", "~*", "+@all", *rules.split())
     clock = ManualClock()
-    caller = open_caller(server.url.replace("unix://", "unix://restricted:PASSWORD@"), clock)
+    url = server.url.replace("unix://", "unix://restricted:PASSWORD@")
+    caller = open_caller(url, clock)
     assert caller.attempt(Batch((put(functions), get(functions)))) == [OK, b"a"]
     before = commands(server)
     assert caller.attempt(get(functions)) == b"a"
     assert commands(server) == before | {"evalsha_ro": before.get("evalsha_ro", 0) + 1}
     assert loaded(server) == set()
-    assert caller.forms.refusal(None) is not None
+    assert (caller.forms.refusal(None) is not None, told_why(url)) == (True, RESTRICTED[rules])
     clock.advance(SOON)
     assert caller.forms.of(None) == HASH
     clock.advance(LATER)
