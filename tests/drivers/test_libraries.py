@@ -17,6 +17,7 @@ from shardq.protocol.library import Library
 from shardq.protocol.script import FUNCTION, HASH
 from shardq.testing import ManualClock
 from tests.drivers.libraries import CALLERS, FAILING, Caller, commands, forget_commands, library, loaded
+from tests.proxy import Proxy
 from tests.servers import Cluster, Replicated, Server, ServerKind
 from tests.waiting import eventually
 
@@ -81,10 +82,13 @@ def test_the_library_is_loaded_on_first_use_and_only_then(
 def test_a_library_that_another_client_loads_meanwhile_is_there(
     server: Server, functions: Library, open_caller: Open
 ) -> None:
-    """Here the calls of a batch are refused before the first of them is sent again, and loads."""
-    outcomes = open_caller(server.url).attempt(Batch((put(functions), get(functions), take(functions))))
-    assert outcomes == [OK, b"a", b"a"]
-    assert loaded(server) == {functions.name}
+    with Proxy(server.url) as proxy:
+        caller = open_caller(proxy.url)
+        proxy.before_request(functions.text.encode(), lambda: server.run("FUNCTION", "LOAD", functions.text))
+        assert caller.attempt(put(functions)) == OK
+        seen = commands(server)
+    assert (seen.pop("function|load"), {*seen}) == (2, {"fcall"})
+    assert caller.forms.of(None) == FUNCTION
 
 
 @pytest.mark.parametrize("once", [False, True], ids=["resent", "once"])
