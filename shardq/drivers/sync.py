@@ -13,7 +13,7 @@ import redis.sentinel
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
+from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer, await_answer
 from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
@@ -349,7 +349,7 @@ class Driver:
                 exchange.on_send()
             connection.send_packed_command([packed(commands)])
             if limit < self._timeout:
-                _await(connection, limit)
+                await_answer(connection, limit)
             answers = [answer(connection) for _ in commands]
             clean = True
         except LOST as error:
@@ -397,13 +397,3 @@ def _connect(pool: Pool) -> Any:
         raise unconnected(error) from error
     except redis.ResponseError as error:
         raise refusal(error) or error from error
-
-
-def _await(connection: Any, seconds: float) -> None:
-    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
-    try:
-        if connection.can_read(seconds):
-            return
-    except CLOSED as error:
-        raise redis.ConnectionError("the connection was closed meanwhile") from error
-    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")
