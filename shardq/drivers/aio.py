@@ -23,7 +23,7 @@ from shardq.drivers.shared_links import SharedLinks
 from shardq.drivers.silence import NotifyingParser
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, packed
+from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
 from shardq.errors import ClosedError
 from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.steps import (
@@ -171,7 +171,8 @@ class AsyncDriver:
             self._exchanges.lost(step.key, address, failure)
             raise
         limit = step.block_ms / 1000 + BLOCK_MARGIN
-        return PendingRead(pool, connection, armed(step), limit, self._is_closed, address)
+        commands = armed(step, self._exchanges.forms.of(address))
+        return PendingRead(pool, connection, commands, limit, self._is_closed, address)
 
     async def unblock(self, pending: PendingRead) -> None:
         """End the blocking wait of *pending*, as `Exchanges.unblocked` does."""
@@ -183,11 +184,12 @@ class AsyncDriver:
     async def _call(self, shared: SharedLinks, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
 
-        The general way begins anew where the server lacks the script or another node owns the slot: this one executed
-        nothing.
+        The general way begins anew where the server cannot run it in this form or another node owns the slot: this one
+        executed nothing.
         """
-        exchanges, key, request = self._exchanges, call.key, call.request
+        exchanges, key = self._exchanges, call.key
         address = exchanges.owner(key)
+        request = call.request(exchanges.forms.of(address))
         try:
             link = await self._link(shared, address, request, call.until)
             if link is None:
@@ -201,19 +203,20 @@ class AsyncDriver:
         if isinstance(reply, Redirected) or (isinstance(reply, Refused) and reply.code == "NOSCRIPT"):
             return await drive(exchanges.of(call.call), self._carry_out)
         if isinstance(reply, Refused):
-            raise reply
+            raise call.call.explain(reply)
         return reply
 
     async def _pair(self, shared: SharedLinks, batch: Batch) -> list[Any]:
         """Make the calls of *batch*, which are of one queue, in one round trip. Return each one's reply or failure."""
         exchanges, key, until = self._exchanges, batch.calls[0].keys[0], batch.until
         address = exchanges.owner(key)
-        request = b"".join([call.request for call in batch.calls])
+        form = exchanges.forms.of(address)
+        request = b"".join([call.request(form) for call in batch.calls])
         try:
             link = await self._link(shared, address, request, until)
             if link is None:
                 return await drive(exchanges.of(batch), self._carry_out)
-            return await link.ask(request, len(batch.calls), exchanges.limit(until))  # type: ignore[no-any-return]
+            return explained(batch.calls, await link.ask(request, len(batch.calls), exchanges.limit(until)))
         except (Refused, Unanswered) as failure:
             exchanges.lost(key, address, failure)
             return [failure] * len(batch.calls)
@@ -230,35 +233,33 @@ class AsyncDriver:
         return link if link.is_free() else None
 
     async def _carry_out(self, exchange: Exchange) -> list[Any]:
-        """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
-        if self._shared is not None and all(command[0] != "WAIT" for command in exchange.commands):
-            answers = await self._carry_out_shared(self._shared, exchange)
-            if answers is not None:
-                return answers
-        return await self._carry_out_alone(exchange)
-
-    async def _carry_out_shared(self, shared: SharedLinks, exchange: Exchange) -> list[Any] | None:
-        """Carry out *exchange* on the shared link. Return None if that cannot be, and nothing was done."""
-        commands, answers = exchange.commands, []
-        while commands:
-            request = packed(commands)
-            link = await self._link(shared, exchange.address, request, exchange.until)
-            if link is None:
-                return None
-            if exchange.server is not None and link.peer != exchange.server:
-                raise Unanswered("another server is at this address now", sent=False)
-            if exchange.on_send is not None:
-                exchange.on_send()
-            answers = await link.ask(request, len(commands), self._exchanges.limit(exchange.until))
-            commands = exchange.follow_up(answers) if commands is exchange.commands else ()
-        return answers
-
-    async def _carry_out_alone(self, exchange: Exchange) -> list[Any]:
-        """Carry out *exchange* on a connection that nobody else uses meanwhile."""
+        """Send the commands of *exchange*, and what must follow. Return the answers."""
+        commands = exchange.commands
+        if self._shared is not None and all(command[0] != "WAIT" for command in commands):
+            while (answers := await self._answers_shared(self._shared, exchange, commands)) is not None:
+                commands = exchange.follow_up(answers)
+                if not commands:
+                    return answers
         with await self._permit(exchange.address, exchange.until):
-            answers = await self._answers(exchange, exchange.commands)
-            follow_up = exchange.follow_up(answers)
-            return await self._answers(exchange, follow_up) if follow_up else answers
+            while True:
+                answers = await self._answers(exchange, commands)
+                commands = exchange.follow_up(answers)
+                if not commands:
+                    return answers
+
+    async def _answers_shared(
+        self, shared: SharedLinks, exchange: Exchange, commands: tuple[Command, ...]
+    ) -> list[Any] | None:
+        """Send *commands* on the shared link, and return the answers; None if that cannot be, and nothing was sent."""
+        request = packed(commands)
+        link = await self._link(shared, exchange.address, request, exchange.until)
+        if link is None:
+            return None
+        if exchange.server is not None and link.peer != exchange.server:
+            raise Unanswered("another server is at this address now", sent=False)
+        if exchange.on_send is not None:
+            exchange.on_send()
+        return await link.ask(request, len(commands), self._exchanges.limit(exchange.until))  # type: ignore[no-any-return]
 
     async def _answers(self, exchange: Exchange, commands: tuple[Command, ...]) -> list[Any]:
         """Make one round trip on one connection, and return the answers."""

@@ -15,12 +15,15 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.drivers.failures import Redirected
+from shardq.drivers.forms import Forms
 from shardq.drivers.permits import MIN_TRY, AllBusy
+from shardq.drivers.sending import Sending
 from shardq.drivers.target import Address
 from shardq.drivers.topology import Topology, by_owner
 from shardq.drivers.wire import CONNECT_TIMEOUT, Command, commands_of, outcome_of
 from shardq.ops.steps import RESENT_ALONE, Ask, Batch, Call, Refused, Unanswered, Underreplicated, Withdrawn
 from shardq.protocol.keys import slot
+from shardq.protocol.script import Form
 
 T = TypeVar("T")
 REDIRECTIONS: Final = 5
@@ -30,23 +33,20 @@ REDIRECTIONS: Final = 5
 class Exchange:
     """One round trip to the node at `address`, or to the only node if that is None. It has an answer for each command.
 
-    The caller gives up at local time `until`. If the server does not know the script of the first command,
-    `with_source` makes the commands that contain its source. They are sent under the same permit. If `server` is given,
-    only a connection to that server may be used. `on_send` is that of the call.
+    The caller gives up at local time `until`. For a call, `sending` knows what must be sent after the answers, under
+    the same permit. If `server` is given, only a connection to that server may be used. `on_send` is that of the call.
     """
 
     address: Address | None
     commands: tuple[Command, ...]
     until: float
-    with_source: Callable[[], tuple[Command, ...]] | None = None
+    sending: Sending | None = None
     server: Any = None
     on_send: Callable[[], None] | None = None
 
     def follow_up(self, answers: list[Any]) -> tuple[Command, ...]:
-        """Return the commands to send after *answers* under the same permit: the source, if the server lacks it."""
-        if self.with_source is not None and isinstance(answers[0], Refused) and answers[0].code == "NOSCRIPT":
-            return self.with_source()
-        return ()
+        """Return the commands to send after *answers* under the same permit; () if they are those that were wanted."""
+        return self.sending.follow_up(answers) if self.sending is not None else ()
 
 
 Exchanging: TypeAlias = Generator[Exchange, list[Any], T]
@@ -58,6 +58,7 @@ class Exchanges:
     def __init__(self, topology: Topology | None, clock: Clock, timeout: float) -> None:
         self.topology = topology
         self.timeout = timeout
+        self.forms = Forms(clock)
         self._clock = clock
         self._may_unblock = True
 
@@ -84,9 +85,18 @@ class Exchanges:
 
         This is the common case, in which a generator would cost 2 % of the client's time.
         """
+        return self._exchange(call, until, None, asking=False)
+
+    def sending(
+        self, call: Call, until: float, address: Address | None, form: Form, *, asking: bool = False
+    ) -> Sending:
+        """Return what sends *call* to that node, at first in this *form*."""
         limit = self.limit(until) if call.replicas else self.timeout
-        with_source = partial(commands_of, call, by_source=True, timeout=limit)
-        return Exchange(None, commands_of(call, by_source=False, timeout=limit), until, with_source, None, call.on_send)
+        return Sending(call, self.forms, address, form, limit, asking=asking)
+
+    def _exchange(self, call: Call, until: float, address: Address | None, *, asking: bool) -> Exchange:
+        sending = self.sending(call, until, address, self.forms.of(address), asking=asking)
+        return Exchange(address, sending.commands, until, sending, None, call.on_send)
 
     def unblocked(self, number: int | None, address: Address | None, server: Any) -> Exchanging[None]:
         """End the blocking wait of connection *number* of *server*.
@@ -119,22 +129,19 @@ class Exchanges:
             self.topology.lost(slot(key), address)
 
     def _call(self, call: Call, until: float) -> Exchanging[Any]:
-        exchange = self.plain(call, until)
         if self.topology is None:
-            return reply_of(call, (yield exchange))
+            return reply_of(call, (yield self.plain(call, until)))
         try:
-            answers = yield from self._send_to_owner(
-                call.keys[0], exchange.commands, until, exchange.with_source, call.on_send
-            )
+            answers = yield from self._send_to_owner(call.keys[0], partial(self._exchange, call, until))
         except Refused as refused:
-            if refused.code != "NOSCRIPT" or exchange.with_source is None:
-                raise
-            sources = exchange.with_source()
-            answers = yield from self._send_to_owner(call.keys[0], sources, until, on_send=call.on_send)
+            raise call.explain(refused) from None
         return reply_of(call, answers)
 
     def _ask(self, ask: Ask) -> Exchanging[Any]:
-        answers = yield from self._send_to_owner(ask.key or "", (ask.words,), ask.until)
+        def exchange(address: Address | None, *, asking: bool) -> Exchange:
+            return Exchange(address, (("ASKING",), ask.words) if asking else (ask.words,), ask.until)
+
+        answers = yield from self._send_to_owner(ask.key or "", exchange)
         return answers[0]
 
     def _batch(self, batch: Batch) -> Exchanging[list[Any]]:
@@ -143,7 +150,8 @@ class Exchanges:
         outcomes: list[Any] = [None] * len(calls)
         limit = self.limit(until)
         for address, indexes in by_owner(self.topology, calls).items():
-            sent = [commands_of(calls[at], by_source=False, timeout=limit) for at in indexes]
+            form = self.forms.of(address)
+            sent = [commands_of(calls[at], form, timeout=limit) for at in indexes]
             try:
                 on_send = _on_send([calls[at] for at in indexes])
                 answers = iter((yield Exchange(address, tuple(chain(*sent)), until, on_send=on_send)))
@@ -165,28 +173,20 @@ class Exchanges:
         except (Refused, Unanswered, Underreplicated) as failure:
             return failure
 
-    def _send_to_owner(
-        self,
-        key: str,
-        commands: tuple[Command, ...],
-        until: float,
-        with_source: Callable[[], tuple[Command, ...]] | None = None,
-        on_send: Callable[[], None] | None = None,
-    ) -> Exchanging[list[Any]]:
-        """Send *commands* to the node that owns *key*, and follow redirections. Raise a refusal of the first command.
+    def _send_to_owner(self, key: str, exchange: Callable[..., Exchange]) -> Exchanging[list[Any]]:
+        """Make that *exchange* with the node that owns *key*, and follow redirections. Raise a refusal of its command.
 
-        The caller reads the answers to the other commands.
+        *exchange* takes the address of the node, and whether it must be told ASKING. The caller reads the answers to
+        the other commands.
         """
         if self.topology is None:
-            return _first((yield Exchange(None, commands, until, with_source, None, on_send)))
+            return _first((yield exchange(None, asking=False)))
         number = slot(key)
         address, asking = self.topology.owner(number), False
         for _ in range(REDIRECTIONS):
             try:
-                if asking:
-                    answers = yield Exchange(address, (("ASKING",), *commands), until, on_send=on_send)
-                    return _first(_first(answers)[1:])
-                return _first((yield Exchange(address, commands, until, with_source, None, on_send)))
+                answers = _first((yield exchange(address, asking=asking)))
+                return _first(answers[1:]) if asking else answers
             except Redirected as to:
                 asking = to.code == "ASK"
                 address = (to.address[0] or address[0], to.address[1])

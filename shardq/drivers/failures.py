@@ -34,6 +34,13 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 parse_error = DefaultParser.parse_error
 """Turns the text of an error reply into one of redis-py's exceptions."""
 
+_NO_FUNCTION = re.compile(
+    r"Function not found$|unknown command '?`?FCALL|.* to run the 'fcall(_ro)?' command", re.IGNORECASE
+)
+"""Texts by which a server says that it cannot run a call as a function: it has not loaded it, it has no functions, or
+this user may not call any. All mean what NOSCRIPT means for a script, so they get that code.
+"""
+
 _FIRST_WORD = re.compile(r"-?([A-Z][A-Z]+)\b ?(.*)", re.DOTALL)
 
 
@@ -53,9 +60,11 @@ def refusal(error: Exception) -> Refused | None:
         code = "MOVED" if isinstance(error, redis_errors.MovedError) else "ASK"
         return Redirected(code, (str(error.host), int(error.port)))
     for kind, code in _CODES:
-        if isinstance(error, kind):
+        if isinstance(error, kind) and not _NO_FUNCTION.match(str(error)):
             return Refused(code, str(error))
     if isinstance(error, redis_errors.ResponseError):
+        if _NO_FUNCTION.match(str(error)):
+            return Refused("NOSCRIPT", str(error))
         match = _FIRST_WORD.fullmatch(str(error))
         return Refused(match[1], match[2]) if match else Refused("ERR", str(error))
     return None

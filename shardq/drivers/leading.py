@@ -256,3 +256,13 @@ def answer(connection: Any) -> Any:
         if refused is None:
             raise
         return refused
+
+
+def await_answer(connection: Any, seconds: float) -> None:
+    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
+    try:
+        if connection.can_read(seconds):
+            return
+    except CLOSED as error:
+        raise redis.ConnectionError("the connection was closed meanwhile") from error
+    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")

@@ -13,7 +13,7 @@ import redis.sentinel
 from shardq.clock import Clock, SystemClock
 from shardq.drivers.exchanges import Exchange, Exchanges, reply_of
 from shardq.drivers.failures import LOST, Redirected, demoted, refusal, unanswered, unconnected
-from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer
+from shardq.drivers.leading import Leading, LinkedRead, PendingRead, answer, await_answer
 from shardq.drivers.links import CLOSED, Links, peer_of
 from shardq.drivers.permits import Permits
 from shardq.drivers.pools import Pools
@@ -22,7 +22,7 @@ from shardq.drivers.resp import is_lean
 from shardq.drivers.sharing import Sharing
 from shardq.drivers.target import Address, Target
 from shardq.drivers.topology import Topology
-from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, commands_of, packed
+from shardq.drivers.wire import BLOCK_MARGIN, CLOSED_MEANWHILE, COMMAND_TIMEOUT, Command, armed, explained, packed
 from shardq.errors import ClosedError
 from shardq.ops.coalescing import Coalescer, Part
 from shardq.ops.steps import (
@@ -41,6 +41,7 @@ from shardq.ops.steps import (
     Wait,
 )
 from shardq.protocol.packing import Packer
+from shardq.protocol.script import Form
 from shardq.timing import ThreadTimer
 
 I = TypeVar("I")  # noqa: E741 (an item of a call that is shared)
@@ -178,7 +179,8 @@ class Driver:
             raise
 
     def _arm(self, step: Armed) -> PendingRead:
-        address, commands = self._exchanges.owner(step.key), armed(step)
+        address = self._exchanges.owner(step.key)
+        commands = armed(step, self._exchanges.forms.of(address))
         limit = step.block_ms / 1000 + BLOCK_MARGIN
         try:
             return (self._arm_link if self.is_lean else self._arm_connection)(address, commands, limit)
@@ -229,11 +231,12 @@ class Driver:
         return self._closed
 
     def _carry_out(self, exchange: Exchange) -> list[Any]:
-        """Send the commands of *exchange*, and the script's source if the server lacks it. Return the answers."""
+        """Send the commands of *exchange*, and what must follow. Return the answers."""
         with self._permit(exchange.address, exchange.until):
             answers = self._answers(exchange, exchange.commands)
-            follow_up = exchange.follow_up(answers)
-            return self._answers(exchange, follow_up) if follow_up else answers
+            while follow_up := exchange.follow_up(answers):
+                answers = self._answers(exchange, follow_up)
+            return answers
 
     def _call(self, call: Sendable) -> Any:
         """Make one try of *call* in its common case: one command, and one reply. Return the reply.
@@ -242,13 +245,13 @@ class Driver:
         """
         exchanges, key, until = self._exchanges, call.key, call.until
         address = exchanges.owner(key)
+        form = exchanges.forms.of(address)
         try:
             permits = self._permit(address, until)
             try:
-                (reply,) = self._ask(address, call.request, 1, until, None, call.on_send)
+                (reply,) = self._ask(address, call.request(form), 1, until, None, call.on_send)
                 if isinstance(reply, Refused) and reply.code == "NOSCRIPT":
-                    request = packed(commands_of(call.call, by_source=True, timeout=self._timeout))
-                    (reply,) = self._ask(address, request, 1, until)
+                    reply = self._resent(call.call, address, form, reply, until)
             finally:
                 permits.give()
         except Unanswered as failure:
@@ -257,7 +260,14 @@ class Driver:
         if isinstance(reply, Refused):
             if isinstance(reply, Redirected):
                 return drive(exchanges.of(call.call), self._carry_out)
-            raise reply
+            raise call.call.explain(reply)
+        return reply
+
+    def _resent(self, call: Call, address: Address | None, form: Form, reply: Any, until: float) -> Any:
+        """Send *call* again, since *reply* said that the node cannot run it in this *form*. Return the reply."""
+        sending = self._exchanges.sending(call, until, address, form)
+        while follow_up := sending.follow_up([reply]):
+            (reply,) = self._ask(address, packed(follow_up), 1, until)
         return reply
 
     def _pair(self, batch: Batch) -> list[Any]:
@@ -265,11 +275,12 @@ class Driver:
         key, until = batch.calls[0].keys[0], batch.until
         address = self._exchanges.owner(key)
         first, second = batch.calls
-        request = first.request + second.request
+        form = self._exchanges.forms.of(address)
+        request = first.request(form) + second.request(form)
         try:
             permit = self._permit(address, until)
             try:
-                return self._ask(address, request, 2, until)
+                return explained(batch.calls, self._ask(address, request, 2, until))
             finally:
                 permit.give()
         except (Refused, Unanswered) as failure:
@@ -338,7 +349,7 @@ class Driver:
                 exchange.on_send()
             connection.send_packed_command([packed(commands)])
             if limit < self._timeout:
-                _await(connection, limit)
+                await_answer(connection, limit)
             answers = [answer(connection) for _ in commands]
             clean = True
         except LOST as error:
@@ -386,13 +397,3 @@ def _connect(pool: Pool) -> Any:
         raise unconnected(error) from error
     except redis.ResponseError as error:
         raise refusal(error) or error from error
-
-
-def _await(connection: Any, seconds: float) -> None:
-    """Wait for an answer. Raise redis-py's errors if none comes in time, or another thread closes the connection."""
-    try:
-        if connection.can_read(seconds):
-            return
-    except CLOSED as error:
-        raise redis.ConnectionError("the connection was closed meanwhile") from error
-    raise redis.TimeoutError(f"no answer for {seconds:.3g} s")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from shardq.ops.retry import TRANSIENT
 from shardq.ops.steps import Argument, Armed, Call, Refused, Unanswered, Underreplicated
 from shardq.protocol.packing import pack
+from shardq.protocol.script import SOURCE, Form
 
 Command: TypeAlias = tuple[Argument, ...]
 
@@ -27,21 +29,18 @@ _DEMOTED: Final = TRANSIENT | {"WAIT"}
 
 
 class ScriptCommand(tuple[Argument, ...]):  # noqa: SLOT001 - a tuple of any length has none
-    """The command that runs a script by its hash. Its `call` knows its bytes, so the words need not be packed."""
+    """The command that runs a call in some `form`. Its `call` knows its bytes, so the words need not be packed."""
 
     call: Call
+    form: Form
 
 
-def commands_of(call: Call, *, by_source: bool, timeout: float) -> tuple[Command, ...]:
-    """Return the command for *call*, by hash or by source, and if it needs replicas a WAIT shorter than *timeout*."""
-    verb = "EVAL" if by_source else "EVALSHA"
-    if call.script.readonly:
-        verb += "_RO"
-    body = call.script.source if by_source else call.script.sha
-    run: Command = (verb, body, len(call.keys), *call.keys, *call.args)
-    if not by_source:
+def commands_of(call: Call, form: Form, *, timeout: float) -> tuple[Command, ...]:
+    """Return the command for *call* in this form, and if it needs replicas a WAIT shorter than *timeout*."""
+    run: Command = (*call.script.command(form), len(call.keys), *call.keys, *call.args)
+    if form is not SOURCE:
         run = ScriptCommand(run)
-        run.call = call
+        run.call, run.form = call, form
     return (run, ("WAIT", call.replicas, min(REPLICA_TIMEOUT_MS, round(timeout * 600)))) if call.replicas else (run,)
 
 
@@ -51,13 +50,25 @@ def outcome_of(call: Call, replies: list[Any]) -> Any:
     The first answer is that of the script. If WAIT is refused after it, the script has still been executed.
     """
     reply, *confirmed = replies
-    if isinstance(reply, Refused) or not confirmed:
+    if isinstance(reply, Refused):
+        return call.explain(reply)
+    if not confirmed:
         return reply
     if not isinstance(confirmed[0], Refused):
         return reply if confirmed[0] >= call.replicas else Underreplicated(reply, confirmed[0])
     if confirmed[0].code in _DEMOTED:  # the next master may lack what the call wrote, so the call is repeated there
         return Unanswered(f"the node answered WAIT with {confirmed[0].code}, so no replica confirmed", sent=True)
     return Underreplicated(reply, 0, confirmed[0])
+
+
+def explained(calls: Sequence[Call], outcomes: list[Any]) -> list[Any]:
+    """Return the *outcomes* of *calls* with the places of lines in refusals, as `outcome_of` gives them."""
+    if calls[0].script.library is None:
+        return outcomes
+    return [
+        call.explain(outcome) if isinstance(outcome, Refused) else outcome
+        for call, outcome in zip(calls, outcomes, strict=True)
+    ]
 
 
 def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
@@ -69,16 +80,16 @@ def waiting_for(key: str, count: int, milliseconds: int | None) -> Command:
     return ("XREADGROUP", "GROUP", GROUP, "reader", "COUNT", count, *block, "NOACK", "STREAMS", key, ">")
 
 
-def armed(step: Armed) -> tuple[Command, ...]:
-    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, and the script.
+def armed(step: Armed, form: Form) -> tuple[Command, ...]:
+    """Return the commands of an armed read: CLIENT ID, TIME, XREADGROUP or XREAD with BLOCK, and the call in this form.
 
-    They are sent in one pipeline. The server runs the script when the block ends.
+    They are sent in one pipeline. The server runs the call when the block ends.
     """
     if step.after is None:
         wait = waiting_for(step.key, step.count, step.block_ms)
     else:
         wait = ("XREAD", "COUNT", step.count, "BLOCK", step.block_ms, "STREAMS", step.key, step.after)
-    return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, by_source=False, timeout=0))
+    return (("CLIENT", "ID"), ("TIME",), wait, *commands_of(step.call, form, timeout=0))
 
 
 def number_of(answers: list[Any]) -> int | None:
@@ -88,5 +99,8 @@ def number_of(answers: list[Any]) -> int | None:
 
 def packed(commands: tuple[Command, ...]) -> bytes:
     """Return the bytes to send for *commands*."""
-    found = [command.call.request if isinstance(command, ScriptCommand) else pack(command) for command in commands]
+    found = [
+        command.call.request(command.form) if isinstance(command, ScriptCommand) else pack(command)
+        for command in commands
+    ]
     return found[0] if len(found) == 1 else b"".join(found)

@@ -171,7 +171,7 @@ class _AwaitPump:
             raise entries
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
-                raise reply
+                raise call.explain(reply)
             reply = yield call
         found = _entries(entries)
         if found:

@@ -26,7 +26,7 @@ from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, queue_id, stored_assignment
 
@@ -233,7 +233,7 @@ def require_queue(state: QueueState, until: float) -> Op[None]:
 
 def new_epoch() -> str:
     """Return a new random epoch. A counter could repeat after a failover that lost the last changes."""
-    return f"2.{secrets.token_urlsafe(9)}" if NEXT else secrets.token_urlsafe(9)
+    return f"2.{secrets.token_urlsafe(9)}" if NEW else secrets.token_urlsafe(9)
 
 
 def change_queue(

@@ -111,7 +111,7 @@ class _Pump:
             yield Sleep(PAUSE)
         if isinstance(reply, Refused):
             if reply.code != "NOSCRIPT":
-                raise reply
+                raise read.call.explain(reply)
             self.quiet = False
             return None
         arrived = self.clock.monotonic()

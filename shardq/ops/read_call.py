@@ -14,7 +14,7 @@ from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_NUMBER, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 
@@ -134,7 +134,7 @@ def plain_rows(state: QueueState, call: ReadCall, reply: Any) -> list[Received] 
 def recover(state: QueueState, outstanding: Outstanding, until: float) -> Op[None]:
     """Give back the leases of a read whose reply was lost."""
     where, page, holder = "", RECOVER_PAGE, token_argument(outstanding.holder)
-    while NEXT:
+    while NEW:
         lost = Call.on(state.keys, "lost", (holder, outstanding.since, outstanding.visibility, page, where))
         reply, tokens = yield from retry_until(lambda _, call=lost: call, until, state.clock)  # type: ignore[misc]
         if tokens:
@@ -160,7 +160,7 @@ def give_back(state: QueueState, rows: Sequence[Received], until: float) -> Op[N
     """
     for start in range(0, len(rows), GIVEN_BACK):
         tokens = [token_argument(row.token) for row in rows[start : start + GIVEN_BACK]]
-        call = settle_call(state, "g", tokens) if NEXT else _recover_call(state, ("", 0, 0, 0, ""), tokens)
+        call = settle_call(state, "g", tokens) if NEW else _recover_call(state, ("", 0, 0, 0, ""), tokens)
         yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
 
 
@@ -236,7 +236,7 @@ def _next_call(state: QueueState, request: Request, block: float, numbers: list[
 def _call(state: QueueState, request: Request, block: float, numbers: list[str], holder: str, clock: str) -> Call:
     view, count = state.view, request.count
     config, streams = view.config, view.streams
-    if NEXT:
+    if NEW:
         return _next_call(state, request, block, numbers, holder, clock)
     args: tuple[Argument, ...] = (
         count,

@@ -20,7 +20,7 @@ from shardq.ops.read_call import settle_call
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Refused, Unanswered
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.journal import settled_events
 from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
 from shardq.sharding import key_bytes
@@ -130,7 +130,7 @@ def ack_call(state: QueueState, part: Part, repeated: bool = False) -> Call:
     """Make the call that acks *part*."""
     if state.unsure and not repeated:
         repeated = any(delivery.token in state.unsure for _, _, delivery in part)
-    if NEXT:
+    if NEW:
         places = Counter(map(_PLACE, part))
         places.pop("d", None)
         tokens = [token_argument(delivery.token) for _, _, delivery in part]
@@ -232,7 +232,7 @@ def nack_call(
 
     def call(part: Sequence[Received], repeated: bool) -> Call:
         numbers, streams = _bodies(state, part)
-        if NEXT:
+        if NEW:
             kind = {0: "r", UNCOUNTED: "u"}.get(max_deliveries, "n")
             words: list[Argument] = []
             for delivery in part:
@@ -327,7 +327,7 @@ def cancel(state: QueueState, message_id: str, timeout: float | None = None) -> 
     entry, place = MessageId.parse(message_id)
     until = state.until(timeout)
     yield from open_queue(state, until)
-    if NEXT:
+    if NEW:
         origin, key, body = located(state, place)
         call = Call.on(state.keys, "cancel", (message_id, origin, entry, state.client, key), rest=body)
     else:

@@ -10,7 +10,7 @@ from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 from shardq.ops.view import QueueView
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.replies import pairs, queue_id, stored_assignment
 
 
@@ -33,7 +33,7 @@ def sight(state: QueueState, until: float) -> Op[Sight]:
     remembers only the name of the legacy stream.
     """
     seconds, micros = yield from ask(state, "TIME", key=state.keys.meta, until=until)
-    if NEXT:
+    if NEW:
         facts = Call.on(state.keys, "facts")
         meta = pairs((yield from retry_until(lambda _: facts, until, state.clock)))
     else:

@@ -11,7 +11,7 @@ from shardq.ops.settle import located
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.standing import message_status
 from shardq.sharding import MAX_STREAMS
 
@@ -26,7 +26,7 @@ def status(state: QueueState, message_id: str, timeout: float | None = None) -> 
     is_known = place == "l" or (place.isdigit() and int(place) < MAX_STREAMS)
     stream = state.declared([place if is_known else "0"])
     call = Call.on(state.keys, "status", (message_id, place, entry), rest=stream)
-    if NEXT:
+    if NEW:
         origin, key, stream = located(state, place if is_known or not place.isdigit() else "d")
         call = Call.on(state.keys, "status", (message_id, origin, entry, key), rest=stream)
     reply: Any = yield from retry_until(lambda _: call, until, state.clock)

@@ -11,7 +11,8 @@ from shardq.ops.state import QueueState
 from shardq.ops.waiting import Waiter, Waiting
 from shardq.protocol.keys import QueueKeys, RouterKeys, SharedKeys
 from shardq.protocol.packing import pack_script
-from shardq.protocol.scripts import Script, load
+from shardq.protocol.script import Form, Script
+from shardq.protocol.scripts import load
 
 if TYPE_CHECKING:
     from shardq.ops.coalescing import Coalescer
@@ -20,7 +21,7 @@ T = TypeVar("T")
 Argument: TypeAlias = str | bytes | int | float
 
 RESENT_ALONE: Final = frozenset({"NOSCRIPT", "MOVED", "ASK"})
-"""After such a refusal, a call of a batch is sent again alone: with its source, or to another node."""
+"""After such a refusal, a call of a batch is sent again alone: in another form, or to another node."""
 
 
 @dataclass(slots=True)
@@ -57,10 +58,16 @@ class Call:
         """Its first key. All of them are on the same node."""
         return self.keys[0]
 
-    @property
-    def request(self) -> bytes:
-        """The bytes of the command that runs it by its script's hash."""
-        return pack_script(self.script, self.keys, self.args)
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command that runs it in this form: as a function, or by its script's hash."""
+        return pack_script(self.script, form, self.keys, self.args)
+
+    def explain(self, refused: Refused) -> Refused:
+        """Return *refused*, which this call was, with the places of lines in its text."""
+        library = self.script.library
+        if library is None or (text := library.explain(self.script.name, refused.text)) == refused.text:
+            return refused
+        return Refused(refused.code, text)
 
     @property
     def call(self) -> Call:
@@ -69,15 +76,14 @@ class Call:
 
 
 class Sendable(Protocol):
-    """What a driver can send for one call: the `request` to the node of `key`. It stands for `call`."""
+    """What a driver can send for one call: a `request` to the node of `key`. It stands for `call`."""
 
     @property
     def key(self) -> str:
         """A key of the call."""
 
-    @property
-    def request(self) -> bytes:
-        """The bytes of the command."""
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command in this form."""
 
     @property
     def until(self) -> float:

@@ -16,9 +16,10 @@ from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
 from shardq.ops.write_many import WORDS, WriteMany, pack_messages
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.keys import QueueKeys
-from shardq.protocol.packing import command_of, pack_words
+from shardq.protocol.packing import pack_words
+from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.sharding import CACHED_SHARDS
 
 BYTE_POSITIONS = 255
@@ -49,11 +50,13 @@ class StreamWords(dict[int, tuple[bytes, bytes]]):
 class Words(NamedTuple):
     """The words of all writes of one plain message that declare as many streams.
 
-    `start` comes first, then the keys of the streams, the `epoch`, the producer sequence, the `settings`, and the
-    numbers of the streams. `streams` has both words of each stream. `positions` come next, if all writes have the same.
+    `start` comes first, or `start_by_hash` where the script is sent by its hash; then the keys of the streams, the
+    `epoch`, the producer sequence, the `settings`, and the numbers of the streams. `streams` has both words of each
+    stream. `positions` come next, if all writes have the same.
     """
 
     start: bytes
+    start_by_hash: bytes
     epoch: bytes
     settings: bytes
     streams: StreamWords
@@ -63,7 +66,7 @@ class Words(NamedTuple):
 class LoneWrite:
     """The bytes of a call for one plain message (see `Sendable`). The `call` itself is made if it is needed."""
 
-    __slots__ = ("_call", "_message", "_number", "_state", "_view", "request", "sequence", "until")
+    __slots__ = ("_call", "_message", "_number", "_state", "_view", "sequence", "until")
 
     on_send = None
     replicas = 0
@@ -73,7 +76,10 @@ class LoneWrite:
         self.sequence = state.take_sequence()
         self._number = number_of(state, self.sequence, until)
         self._call: Call | None = None
-        self.request = _bytes_of(state, view, self.sequence.name, self._number, message)
+
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command in this form."""
+        return _bytes_of(self._state, self._view, self.sequence.name, self._number, self._message, form)
 
     @property
     def sendable(self) -> LoneWrite:
@@ -109,9 +115,9 @@ def lone_write(state: QueueState, messages: Sequence[Outgoing], until: float) ->
     return LoneWrite(state, view, messages[0], until)
 
 
-def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
-    if NEXT:
-        return _next_bytes_of(state, view, name, number, message)
+def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
+    if NEW:
+        return _next_bytes_of(state, view, name, number, message, form)
     streams = view.shard(message.shard_key)
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
@@ -120,7 +126,7 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     named = words.streams
     key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
     return b"".join([
-        words.start,
+        words.start_by_hash if form is HASH else words.start,
         *[named[stream][0] for stream in declared],
         words.epoch,
         b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name.encode(), len(number), number.encode()),
@@ -133,16 +139,16 @@ def _bytes_of(state: QueueState, view: QueueView, name: str, number: str, messag
     ])  # fmt: skip
 
 
-def _next_bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing) -> bytes:
+def _next_bytes_of(state: QueueState, view: QueueView, name: str, number: str, message: Outgoing, form: Form) -> bytes:
     streams = view.shard(message.shard_key)
     chooses_all = view.wanted <= min(BYTE_POSITIONS, view.config.streams_per_shard)
     declared: Sequence[int] = range(view.wanted) if chooses_all else streams
     words = view.words_cache.get(len(declared)) or _next_words(state, view, len(declared))
-    start, before, after, named, own = words
+    starts, before, after, named, own = words
     positions = _word(bytes([stream + 1 for stream in streams])) if chooses_all else own
     key = message.shard_key if isinstance(message.shard_key, bytes) else message.shard_key.encode()
     return b"".join([
-        start,
+        starts[form is HASH],
         *[named[stream][0] for stream in declared],
         _word(b"%b%b %b%b" % (before, name.encode(), number.encode(), after)),
         positions,
@@ -157,9 +163,12 @@ def _next_words(state: QueueState, view: QueueView, declared: int) -> Any:
     like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
     fixed = len(like.keys) - declared
     epoch, _, _, *rest = str(like.args[0]).split(" ")
-    first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
-    start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
-    words = start, f"{epoch} ".encode(), f" {' '.join(rest)}".encode(), StreamWords(state.keys), _word(own)
+    count, keys = 3 + len(like.keys) + len(like.args), like.keys[:fixed]
+    starts = [
+        b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
+        for form in (FUNCTION, HASH)
+    ]
+    words = starts, f"{epoch} ".encode(), f" {' '.join(rest)}".encode(), StreamWords(state.keys), _word(own)
     view.words_cache[declared] = words
     return words
 
@@ -169,9 +178,14 @@ def _words(state: QueueState, view: QueueView, declared: int) -> Words:
     own = bytes(range(1, declared + 1))
     like = call_of(state, view, "", "", range(declared), [[own], [""], [""], [b""]], 0)
     fixed, (epoch, _, _, *settings) = len(like.keys) - declared, like.args[:10]
-    first: tuple[Argument, ...] = command_of(like.script), like.script.sha, len(like.keys), *like.keys[:fixed]
-    start = b"*%d\r\n%b" % (len(first) + declared + len(like.args), pack_words(first))
-    words = Words(start, pack_words((epoch,)), pack_words(tuple(settings)), StreamWords(state.keys), _word(own))
+    count, keys = 3 + len(like.keys) + len(like.args), like.keys[:fixed]
+    start, start_by_hash = [
+        b"*%d\r\n%b" % (count, pack_words((*like.script.command(form), len(like.keys), *keys)))
+        for form in (FUNCTION, HASH)
+    ]
+    words = Words(
+        start, start_by_hash, pack_words((epoch,)), pack_words(tuple(settings)), StreamWords(state.keys), _word(own)
+    )
     view.words_cache[declared] = words
     return words
 
@@ -232,7 +246,7 @@ def call_of(
         view.epoch, field, number, round(window * 1000), config.max_dedup, keyed, config.max_len,
         count, len(numbers), stride, *numbers,
     )  # fmt: skip
-    if NEXT:
+    if NEW:
         words = view.epoch, field or "-", number, round(window * 1000), keyed, count, stride
         head = (" ".join(map(str, words)),)
     args: list[Argument] = [b""] * (stride * count)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from shardq.ops.steps import Call
 from shardq.ops.view import QueueView
 from shardq.protocol.packing import pack_script
+from shardq.protocol.script import Form
 from shardq.sharding import CACHED_SHARDS
 
 WORDS = 4
@@ -26,11 +27,10 @@ class WriteMany(Call):
     packed: bytes = b""
     messages: int = 0
 
-    @property
-    def request(self) -> bytes:
-        """The bytes of the command, the same as those of any call with these words."""
+    def request(self, form: Form) -> bytes:
+        """Return the bytes of the command, the same as those of any call with these words."""
         words = WORDS * self.messages
-        return pack_script(self.script, self.keys, self.args[: len(self.args) - words], self.packed, words)
+        return pack_script(self.script, form, self.keys, self.args[: len(self.args) - words], self.packed, words)
 
 
 class _Lengths(dict[int, bytes]):

@@ -1,7 +1,7 @@
-"""Which engine this process uses: the one of today, or the next one (docs/engine.md).
+"""Which engine runs the queues of this process: the scripts of lua/, or the library of functions of lua/engine/.
 
-The layouts of the two in Redis share nothing, so all clients of a server must use the same one. The switch goes when the
-next engine has all that today's has.
+The environment variable SHARDQ_ENGINE says so, once for the whole process: `old` (the default) or `new`. A verb that
+the new engine does not define is the old engine's script. All clients of a queue must use the same engine.
 """
 
 from __future__ import annotations
@@ -9,5 +9,11 @@ from __future__ import annotations
 import os
 from typing import Final
 
-NEXT: Final = os.environ.get("SHARDQ_ENGINE") == "next"
-"""Whether this process uses the next engine."""
+from shardq.errors import ConfigError
+
+_WANTED: Final = os.environ.get("SHARDQ_ENGINE") or "old"
+if _WANTED not in ("old", "new"):
+    raise ConfigError(f"SHARDQ_ENGINE must be old or new, not {_WANTED!r}")
+
+NEW: Final = _WANTED == "new"
+"""Whether it is the library."""

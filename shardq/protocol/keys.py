@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 
 from shardq.arguments import check_name, shown
 from shardq.errors import ConfigError
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.sharding import MAX_STREAMS
 
 SLOTS: Final = 16384
@@ -78,7 +78,7 @@ _NEXT_SUFFIXES: Final[Mapping[str, str]] = {
     "results": "results",
     "result_ends": "result-ends",
 }
-if NEXT:
+if NEW:
     _SUFFIXES = _NEXT_SUFFIXES
 
 

@@ -6,7 +6,7 @@ import os
 from binascii import b2a_base64
 from typing import Final
 
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
@@ -34,7 +34,7 @@ def lease_token(place: str, entry: str, count: int, holder: str, counted: tuple[
 
 def is_counted(token: str) -> bool:
     """Return whether the message counts in the admission window; then its token has streams and a shard key."""
-    if NEXT:
+    if NEW:
         return not token.split(":", 5)[4].endswith("-")
     return token.count(":") > 3
 

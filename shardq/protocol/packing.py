@@ -5,10 +5,9 @@ hiredis packs in C. Where it is missing, commands are packed here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from shardq.protocol.scripts import Script
+from shardq.protocol.script import HASH, Form, Script
 
 try:
     import hiredis
@@ -62,21 +61,23 @@ def pack_words(words: tuple[str | bytes | int | float, ...]) -> bytes:
 
 def pack_script(
     script: Script,
+    form: Form,
     keys: tuple[str, ...],
     args: tuple[str | bytes | int | float, ...],
     packed: bytes = b"",
     more: int = 0,
 ) -> bytes:
-    """Return the bytes of the command that runs *script* by its hash. *packed* are *more* words that come last.
+    """Return the bytes of the command that runs *script* in this form. *packed* are *more* words that come last.
 
-    The command's name, the hash and the keys that the script names are those of earlier calls on the queue, so they are
-    packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
+    The command's name, what it runs and the keys that the script names are those of earlier calls on the queue, so they
+    are packed once. The other keys are packed once each: as they differ from call to call, more would not stay in the
     processor's caches.
     """
     named = len(script.keys)
-    known = _BEGINNINGS.get((script.sha, keys[0] if named else ""))
+    runs = script.sha if form is HASH or not script.function else script.function
+    known = _BEGINNINGS.get((runs, keys[0] if named else ""))
     if known is None or known[0] != keys[:named]:
-        known = _pack_beginning(script, keys[:named])
+        known = _pack_beginning(script, form, keys[:named])
     count = b"%d" % len(keys)
     return b"".join([
         b"*%d\r\n" % (3 + len(keys) + len(args) + more),
@@ -89,11 +90,12 @@ def pack_script(
     ])  # fmt: skip
 
 
-def _pack_beginning(script: Script, named: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, bytes]:
+def _pack_beginning(script: Script, form: Form, named: tuple[str, ...]) -> tuple[tuple[str, ...], bytes, bytes]:
     if len(_BEGINNINGS) >= CACHED:
         _BEGINNINGS.clear()
-    command = pack_words((command_of(script), script.sha))
-    known = _BEGINNINGS[script.sha, named[0] if named else ""] = named, command, b"".join(map(_pack_key, named))
+    words = script.command(form)
+    known = named, pack_words(words), b"".join(map(_pack_key, named))
+    _BEGINNINGS[words[1], named[0] if named else ""] = known
     return known
 
 
@@ -102,8 +104,3 @@ def _pack_key(key: str) -> bytes:
         _KEYS.clear()
     packed = _KEYS[key] = pack_words((key,))
     return packed
-
-
-def command_of(script: Script) -> str:
-    """Return the command that runs *script* by its hash."""
-    return "EVALSHA_RO" if script.readonly else "EVALSHA"

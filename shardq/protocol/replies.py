@@ -17,7 +17,7 @@ from shardq.codec import decode_headers
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received, Written
 from shardq.model.written import Existing
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from shardq.protocol.journal import decode
 from shardq.protocol.lease import is_counted, lease_token
 
@@ -123,7 +123,7 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 
 def deliveries(reply: Sequence[Any], holder: str, deadline: float) -> list[Received]:
     """Return the messages in a reply of `read`, in the order in which they must be handled."""
-    if NEXT:
+    if NEW:
         return _delivered(reply, holder, deadline)
     now_ms, (new, again) = int(reply[1]), reply[5:7]
     found, is_mixed = [], bool(again)
@@ -153,9 +153,7 @@ def _delivered(reply: Sequence[Any], holder: str, deadline: float) -> list[Recei
     return found + [received(row, holder, now_ms, deadline) for row in again]
 
 
-def _of_stream(
-    place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str
-) -> Received:
+def _of_stream(place: str, entry: str, flat: Row, holder: str, now_ms: int, deadline: float, mark: str) -> Received:
     row = _received(place, entry, 1, "", flat, holder, now_ms, deadline)
     key = flat[1].decode(errors="surrogateescape") if flat[0] in _KEY and place != "l" else ""
     marks = mark if flat[0] == b"K" and place != "l" else "-"

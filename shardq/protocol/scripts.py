@@ -9,12 +9,12 @@ A verb that is called for single messages begins with its *straight part*: the c
 stands between the lines `--- @straight` and `--- @general`. The general part, which follows, knows every case. So tests
 may leave the straight part out (`leave_out_straight`), and nothing but the time that a call takes may differ.
 
-A `Script` is a plain value. Drivers send its SHA-1, and its source if the server does not know the hash.
+A `Script` is a plain value. Drivers send its SHA-1, and its source if the server does not know the hash. With the new
+engine (`engine.py`) a verb is a function of a library (`library.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,35 +24,16 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from shardq.protocol.engine import NEXT
+from shardq.protocol import engine
+from shardq.protocol.library import Library
+from shardq.protocol.library import read as read_library
+from shardq.protocol.script import Line, Script
 
-_KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
-"""A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
 _USE = re.compile(r"^( *)--- @use (\w+(?:, \w+)*)$", re.MULTILINE)
 _PART = re.compile(r"^local (?:function )?(\w+).*(?:\n(?!local |--).*)*", re.MULTILINE)
 _STRAIGHT = re.compile(r"^--- @straight$.*?(?=^--- @general$)", re.MULTILINE | re.DOTALL)
 _SILENT = re.compile(r"""--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")  # comments and strings
 _WORD = re.compile(r"(?<![\w:])(?<!(?<!\.)\.)[A-Za-z_]\w*")  # but not the name of a field
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
-    """One Lua script, ready to run.
-
-    `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow
-    these; '' if none may.
-    """
-
-    name: str
-    source: str
-    sha: str
-    readonly: bool
-    keys: tuple[str, ...]
-    rest: str
-
-    def __repr__(self) -> str:
-        """Show the name only, since sources are long."""
-        return f"Script({self.name})"
 
 
 @cache
@@ -69,10 +50,11 @@ def root() -> Traversable:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One function or constant of a module."""
+    """One function or constant of a module, and in which line of it this begins."""
 
     name: str
     module: str
+    line: int
     text: str
 
     @property
@@ -97,15 +79,25 @@ def join(name: str, source: Traversable, *, straight: bool = True) -> str:
 
     Its straight part is left out unless *straight*.
     """
-    text, joined, at = _read(source, name), [], 0
-    if not straight:
-        text = _STRAIGHT.sub("", text)
-    for use in uses_in(text, source):
-        line_end = text.index("\n", use.start) if "\n" in text[use.start :] else len(text)
-        lines = "\n".join(part.text for part in use.parts).splitlines()
-        joined += [text[at : use.start], "\n".join(use.indent + line for line in lines)]
-        at = line_end
-    return "".join([*joined, text[at:]])
+    return "\n".join([text for _, _, text in _lines(name, source, straight=straight)])
+
+
+def _lines(name: str, source: Traversable, *, straight: bool) -> Iterator[tuple[str, int, str]]:
+    """Yield the lines of that text, each as file, number in the file, and text: values would take longer to make."""
+    text = _read(source, name)
+    file, numbers = f"{name}.lua", [*range(1, text.count("\n") + 2)]
+    if not straight and (found := _STRAIGHT.search(text)):
+        del numbers[text.count("\n", 0, found.start()) : text.count("\n", 0, found.end())]
+        text = text[: found.start()] + text[found.end() :]
+    uses = {text.count("\n", 0, use.start): use for use in uses_in(text, source)}
+    for at, line in enumerate(text.split("\n")):
+        use = uses.get(at)
+        if use is None or not use.parts:
+            yield file, numbers[at], "" if use else line
+            continue
+        for part in use.parts:
+            for number, each in enumerate(part.text.splitlines(), part.line):
+                yield f"modules/{part.module}.lua", number, use.indent + each
 
 
 def uses_in(text: str, source: Traversable) -> list[Use]:
@@ -132,7 +124,11 @@ def parts_in(module: str, source: Traversable) -> tuple[list[Part], tuple[str, .
     """Return the functions and constants of lua/modules/*module*.lua in order, and the modules that it uses."""
     text = _read(source, f"modules/{module}")
     others = tuple(name for match in _USE.finditer(text) for name in match[2].split(", "))
-    return [Part(match[1], module, match[0].rstrip()) for match in _PART.finditer(text)], others
+    parts, line, at = [], 1, 0
+    for match in _PART.finditer(text):
+        line, at = line + text.count("\n", at, match.start()), match.start()
+        parts.append(Part(match[1], module, line, match[0].rstrip()))
+    return parts, others
 
 
 def _parts_of(modules: Iterable[str], source: Traversable) -> dict[str, Part]:
@@ -202,70 +198,46 @@ def leave_out_straight() -> Iterator[None]:
 
 @cache
 def load(name: str) -> Script:
-    """Return the script called *name*. FileNotFoundError if there is none."""
-    if NEXT and name in _engine_verbs():
-        return _engine_script(name)
+    """Return the script called *name* of this process's engine. FileNotFoundError if there is none."""
+    functions = library()
+    if functions is not None and name in functions.verbs:
+        return functions.script(name)
     return _script(name, root(), _Form.straight)  # type: ignore[arg-type] # every folder is hashable
 
 
-_FIRST = re.compile(r"^-- KEYS\[1\.\.(\d+)\]: ", re.MULTILINE)
-_NUMBERED = re.compile(r"^local ([A-Z_]+) = (\d+)$", re.MULTILINE)
+def library() -> Library | None:
+    """Return the library of this process's engine; None if it is the old one, which has scripts only."""
+    return _library(root()) if engine.NEW else None  # type: ignore[arg-type] # every folder is hashable
+
+
+def own_library() -> Library | None:
+    """Return the library of this version of shardq, whichever engine runs; None if it has none."""
+    there = root().joinpath("engine", "order.txt").is_file()
+    return _library(root()) if there else None  # type: ignore[arg-type] # every folder is hashable
 
 
 @cache
-def _queue_keys() -> tuple[str, ...]:
-    """The keys of a queue in the order of lua/engine/base.lua."""
-    return tuple(name.lower() for name, _ in _NUMBERED.findall(_engine_texts()[0]))
-
-
-_VERB = re.compile(r"^-- @verb (\w+)(?: \| ([\w, -]+))?: ", re.MULTILINE)
-
-
-@cache
-def _engine_verbs() -> dict[str, tuple[str, str]]:
-    """The verbs of the next engine: the flags and the header of each."""
-    found = {}
-    for text in _engine_texts():
-        for match in _VERB.finditer(text):
-            found[match[1]] = (match[2] or "", text[match.start() : text.index("function verbs.", match.start())])
-    return found
-
-
-@cache
-def _engine_texts() -> tuple[str, ...]:
-    folder = root().joinpath("engine")
-    names = [line for line in folder.joinpath("order.txt").read_text().splitlines() if line and line[0] != "#"]
-    texts = []
-    for name in names:
-        text = folder.joinpath(f"{name}.lua").read_text(encoding="utf-8")
-        own = "".join(part.capitalize() for part in name.split("_"))
-        texts.append(text if name == "base" else f"local {own} = {{}}\ndo\n{text}end\n")
-    return tuple(texts)
-
-
-@cache
-def _engine_script(name: str) -> Script:
-    flags, header = _engine_verbs()[name]
-    lines = [line for line in "".join(_engine_texts()).splitlines() if line.strip() and not line.strip().startswith("--")]
-    source = f"#!lua{f' flags={flags}' if flags else ''}\n" + "\n".join(lines) + f"\nreturn verbs.{name}(KEYS, ARGV)\n"
-    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    named = _KEY.findall(header)
-    first = int(found[1]) if (found := _FIRST.search(header)) else 0
-    keys = _queue_keys()[:first] + tuple(key for more, key in named if not more)
-    rest = "".join(key for more, key in named if more)
-    return Script(name, source, sha, "no-writes" in flags, keys, rest)
+def _library(folder: Traversable) -> Library:
+    return read_library(folder.joinpath("engine"))
 
 
 @cache  # tests change the form again and again
 def _script(name: str, folder: Traversable, straight: bool) -> Script:
     source = join(name, folder, straight=straight)
-    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    named = _KEY.findall(source)
-    keys = tuple(key for more, key in named if not more)
-    rest = "".join(key for more, key in named if more)
-    return Script(name, source, sha, "no-writes" in source.partition("\n")[0], keys, rest)
+    _, _, flags = source.partition("\n")[0].partition("flags=")
+    return Script.of(name, source, source, filter(None, flags.split(",")))
 
 
 def names() -> list[str]:
     """Return the names of all verbs, sorted."""
-    return sorted(item.name.removesuffix(".lua") for item in root().iterdir() if item.name.endswith(".lua"))
+    scripts = {item.name.removesuffix(".lua") for item in root().iterdir() if item.name.endswith(".lua")}
+    functions = library()
+    return sorted(scripts.union(functions.verbs if functions else ()))
+
+
+def listing(name: str) -> list[Line]:
+    """Return the lines that Redis runs for the verb called *name*. FileNotFoundError if there is none."""
+    functions = library()
+    if functions is not None and name in functions.verbs:
+        return functions.listing(name)
+    return [Line(*each) for each in _lines(name, root(), straight=_Form.straight)]

@@ -16,7 +16,7 @@ from shardq.drivers.failures import refusal
 from shardq.drivers.wire import waiting_for
 from shardq.errors import ConfigError
 from shardq.ops.steps import Armed, Ask, Batch, Call, Refused, Share, Sleep, Step, Underreplicated, Wait
-from shardq.protocol.scripts import Script
+from shardq.protocol.script import Script
 from shardq.testing.clock import ManualClock
 
 POLL = 0.005
@@ -141,12 +141,12 @@ def _unless_known(script: Script) -> str:
 
 
 def _compiled(script: Script) -> str:
-    """Lua that makes *script* a function, which takes what TIME is to say. fakeredis would compile it for each call.
+    """Lua that makes *script* a function of a `redis` with another clock. fakeredis would compile it for each call.
 
     It has no `#!lua` line, which fakeredis does not know.
     """
-    body = script.source.partition("\n")[2].replace("redis.call('TIME')", "TIME")
-    return f"{_PREAMBLE}redis.shardq['{script.sha}'] = function(TIME)\n{body}\nend"
+    body = script.source.partition("\n")[2]
+    return f"{_PREAMBLE}redis.shardq['{script.sha}'] = function(redis)\n{body}\nend"
 
 
 def _run(script: Script) -> str:
@@ -157,5 +157,12 @@ def _run(script: Script) -> str:
     return f"""
 local micros = table.remove(ARGV)
 local seconds = table.remove(ARGV)
-return redis.shardq['{script.sha}']({{seconds, micros}})
+local function call(command, ...)
+  if command == 'TIME' then return {{seconds, micros}} end
+  return redis.call(command, ...)
+end
+local clocked = {{}}
+for name, value in pairs(redis) do clocked[name] = value end
+clocked.call = call
+return redis.shardq['{script.sha}'](clocked)
 """

@@ -7,7 +7,7 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
-from shardq.protocol.engine import NEXT
+from shardq.protocol.engine import NEW
 from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
 from tests.conformance.next_census import take as take_next
@@ -33,7 +33,8 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
     local start = from + size + 1
     local ms = string.sub(member, start, start + 13)
     redis.call('ZREM', KEYS[4], member)
-    redis.call('ZADD', KEYS[4], 0, string.sub(member, 1, start - 1) .. string.format('%014.0f', ms - by) .. string.sub(member, start + 14))
+    local moved = string.format('%014.0f', ms - by)
+    redis.call('ZADD', KEYS[4], 0, string.sub(member, 1, start - 1) .. moved .. string.sub(member, start + 14))
   end
 end
 for _, field in ipairs({'lease_at', 'due_at'}) do
@@ -77,7 +78,7 @@ class World:
         To the scripts this is the same as waiting, since both are compared with the server's clock only.
         """
         keys = queue.state.keys
-        if NEXT:
+        if NEW:
             self.raw.eval(_ELAPSE_NEXT, 4, keys.meta, keys.leases, keys.due, keys.delayed, round(seconds * 1000))
             return
         for key in (keys.leases, keys.delayed, keys.due):
@@ -85,7 +86,7 @@ class World:
 
     def census(self, queue: Queue) -> Census:
         """A full count of the queue's raw keys."""
-        if NEXT:
+        if NEW:
             return take_next(self.raw, queue.state.keys, queue.state.config.legacy_stream)
         return take(self.raw, queue.state.keys, queue.state.config.legacy_stream)
 

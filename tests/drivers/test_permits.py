@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from shardq import BackendTimeout, OutcomeUnknown, PartlyWritten, ShardqError
+from shardq.drivers.leading import await_answer
 from shardq.drivers.permits import MIN_TRY, AllBusy, AsyncPermits, Permits
-from shardq.drivers.sync import _await
 from tests.clients import CLIENT_KINDS, opened
 from tests.servers import Server
 from tests.waiting import eventually
@@ -185,4 +185,4 @@ def test_a_connection_that_another_thread_closes_is_a_lost_one() -> None:
             raise TypeError("argument must be an int, or have a fileno() method.")
 
     with pytest.raises(redis.ConnectionError, match="closed meanwhile"):
-        _await(Closing(), 1)
+        await_answer(Closing(), 1)

@@ -12,7 +12,6 @@ LISTED = {
     "_answered_call": "it makes one of two calls, and of the one with an ack it takes both outcomes apart",
     "_turns": "StopIteration is the end of the operation that it performs",
     "_steps": "an error goes to the callers of this call alone, and what they share has one effect at a time",
-    "_send_to_owner": "it sends a command again to where it is redirected, which the first node did not execute",
 }
 
 

@@ -57,6 +57,7 @@ def test_a_call_is_one_exchange_by_hash_which_can_go_on_by_source() -> None:
     assert exchange.follow_up([7]) == ()
     assert exchange.follow_up([Refused("LOADING", "")]) == ()
     assert exchange.follow_up([UNKNOWN]) == (BY_SOURCE,)
+    assert exchange.follow_up([UNKNOWN]) == ()
 
 
 def test_a_call_that_waits_for_replicas_is_judged_by_both_answers() -> None:
@@ -92,10 +93,9 @@ def test_a_slot_that_is_moving_is_asked_for_elsewhere_this_once() -> None:
     assert each.owner("{q}") == A
 
 
-def test_a_script_that_is_unknown_where_the_slot_goes_is_sent_whole_along_the_same_way() -> None:
-    to = [Redirected("ASK", B)]
-    reply, seen = played(exchanges(A).of(CALL), to, [b"OK", UNKNOWN], to, [b"OK", 7])
-    assert (reply, seen[3].commands) == (7, (("ASKING",), BY_SOURCE))
+def test_a_script_that_is_unknown_where_the_slot_goes_is_sent_whole_there() -> None:
+    reply, seen = played(exchanges(A).of(CALL), [Redirected("ASK", B)], [b"OK", 7])
+    assert (reply, seen[1].follow_up([b"OK", UNKNOWN])) == (7, (("ASKING",), BY_SOURCE))
 
 
 def test_an_owner_that_keeps_changing_is_tried_again_later() -> None:

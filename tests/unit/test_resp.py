@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +19,12 @@ from shardq.drivers.wire import commands_of
 from shardq.ops.steps import Call
 from shardq.protocol import packing
 from shardq.protocol.packing import pack, pack_plainly
+from shardq.protocol.script import FUNCTION, HASH, Form
 from shardq.protocol.scripts import load
 
-SCRIPTS = [load("write"), load("len"), load("skip")]
+FUNCTIONS = [replace(load(name), function=f"shardq_x_{name}") for name in ("write", "len")]
+SCRIPTS = [load("write"), load("len"), load("skip"), *FUNCTIONS]
+FORMS: tuple[Form, ...] = (FUNCTION, HASH)
 words = some.text() | some.binary() | some.integers(-(2**63), 2**64)
 
 
@@ -43,9 +47,9 @@ def test_a_command_is_packed_as_redis_py_does(command: list[Any]) -> None:
 @given(some.sampled_from(SCRIPTS), some.lists(some.text(), min_size=1), some.lists(words))
 def test_a_call_is_packed_as_its_command_is(script: Any, keys: list[str], args: list[Any]) -> None:
     call = Call(script, tuple(keys), tuple(args))
-    (command,) = commands_of(call, by_source=False, timeout=5)
-    assert call.request == by_redis_py(*command)
-    assert call.request == by_redis_py(*command)  # now its beginning is known
+    for form in (*FORMS, *FORMS):  # the second time its beginnings are known
+        (command,) = commands_of(call, form, timeout=5)
+        assert call.request(form) == by_redis_py(*command)
 
 
 INTERRUPTED = """
@@ -73,14 +77,15 @@ def test_a_signal_handler_may_raise_while_a_command_is_packed() -> None:
 
 def test_only_so_many_keys_and_beginnings_are_kept() -> None:
     for number in range(packing.CACHED + 10):
-        assert Call(load("len"), (f"key-{number}", f"other-{number}", f"stream-{number}")).request
+        assert Call(load("len"), (f"key-{number}", f"other-{number}", f"stream-{number}")).request(FUNCTION)
     assert len(packing._BEGINNINGS) <= packing.CACHED
     assert len(packing._KEYS) <= packing.CACHED
 
 
 def test_a_call_of_another_queue_has_its_own_keys() -> None:
     one, other = (Call(SCRIPTS[0], ("same", *(f"{name}-{at}" for at in range(20)))) for name in ("one", "two"))
-    assert one.request.replace(b"one-", b"two-") == other.request != one.request
+    sent, others = one.request(FUNCTION), other.request(FUNCTION)
+    assert sent.replace(b"one-", b"two-") == others != sent
 
 
 def as_reply(value: Any) -> bytes:

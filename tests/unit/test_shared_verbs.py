@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Refused, Step, Unanswered
 from shardq.ops.write import writes_of
 from shardq.ops.write_call import call_of, lone_write, positions_of
+from shardq.protocol.script import FUNCTION, HASH, Form
+from shardq.protocol.scripts import load
 from shardq.testing import ManualClock
 from tests.unit.driving import drive, state_of
 
 UNTIL = 1e9
+FORMS: tuple[Form, ...] = (FUNCTION, HASH)
 
 
 def received(number: int) -> Received:
@@ -46,7 +50,23 @@ def test_a_message_alone_has_the_bytes_of_its_call(clock: ManualClock, config: d
         columns: list[Any] = [[own], [key], ["b"], [b"body"]]
         assert lone.call == call_of(state, state.view, lone.sequence.name, lone.call.args[2], numbers, columns, 0)
         assert lone.call is lone.call
-        assert (lone.request, lone.key, lone.until) == (lone.call.request, lone.call.key, lone.call.until)
+        assert (lone.key, lone.until) == (lone.call.key, lone.call.until)
+        assert [lone.request(form) for form in FORMS] == [lone.call.request(form) for form in FORMS]
+
+
+def test_a_message_alone_has_the_bytes_of_its_call_in_both_forms(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = replace(load("write"), function="shardq_x_write")
+    monkeypatch.setattr("shardq.ops.steps.load", lambda _: function)
+    lone = lone_write(state_of(clock), [Outgoing("a", "b", b"body")], UNTIL)
+    assert lone is not None
+    requests = [lone.request(form) for form in FORMS]
+    assert requests == [lone.call.request(form) for form in FORMS]
+    assert [request.split(b"\r\n")[2:5:2] for request in requests] == [
+        [b"FCALL", b"shardq_x_write"],
+        [b"EVALSHA", function.sha.encode()],
+    ]
 
 
 @pytest.mark.parametrize("options", [{"headers": b"x"}, {"delay": 1}, {"deadline": 1}, {"dedup_key": "x"}])

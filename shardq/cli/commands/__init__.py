@@ -24,6 +24,7 @@ from shardq.cli.commands import (
     journal,
     len,  # noqa: A004 (the queue's own verb)
     limits,
+    lua,
     message,
     pause,
     peek,
@@ -51,7 +52,7 @@ from shardq.cli.commands import (
 ALL: tuple[ModuleType, ...] = (
     write, read, len, stats, queues, peek, message, result, tenants, tenant, top, journal, dead, redrive,
     delete_dead, cancel, purge, delete, resize, configure, weights, limits, pause, resume,
-    apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, embedded, worker,
+    apply, export, plan, assign, unassign, assigned, bind, unbind, bindings, route, doctor, lua, embedded, worker,
     edge, gateway, gateway_token, pipeline,
 )  # fmt: skip
 """The commands, in the order in which the help lists them."""

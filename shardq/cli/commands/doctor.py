@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import shardq
 from shardq.cli.exits import FAILED, OK
+from shardq.cli.nodes import Node, driver_for, nodes_of
 from shardq.cli.output import remark
 from shardq.cli.parsing import Commands, add_router, command
 from shardq.cli.shell import Shell
 from shardq.cli.table import facts
 from shardq.cli.text import plural, printable, shown_url
 from shardq.clock import SystemClock
-from shardq.drivers import Driver, Target
+from shardq.drivers import Driver
 from shardq.durability import Durability, ServerFacts, fatal, judge
-from shardq.embedded import EmbeddedServer
 from shardq.errors import BackendError
 from shardq.ops.gone import bound_queues
+from shardq.ops.libraries import loaded_libraries, why_no_library
 from shardq.ops.opening import server_facts
 from shardq.ops.retry import retry_until
 from shardq.ops.routing import RouterState
 from shardq.ops.steps import Ask
+from shardq.protocol import scripts
 from shardq.protocol.keys import RouterKeys
 from shardq.routing import BoundQueue
 
 ABOUT = """Compares the server's version and settings with what shardq needs and with what the durability level
 promises. The levels are none, process (writes survive a crash of Redis), disk (they survive a power loss) and
-replica(n) (they survive the loss of the primary). On a cluster it checks one node. It also names the queues to which
+replica(n) (they survive the loss of the primary). On a cluster it checks one node, and on each of them
+whether shardq's functions run there, or scripts instead. It also names the queues to which
 patterns are bound and which are gone: publish passes over them. Exit code 1 if it finds a problem."""
 
 EXAMPLES = """  shardq doctor
@@ -55,38 +57,29 @@ def register(commands: Commands) -> None:
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found out about a server, and about the bindings of a router; None if this user may not read them."""
+    """What was found out about a server, and about the bindings of a router; None if this user may not read them.
+
+    `libraries` says of each node how calls run there; it is empty where only scripts run.
+    """
 
     facts: ServerFacts
     round_trip: float
     fatal: str | None
     findings: list[str]
     bindings: list[BoundQueue] | None
+    libraries: dict[str, str]
 
 
 def run(args: argparse.Namespace, shell: Shell) -> int:
     """Query the server, compare, print."""
     level = Durability.parse(args.durability)
-    with _driver(shell.url) as driver:
-        checked = _checked(driver, level, args.router, shell.timeout)
+    with driver_for(shell.url) as driver, nodes_of(shell.url, driver, shell.timeout) as nodes:
+        checked = _checked(driver, nodes, level, args.router, shell.timeout)
     shell.show(_text(checked, level, shell.url), _fields(checked, level, shell.url))
     return FAILED if checked.fatal or checked.findings else OK
 
 
-@contextlib.contextmanager
-def _driver(url: str) -> Iterator[Driver]:
-    """A driver without a client, because a client refuses an unfit server before it can be examined."""
-    with contextlib.ExitStack() as stack:
-        target = Target.parse(url)
-        if target.kind == "embedded":
-            server = stack.enter_context(EmbeddedServer(target.settings.get("directory")))
-            target = Target.parse(server.url)
-        driver = Driver(target, max_connections=1, block=1.0)
-        stack.callback(driver.close)
-        yield driver
-
-
-def _checked(driver: Driver, level: Durability, router: str, timeout: float) -> Checked:
+def _checked(driver: Driver, nodes: Sequence[Node], level: Durability, router: str, timeout: float) -> Checked:
     clock = SystemClock()
     found = driver.run(server_facts(clock, timeout))
     trips = []
@@ -96,7 +89,24 @@ def _checked(driver: Driver, level: Durability, router: str, timeout: float) -> 
         trips.append(clock.monotonic() - started)
     bindings = _bindings(driver, RouterState(RouterKeys(router), clock, timeout))
     findings = judge(level, found) + list(_gone(router, bindings or []))
-    return Checked(found, sorted(trips)[PINGS // 2], fatal(found), findings, bindings)
+    libraries = {node.name: told for node in nodes if (told := _library(node.driver, timeout))}
+    return Checked(found, sorted(trips)[PINGS // 2], fatal(found), findings, bindings, libraries)
+
+
+def _library(driver: Driver, timeout: float) -> str:
+    """How calls run on the node of *driver*; '' if this process has scripts only."""
+    own, clock = scripts.library(), SystemClock()
+    if own is None:
+        return ""
+    refused = driver.run(why_no_library(clock, timeout))
+    if refused is not None:
+        return f"scripts are used instead of functions: {refused.text}"
+    try:
+        loaded = driver.run(loaded_libraries(clock, timeout))
+    except BackendError as error:
+        return f"{own.name}, which this user may load but not look for: {error.__cause__}"
+    is_there = own.name in {each.name for each in loaded}
+    return own.name if is_there else f"{own.name}, which the first call will load"
 
 
 def _bindings(driver: Driver, router: RouterState) -> list[BoundQueue] | None:
@@ -134,6 +144,7 @@ def _text(checked: Checked, level: Durability, url: str) -> str:
         ("replicas", _or_unknown(found.replicas, {})),
         ("durability", str(level)),
         ("bindings", _number(checked.bindings)),
+        *((f"library {node}".strip(), told) for node, told in checked.libraries.items()),
     ]
     problems = [f"FATAL    {checked.fatal}"] if checked.fatal else []
     problems += [f"WARNING  {finding}" for finding in checked.findings]
@@ -167,6 +178,7 @@ def _fields(checked: Checked, level: Durability, url: str) -> dict[str, Any]:
         "maxmemory": found.maxmemory,
         "policy": found.policy,
         "durability": str(level),
+        "libraries": checked.libraries,
         "bindings": None if checked.bindings is None else len(checked.bindings),
         "fatal": checked.fatal,
         "findings": checked.findings,

@@ -1,0 +1,94 @@
+"""`shardq lua`: what Redis runs for a verb, and which of shardq's libraries a server has."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from shardq.cli.exits import FAILED, OK, UsageError
+from shardq.cli.nodes import Node, driver_for, nodes_of
+from shardq.cli.output import remark
+from shardq.cli.parsing import Commands, add_yes, command
+from shardq.cli.shell import Shell
+from shardq.cli.table import draw
+from shardq.clock import SystemClock
+from shardq.ops.libraries import LoadedLibrary, loaded_libraries, remove_library
+from shardq.protocol import scripts
+
+ABOUT = """WHAT is a verb, such as read: prints what Redis runs for it, each line with its file and number. Or it is
+list: shows shardq's libraries of functions on each node of the server, and which of them is this version's. Or it is
+clean: removes those that are not. A client that still uses one of them loads it again at its next call."""
+
+EXAMPLES = """  shardq lua read
+  shardq lua list
+  shardq lua clean --yes"""
+
+COLUMNS = ("node", "library", "functions", "version")
+
+
+def register(commands: Commands) -> None:
+    """Add the parser."""
+    parser = command(
+        commands, "lua", run, "show what Redis runs for a verb, or the libraries it has", about=ABOUT, examples=EXAMPLES
+    )
+    parser.add_argument("what", metavar="WHAT", help="a verb, or list, or clean")
+    add_yes(parser)
+
+
+def run(args: argparse.Namespace, shell: Shell) -> int:
+    """Print, list or clean."""
+    if args.what not in ("list", "clean"):
+        return _print(args.what, shell)
+    with driver_for(shell.url) as driver, nodes_of(shell.url, driver, shell.timeout) as nodes:
+        found = [(node, each) for node in nodes for each in _loaded(node, shell.timeout)]
+        return _list(found, shell) if args.what == "list" else _clean(found, shell, yes=args.yes)
+
+
+def _print(verb: str, shell: Shell) -> int:
+    if verb not in scripts.names():
+        raise UsageError(f"there is no verb {verb!r}: it is one of {', '.join(scripts.names())}, or list, or clean")
+    lines = scripts.listing(verb)
+    width = max(len(line.place) for line in lines)
+    for line in lines:
+        fields = {"file": line.file, "line": line.number, "text": line.text}
+        shell.show(f"{line.place:<{width}}  {line.text}".rstrip(), fields)
+    return OK
+
+
+def _list(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell) -> int:
+    if shell.json:
+        for node, each in found:
+            fields = {"library": each.name, "functions": each.functions, "own": _is_own(each)}
+            shell.show("", {"node": node.name} | fields)
+        return OK
+    rows = [
+        (node.name, each.name, f"{each.functions:,}", "this one" if _is_own(each) else "another")
+        for node, each in found
+    ]
+    draw(COLUMNS, rows, right=frozenset({"functions"}))
+    return OK
+
+
+def _clean(found: Sequence[tuple[Node, LoadedLibrary]], shell: Shell, *, yes: bool) -> int:
+    others = [(node, each) for node, each in found if not _is_own(each)]
+    if not others:
+        remark("there is no library of another version")
+        return OK
+    names = sorted({each.name for _, each in others})
+    if not shell.confirm(f"Remove what other versions loaded: {', '.join(names)}?", yes=yes):
+        return FAILED
+    clock = SystemClock()
+    for node, each in others:
+        if node.driver.run(remove_library(each.name, clock, shell.timeout)):
+            at = f" from {node.name}" if node.name else ""
+            shell.show(f"removed {each.name}{at}", {"node": node.name, "library": each.name})
+    return OK
+
+
+def _loaded(node: Node, timeout: float) -> list[LoadedLibrary]:
+    return node.driver.run(loaded_libraries(SystemClock(), timeout))
+
+
+def _is_own(library: LoadedLibrary) -> bool:
+    own = scripts.own_library()
+    return own is not None and own.name == library.name

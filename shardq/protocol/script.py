@@ -1,0 +1,89 @@
+"""A script as a value: its text, its hash, and how a server is told to run it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from shardq.protocol.library import Library
+
+Form: TypeAlias = Literal["function", "hash", "source"]
+"""How a server is told to run a script: as a function of a library that it has loaded, by its hash, or by its source.
+
+A script that is no function is run by its hash where a function is wanted.
+"""
+FUNCTION: Final = "function"
+HASH: Final = "hash"
+SOURCE: Final = "source"
+
+_COMMANDS: Final = {FUNCTION: "FCALL", HASH: "EVALSHA", SOURCE: "EVAL"}
+_KEY = re.compile(r"^-- KEYS\[\d+(\.\.)?\] (\w+): ", re.MULTILINE)
+"""A line of a header that names a key. With `..` it is the last one, which stands for any number of keys."""
+
+
+class Line(NamedTuple):
+    """One line of what Redis runs, and in which line of which file it stands."""
+
+    file: str
+    number: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        """Such as "turns.lua:42"; '' if it stands in no file."""
+        return f"{self.file}:{self.number}" if self.file else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One Lua script, ready to run.
+
+    `keys` are the names of its keys in the order of its header. `rest` names the keys, any number, that may follow
+    these; '' if none may. With a `function` it is also that function of `library`, and `source` runs the same text
+    where no library can be loaded.
+    """
+
+    name: str
+    source: str
+    sha: str
+    readonly: bool
+    keys: tuple[str, ...]
+    rest: str
+    flags: tuple[str, ...] = ()
+    function: str = ""
+    library: Library | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        source: str,
+        header: str,
+        flags: Iterable[str],
+        function: str = "",
+        library: Library | None = None,
+    ) -> Script:
+        """Make the script of this *source*, whose *header* names its keys."""
+        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        named, flags = _KEY.findall(header), tuple(flags)
+        keys = tuple(key for more, key in named if not more)
+        rest = "".join(key for more, key in named if more)
+        return cls(name, source, sha, "no-writes" in flags, keys, rest, flags, function, library)
+
+    def __repr__(self) -> str:
+        """Show the name only, since sources are long."""
+        return f"Script({self.name})"
+
+    def form(self, wanted: Form) -> Form:
+        """Return the form in which it is sent where *wanted* is wanted."""
+        return HASH if wanted is FUNCTION and not self.function else wanted
+
+    def command(self, form: Form) -> tuple[str, str]:
+        """Return the first two words of the command that runs it in this form."""
+        form = self.form(form)
+        runs = self.function if form is FUNCTION else self.sha if form is HASH else self.source
+        return _COMMANDS[form] + ("_RO" if self.readonly else ""), runs

@@ -1,0 +1,67 @@
+"""`shardq lua`, and what `shardq doctor` says of libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardq.protocol import scripts
+from shardq.protocol.library import Library
+from tests.cli.conftest import Command
+from tests.drivers.libraries import library, loaded
+from tests.servers import Cluster, Server
+
+LUA = Path(str(scripts.root()))
+
+
+@pytest.fixture
+def foreign(tmp_path: Path, cli_server: Server) -> Library:
+    """The library of another version, which the server has."""
+    cli_server.run("FUNCTION", "FLUSH")
+    found = library(tmp_path / "other")
+    cli_server.run("FUNCTION", "LOAD", found.text)
+    return found
+
+
+def test_what_redis_runs_for_a_verb_is_printed_with_the_place_of_each_line(cli: Command) -> None:
+    told = cli("lua", "read", "--json")
+    assert told.code == 0
+    assert "\n".join(each["text"] for each in told.objects) == scripts.load("read").source
+    for each in told.objects:
+        there = (LUA / each["file"]).read_text().split("\n")[each["line"] - 1]
+        assert each["text"].strip() in (there.strip(), "")
+    assert cli("lua", "read").out.startswith("read.lua:1 ")
+    assert cli("lua", "nothing").code == 2
+
+
+def test_libraries_are_listed_and_those_of_other_versions_removed(
+    cli: Command, cli_server: Server, foreign: Library
+) -> None:
+    cli_server.run("FUNCTION", "LOAD", foreign.text.replace(foreign.name, "somebodys"))
+    [listed] = cli("lua", "list", "--json").objects
+    assert listed == {"node": "", "library": foreign.name, "functions": len(foreign.verbs), "own": False}
+    assert foreign.name in cli("lua", "list").out
+    assert cli.terminal("lua", "clean", typed="n\n").code == 1
+    assert cli("lua", "clean").code == 2
+    assert loaded(cli_server) == {foreign.name, "somebodys"}
+    assert cli("lua", "clean", "--yes").out == f"removed {foreign.name}\n"
+    assert loaded(cli_server) == {"somebodys"}
+    assert cli("lua", "clean", "--yes").code == 0
+    cli_server.run("FUNCTION", "FLUSH")
+
+
+def test_libraries_of_all_nodes_of_a_cluster_are_seen(cluster: Cluster, foreign: Library) -> None:
+    for node in cluster.nodes:
+        node.run("FUNCTION", "FLUSH")
+        node.run("FUNCTION", "LOAD", foreign.text)
+    command = Command(cluster.url)
+    names = {f"127.0.0.1:{node.port}" for node in cluster.nodes}
+    assert {each["node"] for each in command("lua", "list", "--json").objects} == names
+    assert {each["node"] for each in command("lua", "clean", "--yes", "--json").objects} == names
+    assert [loaded(node) for node in cluster.nodes] == [set()] * 3
+
+
+def test_doctor_says_nothing_of_libraries_where_only_scripts_run(cli: Command) -> None:
+    assert cli("doctor", "--json").objects[0]["libraries"] == {}
+    assert "library" not in cli("doctor").out

@@ -1,0 +1,195 @@
+"""The library of the new engine: what is sent, where each line of it comes from, and what a module must look like."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardq.protocol import library, scripts
+from shardq.protocol.library import Library
+
+STATE = """-- The state.
+local call, now
+
+-- Set what is not there while a library is loaded.
+local function begin()
+  call = redis.call
+
+  -- once a call
+  now = call('TIME')
+end
+"""
+VERBS = """-- Verbs.
+
+-- @verb look | no-writes, allow-oom: look at it
+-- KEYS[1] meta: the state
+-- KEYS[2..] streams: what is declared
+-- ARGV[1] count: how many
+-- Reply: nothing
+local function look(KEYS, ARGV)
+  begin()
+  return now -- at once
+end
+
+-- @verb write: write it
+-- Reply: nothing
+local function write(KEYS, ARGV)
+end
+"""
+SENT = """#!lua name={name}
+local call, now
+local function begin()
+  call = redis.call
+  now = call('TIME')
+end
+local function look(KEYS, ARGV)
+  begin()
+  return now -- at once
+end
+local function write(KEYS, ARGV)
+end
+redis.register_function{{function_name = '{name}_look', callback = look, flags = {{'no-writes', 'allow-oom'}}}}
+redis.register_function{{function_name = '{name}_write', callback = write, flags = {{}}}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "engine").mkdir()
+    return tmp_path / "engine"
+
+
+def made(folder: Path, state: str = STATE, verbs: str = VERBS, order: str = "state  # first\n\nverbs\n") -> Library:
+    (folder / "order.txt").write_text(order)
+    (folder / "state.lua").write_text(state)
+    (folder / "verbs.lua").write_text(verbs)
+    return library.read(folder)
+
+
+def test_the_modules_are_one_text_without_comments_and_the_verbs_are_registered(folder: Path) -> None:
+    found = made(folder)
+    assert found.text == SENT.format(name=found.name)
+    assert found.name.startswith("shardq_")
+    assert len(found.name) == len("shardq_") + 12
+    assert repr(found) == f"Library({found.name})"
+
+
+def test_the_name_changes_with_what_is_sent_and_with_nothing_else(folder: Path) -> None:
+    name = made(folder).name
+    assert made(folder, STATE.replace("-- once a call", "-- once")).name == name
+    assert made(folder, STATE.replace("'TIME'", "'PING'")).name != name
+    assert made(folder, verbs=VERBS.replace(" | no-writes, allow-oom", " | no-writes")).name != name
+
+
+def test_a_verb_is_a_function_and_a_script_of_the_same_text(folder: Path) -> None:
+    found = made(folder)
+    look, write = found.script("look"), found.script("write")
+    body = found.text.partition("\n")[2].partition("redis.register_function")[0]
+    assert look.source == f"#!lua flags=no-writes,allow-oom\n{body}return look(KEYS, ARGV)\n"
+    assert write.source == f"#!lua\n{body}return write(KEYS, ARGV)\n"
+    assert look.sha == hashlib.sha1(look.source.encode(), usedforsecurity=False).hexdigest()
+    assert (look.function, look.flags, look.readonly) == (f"{found.name}_look", ("no-writes", "allow-oom"), True)
+    assert (look.keys, look.rest, write.keys, write.rest) == (("meta",), "streams", (), "")
+    assert (write.readonly, write.library) == (False, found)
+    with pytest.raises(KeyError):
+        found.script("state")
+
+
+def test_commands_name_the_function_the_hash_or_the_source(folder: Path) -> None:
+    look, old = made(folder).script("look"), scripts.load("len")
+    assert look.command("function") == ("FCALL_RO", look.function)
+    assert look.command("hash") == ("EVALSHA_RO", look.sha)
+    assert look.command("source") == ("EVAL_RO", look.source)
+    assert made(folder).script("write").command("function")[0] == "FCALL"
+    assert old.command("function") == old.command("hash") == ("EVALSHA_RO", old.sha)
+
+
+def test_each_line_of_what_is_sent_is_found_in_its_module(folder: Path) -> None:
+    found = made(folder)
+    files = {"state.lua": STATE.splitlines(), "verbs.lua": VERBS.splitlines()}
+    located = []
+    for at, text in enumerate(found.text.splitlines(), 1):
+        if place := found.locate(at):
+            file, _, number = place.partition(":")
+            assert files[file][int(number) - 1] == text
+            located.append(at)
+    assert located == [*range(2, 13)], "all but the first line and the registrations"
+    assert found.locate(5) == "state.lua:9"
+    assert (found.locate(0), found.locate(1), found.locate(13), found.locate(99)) == ("", "", "", "")
+
+
+def test_a_line_has_one_number_in_the_library_and_in_every_script(folder: Path) -> None:
+    found = made(folder)
+    for name in found.verbs:
+        assert found.script(name).source.splitlines()[1:12] == found.text.splitlines()[1:12]
+
+
+def test_an_error_is_explained(folder: Path) -> None:
+    text = "user_function:5: no script: x, on @user_script:9. user_function:999 my_user_function:5"
+    assert made(folder).explain("look", text) == (
+        "state.lua:9 (look): no script: x, on @verbs.lua:10 (look). user_function:999 my_user_function:5"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verbs", "about"),
+    [
+        (VERBS.replace("@verb write: write it", "writes"), r"verbs\.lua:15: above write must stand: -- @verb write"),
+        (VERBS.replace("@verb write:", "@verb wrote:"), "above write must stand"),
+        (VERBS.replace("no-writes,", "no-reads,"), "no-reads"),
+        (VERBS.replace("KEYS[2..]", "KEYS[3..]"), "number its keys"),
+        (VERBS.replace("KEYS[1] meta", "KEYS[1..] meta"), "only the last"),
+        (VERBS.replace("streams:", "meta:"), "same name"),
+        (VERBS.replace("local function write", "\nlocal function write"), "its function must come"),
+        (VERBS + VERBS, "there is a verb look already"),
+        (VERBS.replace("-- at once", "--[[ at"), "several lines"),
+    ],
+)
+def test_a_module_that_is_not_well_formed_is_an_error_that_says_where(folder: Path, verbs: str, about: str) -> None:
+    with pytest.raises(ValueError, match=about):
+        made(folder, verbs=verbs)
+
+
+@pytest.mark.parametrize("order", ["state\n", "state\nverbs\nother\n", "state\nverbs\nstate\n"])
+def test_the_order_names_each_module_once(folder: Path, order: str) -> None:
+    with pytest.raises(ValueError, match=r"each module once.*: (verbs|other|state)$"):
+        made(folder, order=order)
+
+
+@pytest.fixture
+def new_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    """The new engine with this library, whose only old script is `len`."""
+    (folder.parent / "len.lua").write_text("#!lua flags=no-writes\n-- KEYS[1] meta: it\nreturn 1\n")
+    found = made(folder)
+    monkeypatch.setattr(scripts, "root", lambda: folder.parent)
+    monkeypatch.setattr("shardq.protocol.engine.NEW", True)
+    scripts.load.cache_clear()
+    yield found
+    scripts.load.cache_clear()
+
+
+def test_a_verb_that_the_new_engine_does_not_define_is_the_old_script(new_engine: Library) -> None:
+    look, old = scripts.load("look"), scripts.load("len")
+    assert (look.function, scripts.load("look")) == (f"{new_engine.name}_look", look)
+    assert (old.function, old.keys, old.library) == ("", ("meta",), None)
+    assert scripts.names() == ["len", "look", "write"]
+    with pytest.raises(FileNotFoundError):
+        scripts.load("state")
+
+
+def test_what_is_listed_is_what_runs_in_either_engine(new_engine: Library) -> None:
+    for name in scripts.names():
+        listed = "\n".join(line.text for line in scripts.listing(name))
+        assert listed.rstrip("\n") == scripts.load(name).source.rstrip("\n")
+    assert [line.place for line in scripts.listing("len")[:2]] == ["len.lua:1", "len.lua:2"]
+    assert scripts.listing("look")[4].place == new_engine.locate(5) == "state.lua:9"
+
+
+def test_a_listed_line_of_an_old_script_stands_where_it_says() -> None:
+    for name in scripts.names():
+        for line in scripts.listing(name):
+            there = scripts.root().joinpath(line.file).read_text().split("\n")[line.number - 1]
+            assert line.text.strip() in {there.strip(), ""}, line.place
