@@ -145,13 +145,13 @@ def _indexes(seen: NextCensus, raw: Any, keys: QueueKeys, parents: bool) -> None
     for member in raw.zrange(keys.delayed, 0, -1):
         if member:
             name, rest = _split(member)
-            at, place, entry, _ = rest.split(b":", 3)
-            seen.delayed[f"{place.decode()}:{entry.decode()}"] = int(at)
+            due, spot, mark, _ = rest.split(b":", 3)
+            seen.delayed[f"{spot.decode()}:{mark.decode()}"] = int(due)
             seen.counted_of[name]["delayed"] += 1
     for token, ends in raw.zrange(keys.leases, 0, -1, withscores=True):
         if token:
-            place, entry, _, _, marks, key = token.split(b":", 5)
-            handle = f"{place.decode()}:{entry.decode()}"
+            where, number, _, _, marks, key = token.split(b":", 5)
+            handle = f"{where.decode()}:{number.decode()}"
             seen.doubled += [handle] if handle in seen.leased else []
             seen.leased[handle] = ends
             if not marks.endswith(b"-"):
