@@ -1,7 +1,8 @@
 -- What all modules use: names of Redis's and Lua's functions, the keys of a queue, and lists of arguments that several
 -- functions of a call put together.
 
--- A library may not look at `redis` and `string` while it is loaded (Valkey), so each verb sets these at its first call.
+-- A library may not look at `redis` and `string` while it is loaded (Valkey), so each verb sets these at its first
+-- call.
 local call
 local pcall_redis
 local match
@@ -38,7 +39,8 @@ local function begin()
   concat = table.concat
 end
 
--- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function of
+-- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a
+-- function of
 -- any module finds a key at the same place. The streams that a call may touch come after those.
 local META = 1
 local BODIES = 2
@@ -85,7 +87,9 @@ local function send(q, name, command, key)
   local list = q.lists and q.lists[name]
   if not list then return end
   q.lists[name] = nil
-  for from = 1, #list, 4000 do call(command, key, unpack(list, from, min(#list, from + 3999))) end
+  for from = 1, #list, 4000 do
+    call(command, key, unpack(list, from, min(#list, from + 3999))) -- at most 4,000: a part
+  end
 end
 
 -- Redis writes a number of 13 digits and more in short, so it needs a format.

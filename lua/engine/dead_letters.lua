@@ -1,5 +1,7 @@
--- Dead letters: messages that are not delivered again unless they are redriven. An entry of the stream `dead` has four pairs of
--- fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the last error under
+-- Dead letters: messages that are not delivered again unless they are redriven. An entry of the stream `dead` has four
+-- pairs of
+-- fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the last
+-- error under
 -- 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
 local RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
@@ -61,7 +63,7 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
   local b = Messages.parse_body(body)
   local deliveries = attempts + Messages.deliveries_before(b.attributes)
   local letter = spell_letter(id, reason, deliveries, last_error, b)
-  local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter))
+  local entry_id = call('XADD', q.keys[DEAD], '*', unpack(letter)) -- at most 7,000: the fields of an entry
   call('HSET', q.keys[MOVED], letter[2], 'x:' .. entry_id)
   q.gone = q.gone + 1
   q.buried = (q.buried or 0) + 1

@@ -1,5 +1,7 @@
--- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token comes back,
--- a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14 digits of ms>:place:id:
+-- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token
+-- comes back,
+-- a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14 digits of
+-- ms>:place:id:
 -- attempts:key": the messages of an account together, soonest first (the key only where the account is a parent's).
 
 function Due.put_off(q, a, key, at, place, id, attempts)
@@ -17,7 +19,8 @@ local function comes_due(q, a, member, prefix)
   Notifications.notify_reader(q)
 end
 
--- Moves what is due of a shard key, at most `share`; who has more gets behind all others that are due. (By the last moment
+-- Moves what is due of a shard key, at most `share`; who has more gets behind all others that are due. (By the last
+-- moment
 -- seen, not by `now`: a clock that is wrong for a moment hides nothing.)
 local function bring_delayed(q, a, share, last)
   local prefix = Waiting.prefix_of(a.name)
@@ -37,14 +40,15 @@ local function bring_delayed(q, a, share, last)
   if #members == 0 then a.delayed = 0 end
 end
 
--- Looks at a piece of the shard keys whose moment has come. (Until now + 0.999, else what comes in this ms hides its key.)
+-- Looks at a piece of the shard keys whose moment has come. (Until now + 0.999, else what comes in this ms hides its
+-- key.)
 function Due.take_due(q)
   local key = q.keys[DUE]
   local list = call('ZRANGEBYSCORE', key, '-inf', q.now + 0.999, 'WITHSCORES', 'LIMIT', 0, q.piece)
   local names = {}
   for at = 1, #list, 2 do names[#names + 1] = list[at] end
   if #names > 0 then
-    call('ZREM', key, unpack(names))
+    call('ZREM', key, unpack(names)) -- at most 64: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
       local a = q.accounts[name]

@@ -1,7 +1,9 @@
--- The journal: what happened to the queue's messages (docs/journal.md). A call that finds `rules.journal` above 0 begins its
+-- The journal: what happened to the queue's messages (docs/journal.md). A call that finds `rules.journal` above 0
+-- begins its
 -- list of events, and appends it as one entry of the stream when it ends.
 
--- Appends one entry with `size` events. Its id is the number of the last of them, and the time. A call never fails because
+-- Appends one entry with `size` events. Its id is the number of the last of them, and the time. A call never fails
+-- because
 -- of its journal: readers notice what could not be written, since its numbers are missing.
 function Journal.append_events(q, size, text)
   local last = call('HINCRBY', q.keys[META], 'events', size)
@@ -14,7 +16,8 @@ function Journal.begin_events(q)
   q.events = {size = 0, kinds = {}, ids = {}, lengths = {}, owned = {}, counts = {}, dues = {}}
 end
 
--- Notes one event: its kind, a letter; the message's id and shard key; its deliveries; when it is due, if it is delayed.
+-- Notes one event: its kind, a letter; the message's id and shard key; its deliveries; when it is due, if it is
+-- delayed.
 function Journal.note_event(q, kind, id, shard_key, deliveries, due)
   local events = q.events
   if not events then return end

@@ -1,5 +1,7 @@
--- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body lies: the
--- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message, 'u' it has
+-- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body
+-- lies: the
+-- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message,
+-- 'u' it has
 -- a unique key, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
 -- Since every delivery is counted in flight, whatever ends it comes here.
 
@@ -72,7 +74,7 @@ function Leases.take_ended(q, till)
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
   end
   if #tokens > 0 then
-    call('ZREM', key, unpack(tokens))
+    call('ZREM', key, unpack(tokens)) -- at most 64: a piece
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)

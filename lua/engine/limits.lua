@@ -1,5 +1,7 @@
--- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight", where ''
--- is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong clock can do.
+-- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
+-- where ''
+-- is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong clock
+-- can do.
 Limits.NO_LIMITS = ',,,0,0,1'
 
 -- Reads the limits of an account that has any.
@@ -35,7 +37,8 @@ function Limits.allowance(a, now)
   return most
 end
 
--- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is full, so
+-- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is
+-- full, so
 -- that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
 function Limits.moment_of_limits(a, now)
   if not a.ruled then return nil end
@@ -55,7 +58,8 @@ function Limits.end_pause(a)
   if a.limits == Limits.NO_LIMITS then a.limits = '-' end
 end
 
--- The limits of the whole queue: how many of `count` messages may be delivered at most, and if none, until when that is so.
+-- The limits of the whole queue: how many of `count` messages may be delivered at most, and if none, until when that
+-- is so.
 -- Nothing but the number of leases is looked at for it.
 function Limits.limit_queue(q, count)
   local rules, v, now = q.rules, q.values, q.now

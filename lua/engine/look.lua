@@ -78,9 +78,12 @@ end
 -- ARGV[2] origin: the last part of the id, 'o' without the shard key
 -- ARGV[3] id: the rest of it
 -- ARGV[4] key: the shard key in the id, '' if it has none
--- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'done' | 'unknown', stream ('': none), when it comes due, or its
---         lease or a pause ends in ms ('': not known, or none of these), how many messages are before it (-1: not known), reason,
---         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields without the payload,
+-- Reply: {now, 'waiting' | 'held_back' | 'delayed' | 'in_flight' | 'dead' | 'done' | 'unknown', stream ('': none),
+-- when it comes due, or its
+--         lease or a pause ends in ms ('': not known, or none of these), how many messages are before it (-1: not
+--         known), reason,
+--         lease token ('': none), what is known of it ('': nothing), '1' if it was cancelled, its fields without the
+--         payload,
 --         its progress "ends|at|done|total|note" ('': none), of one that is done "ends|done at|kind|size"}
 --         | {now} when there is no such queue
 function verbs.status(KEYS, ARGV)

@@ -2,7 +2,8 @@
 Notifications.SOON = 5000 -- ms after which blocked readers look again by themselves
 Notifications.MOST_NOTIFICATIONS = 10000 -- far above any number of blocked readers
 
--- Wakes one blocked reader, if there is any. Readers that found nothing say until when they may be blocked. A hint is the number
+-- Wakes one blocked reader, if there is any. Readers that found nothing say until when they may be blocked. A hint is
+-- the number
 -- of the stream to look at.
 function Notifications.notify_reader(q, hint)
   if q.waiting > q.now then
@@ -10,7 +11,8 @@ function Notifications.notify_reader(q, hint)
   end
 end
 
--- Makes all notifications count as seen, after a reader found that nothing may be delivered: what they announced was taken.
+-- Makes all notifications count as seen, after a reader found that nothing may be delivered: what they announced was
+-- taken.
 -- Notes until when that reader may be blocked, if it will be.
 function Notifications.clear_notifications(q, blocks)
   local key = q.keys[NOTIFICATIONS]
@@ -21,7 +23,8 @@ function Notifications.clear_notifications(q, blocks)
   if blocks > 0 and q.waiting < till then State.put(q, 'waiting', till) end
 end
 
--- Tells that these messages have ended, if somebody waits for that. A waiter looks for itself once in a while, so where this
+-- Tells that these messages have ended, if somebody waits for that. A waiter looks for itself once in a while, so
+-- where this
 -- fails nothing else shall.
 local KEPT_ENDS = 1000
 function Notifications.announce_ends(q, ids)

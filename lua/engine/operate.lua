@@ -59,7 +59,8 @@ local function note_limited(q, name, pause, parts)
   Journal.note_event(q, kind, '', name, 0, till > 0 and till < FAR and till or nil)
 end
 
--- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The epoch moves only
+-- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The
+-- epoch moves only
 -- so that a late copy of this call changes nothing.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
@@ -67,7 +68,8 @@ end
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] most: unused
 -- ARGV[4] client: what the journal calls the caller
--- ARGV[5..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a limit as it is, '-' is what
+-- ARGV[5..] changes: shard key (each once), cap, rate, burst, paused until (ms; '+ms' from now), ...; '' leaves a
+-- limit as it is, '-' is what
 --            the queue says
 -- Reply: {'OK', how many of the shard keys this call did} | 'NOQUEUE' | 'EPOCH' | 'PLAIN' where no message counts
 --        | 'CHILD' where the queue has parents, and a key is a child
@@ -94,7 +96,8 @@ function verbs.limit(KEYS, ARGV)
   return {'OK', #names}
 end
 
--- @verb weigh | allow-oom: give shard keys another weight. The epoch moves only so that a late copy of this call changes nothing.
+-- @verb weigh | allow-oom: give shard keys another weight. The epoch moves only so that a late copy of this call
+-- changes nothing.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
@@ -123,18 +126,20 @@ function verbs.weigh(KEYS, ARGV)
   return 'OK'
 end
 
--- @verb limits | no-writes: a page of the shard keys that have limits or weights of their own, and whether the whole queue is paused.
+-- @verb limits | no-writes: a page of the shard keys that have limits or weights of their own, and whether the whole
+-- queue is paused.
 -- KEYS[1] meta: until when the queue is paused
 -- KEYS[2] limits: limits and weights of shard keys that have any
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many
--- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', cursor to go on from ('0' at
+-- Reply: {now} when there is no such queue | {now, the time in ms until which the queue is paused or '', cursor to go
+-- on from ('0' at
 --         the end), {shard key, "cap rate burst until", ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
   local time = call('TIME')
   local now = time[1] * 1000 + floor(time[2] / 1000)
-  local epoch, paused = unpack(call('HMGET', KEYS[1], 'epoch', 'paused'))
+  local epoch, paused = unpack(call('HMGET', KEYS[1], 'epoch', 'paused')) -- at most 2: the fields
   if not epoch then return {now} end
   local page, rows = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2]), {}
   for at = 1, #page[2], 2 do
@@ -162,7 +167,8 @@ function verbs.weights(KEYS)
   return concat(parts)
 end
 
--- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a late copy of this
+-- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that
+-- a late copy of this
 -- call changes nothing.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] notifications: wakes blocked readers
@@ -180,7 +186,7 @@ function verbs.pause(KEYS, ARGV)
   if answer then return answer end
   local time = call('TIME')
   local now = time[1] * 1000 + floor(time[2] / 1000)
-  local waiting, text = unpack(call('HMGET', meta, 'waiting', 'rules'))
+  local waiting, text = unpack(call('HMGET', meta, 'waiting', 'rules')) -- at most 2: the fields
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   call('HSET', meta, 'epoch', ARGV[2], 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
   if till < FAR and waiting + 0 > now then
@@ -243,7 +249,8 @@ local function move_message(q, found, key, due, id, flags)
   end
 end
 
--- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless its time or its
+-- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
+-- its time or its
 -- shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: the caller's idea of it
@@ -295,7 +302,8 @@ function verbs.replace(KEYS, ARGV)
   return 'OK'
 end
 
--- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far stay.
+-- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far
+-- stay.
 local function restored_body(letter, origin)
   local attributes = ' c' .. letter[6]
   local key, tag = letter[10], letter[11]
@@ -331,12 +339,14 @@ local function restore(q, entry_id)
   return true
 end
 
--- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once. Their ids and headers stay.
+-- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once. Their ids and headers
+-- stay.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] repeated: '1' when an earlier try of this call may have happened
 -- ARGV[2] client: what the journal calls the caller
 -- ARGV[3..] dead_letters: three each: entry id in `dead`, message id, unused
--- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those that the
+-- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those
+-- that the
 --        first try moved
 function verbs.redrive(KEYS, ARGV)
   if not call then begin() end
@@ -366,7 +376,7 @@ end
 -- Removes the undelivered entries of one stream.
 local function purge_stream(q, number)
   local key = Messages.stream_key(q, number)
-  local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number))
+  local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number)) -- at most 2: the fields
   left = tonumber(left or 0)
   local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', q.most - q.purged)
   for _, entry in ipairs(entries) do
@@ -394,7 +404,7 @@ local function purge_index(q, index, each)
     local name, rest = sub(member, from, from + size - 1), from + size + 1
     if each(q, name, member, rest) then gone[#gone + 1] = member end
   end
-  if #gone > 0 then call('ZREM', index, unpack(gone)) end
+  if #gone > 0 then call('ZREM', index, unpack(gone)) end -- at most 250: a purge
 end
 
 local function purge_delayed(q, name, member, rest)
@@ -460,7 +470,8 @@ local function purge_overflows(q)
   if q.purged >= q.most then State.put(q, 'purge', cursor) else add(q, 'unset', 'purge') end
 end
 
--- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that finds nothing
+-- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call
+-- that finds nothing
 -- left moves the epoch, so that no copy of a call that comes late removes what was written since.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones

@@ -6,7 +6,8 @@ local function create_stream(key)
   call('XDEL', key, '0-1')
 end
 
--- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So sorted sets,
+-- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
+-- sorted sets,
 -- hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
@@ -36,14 +37,15 @@ local SETTINGS = {
 }
 
 local function facts_of(meta)
-  local facts, values = {}, call('HMGET', meta, unpack(SETTINGS))
+  local facts, values = {}, call('HMGET', meta, unpack(SETTINGS)) -- at most 100: the settings
   for at, name in ipairs(SETTINGS) do
     if values[at] then facts[#facts + 1], facts[#facts + 2] = name, values[at] end
   end
   return facts
 end
 
--- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also on a full
+-- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is.
+-- Also on a full
 -- server: a reader that starts must be able to drain it.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] assigned: shards of named shard keys
@@ -54,7 +56,8 @@ end
 -- ARGV[1] streams: how many to create if the queue is missing, 0 = do not create
 -- ARGV[2] epoch: its first one, a nonce that begins with the format. It is part of the queue's id, too
 -- ARGV[3..] settings: name, value, ... stored if the queue is created
--- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...}} | {'FORMAT', now, {}} if the queue is of another format
+-- Reply: {'CREATED' | 'OK' | 'NOQUEUE', now, {field, value, ...}} | {'FORMAT', now, {}} if the queue is of another
+-- format
 function verbs.open(KEYS, ARGV)
   if not call then begin() end
   local time = call('TIME')
@@ -73,7 +76,8 @@ function verbs.open(KEYS, ARGV)
       'due_at', FAR, 'lease_at', FAR, 'ready', rep('0', wanted), 'created', stamp, 'id', stamp .. '-' .. epoch)
     for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
     Rules.compile_rules(KEYS[META])
-    -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever happened.
+    -- Events are numbered from the microsecond of the queue's creation: those of a next life are higher, whatever
+    -- happened.
     call('HSET', KEYS[META], 'events', spell(now * 1000))
   end
   return {present and 'OK' or 'CREATED', now, facts_of(KEYS[META])}
@@ -87,8 +91,10 @@ function verbs.facts(KEYS)
   return facts_of(KEYS[META])
 end
 
--- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does. So a copy of it
--- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an earlier try
+-- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does.
+-- So a copy of it
+-- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an
+-- earlier try
 -- did it (the epoch is then written once more, since WAIT waits for what its own connection wrote last).
 function Queue.check_epoch(meta, epoch, following)
   local present = call('HGET', meta, 'epoch')
@@ -125,7 +131,8 @@ function verbs.configure(KEYS, ARGV)
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
   if answer then return answer end
   local q = open_change(KEYS)
-  local parents, scope, journal = unpack(call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
+  local parents, scope, journal = unpack( -- at most 3: the fields
+    call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
   if changes.parents and changes.parents ~= (parents or '0') then
     if q.behind + q.shared > 0 or call('ZCARD', KEYS[DELAYED]) > 1 then return 'BUSY' end
   end
@@ -133,9 +140,11 @@ function verbs.configure(KEYS, ARGV)
     Unique.forget_keys(q, 1000)
     if call('ZCARD', KEYS[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
   end
-  -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out. Of a queue
+  -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left
+  -- out. Of a queue
   -- that had no event and no message yet nothing is.
-  local n, adopted, created, events = unpack(call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
+  local n, adopted, created, events = unpack( -- at most 4: the fields
+    call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
   local is_new = n + adopted == 0 and events == spell(created * 1000)
   if changes.journal and (journal or '0') == '0' and not is_new then call('HINCRBY', KEYS[META], 'events', 1) end
   if changes.journal == '0' then call('XTRIM', KEYS[JOURNAL], 'MAXLEN', 0) end
@@ -156,7 +165,8 @@ function verbs.configure(KEYS, ARGV)
   return 'OK'
 end
 
--- @verb resize: set how many streams writes go to. More are read from at once; fewer only when the higher ones are empty.
+-- @verb resize: set how many streams writes go to. More are read from at once; fewer only when the higher ones are
+-- empty.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2..] streams: s0 up to the wanted number
 -- ARGV[1] epoch: which the caller knows
@@ -168,7 +178,8 @@ function verbs.resize(KEYS, ARGV)
   local following, wanted = ARGV[2], ARGV[3] + 0
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], following)
   if answer then return answer end
-  local streams, written_to, reach, ready = unpack(call('HMGET', KEYS[META], 'streams', 'wanted', 'reach', 'ready'))
+  local streams, written_to, reach, ready = unpack( -- at most 4: the fields
+    call('HMGET', KEYS[META], 'streams', 'wanted', 'reach', 'ready'))
   if wanted < tonumber(reach or 0) then return 'ASSIGNED' end
   if written_to + 0 == wanted then return 'OK' end
   for at = 2, 1 + wanted do create_stream(KEYS[at]) end
@@ -178,7 +189,8 @@ function verbs.resize(KEYS, ARGV)
   return 'OK'
 end
 
--- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty. Empty means no
+-- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty.
+-- Empty means no
 -- entry at all: acked messages are deleted, so what is in flight still keeps its stream.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2..] streams: from s<wanted> up to the highest that is read
@@ -188,7 +200,8 @@ end
 function verbs.shrink(KEYS, ARGV)
   if not call then begin() end
   local meta = KEYS[META]
-  local present, streams, wanted, ready = unpack(call('HMGET', meta, 'epoch', 'streams', 'wanted', 'ready'))
+  local present, streams, wanted, ready = unpack( -- at most 4: the fields
+    call('HMGET', meta, 'epoch', 'streams', 'wanted', 'ready'))
   if present ~= ARGV[1] then return -1 end
   local left = streams + 0
   while left > wanted + 0 do
@@ -219,7 +232,8 @@ local function count_due(delayed, due, now)
   return floor(number * call('ZCOUNT', due, '-inf', now + 0.999) / #names)
 end
 
--- @verb len | no-writes: messages that still ask for work now: backlog + in flight. What is delayed counts once it is due.
+-- @verb len | no-writes: messages that still ask for work now: backlog + in flight. What is delayed counts once it is
+-- due.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] delayed: messages that are not yet due
 -- KEYS[3] due: when time changes something for a shard key
@@ -228,7 +242,8 @@ function verbs.len(KEYS)
   if not call then begin() end
   local time = call('TIME')
   local now = time[1] * 1000 + floor(time[2] / 1000)
-  local n, adopted, gone, due_at = unpack(call('HMGET', KEYS[1], 'n', 'adopted', 'gone', 'due_at'))
+  local n, adopted, gone, due_at = unpack( -- at most 4: the fields
+    call('HMGET', KEYS[1], 'n', 'adopted', 'gone', 'due_at'))
   if not n then return -1 end
   local delayed = call('ZCARD', KEYS[2]) - 1
   if delayed > 0 and due_at + 0 < now + 1 then delayed = max(0, delayed - count_due(KEYS[2], KEYS[3], now)) end
@@ -323,7 +338,7 @@ function verbs.stats(KEYS, ARGV)
   end
   local v, meta = q.values, KEYS[META]
   q.ready, q.lease_at, q.jump, q.oldest = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), -1
-  local adopted, streams = unpack(call('HMGET', meta, 'adopted', 'streams'))
+  local adopted, streams = unpack(call('HMGET', meta, 'adopted', 'streams')) -- at most 2: the fields
   local delayed = call('ZCARD', KEYS[DELAYED]) - 1
   if delayed > 0 then delayed = max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], q.now)) end
   local ended = call('ZCOUNT', KEYS[LEASES], '-inf', q.jump and q.now - q.jump.by or q.now)
@@ -334,7 +349,7 @@ function verbs.stats(KEYS, ARGV)
   if streams + 0 <= ARGV[2] + 0 then
     local fields = {}
     for number = 0, streams - 1 do fields[number + 1] = sub(meta, 1, -5) .. 's' .. number end
-    lengths = call('HMGET', meta, unpack(fields))
+    lengths = call('HMGET', meta, unpack(fields)) -- at most 4,096: the streams
     for at = 1, #fields do lengths[at] = tonumber(lengths[at] or 0) end
   end
   local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0

@@ -1,4 +1,5 @@
--- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that wait.
+-- The verb read: what time has brought comes back, then messages are delivered, from the streams and from those that
+-- wait.
 local OFTEN = 64 -- what a read passes over at most that may not be delivered, before it is sent again
 
 local function look_of_read(KEYS, count)
@@ -16,7 +17,8 @@ local function look_of_read(KEYS, count)
   return q
 end
 
--- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die since it was
+-- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die
+-- since it was
 -- rejected. Then it is over, or waits for room among the dead letters.
 local function is_over(q, a, m)
   local key, place, id, attempts, flags, body = m[2], m[3], m[4], m[5], m[6], m[8]
@@ -42,7 +44,8 @@ local function note_delivered(q, id, key, attributes, deliveries)
   Journal.note_event(q, 'd', id, key, deliveries + Messages.deliveries_before(attributes), tonumber(match(attributes, ' t(%d+)')))
 end
 
--- Delivers an entry of a stream, or gives it back to its shard key if that may have no more now (its limits have changed since).
+-- Delivers an entry of a stream, or gives it back to its shard key if that may have no more now (its limits have
+-- changed since).
 local function deliver_entry(q, number, entry)
   local id, fields = entry[1], entry[2]
   local key, a = fields[2], nil
@@ -92,7 +95,7 @@ local function from_streams(q, need)
     for i, entry in ipairs(entries) do
       local delivered = deliver_entry(q, stream, entry)
       if not delivered and not kept then
-        kept = {unpack(entries, 1, i - 1)}
+        kept = {unpack(entries, 1, i - 1)} -- at most 500: of one stream
       elseif delivered and kept then
         kept[#kept + 1] = entry
       end
@@ -105,7 +108,7 @@ end
 
 -- Delivers one message out of those that wait, if it may be delivered.
 local function deliver_waiting(q, m)
-  local a, key, place, id, attempts, flags, since, body = unpack(m, 1, 8)
+  local a, key, place, id, attempts, flags, since, body = unpack(m, 1, 8) -- at most 8: the parts
   if not body then
     Settle.count_gone(q)
     q.vanished = (q.vanished or 0) + 1
@@ -155,8 +158,10 @@ local function bring(q, view)
   if q.walk ~= '' then Due.walk_accounts(q) end
 end
 
--- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is theirs, or each
--- 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state can stand still where
+-- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
+-- theirs, or each
+-- 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state can stand
+-- still where
 -- messages are given back at once.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
@@ -213,7 +218,8 @@ local function hints_of(q, width)
   return concat(hints, ',')
 end
 
--- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something may be there.
+-- What the reader is told: how much it was handed, or that the call is to be sent again, or how long until something
+-- may be there.
 local function answer_read(q, width, blocks, till)
   local mark = q.contested and q.mark or ''
   if q.found > 0 then
@@ -237,15 +243,19 @@ end
 -- @verb read | allow-oom: take back what time has brought, then deliver up to `count` messages.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones, the legacy stream last
--- ARGV[1] head: "count holder visibility blocks width prefer all": at most so many messages; a nonce that makes the leases of this
---         call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it will not; how many hints
+-- ARGV[1] head: "count holder visibility blocks width prefer all": at most so many messages; a nonce that makes the
+-- leases of this
+--         call its own; ms that they last; ms for which the caller will block if there is nothing, 0: it will not; how
+--         many hints
 --         to return; a stream to try first, '-' for none; '1' if all streams are declared, in their order
 -- ARGV[2] clock: what the caller says of the server's clock (see `read_view`); '' = nothing yet, take back no lease
 -- ARGV[3] client: what the journal calls the caller
--- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' | 'NOQUEUE', now, epoch,
+-- Reply: {'OK' | 'MISS': a stream was not declared, there may be more | 'MORE': there may be more | 'VOID' |
+-- 'NOQUEUE', now, epoch,
 --        ms until there may be something (-1: not known, or there is a message or more), hints "3,17",
 --        {stream, {{id, {field, value, ...}}, ...}, stream, ...} delivered for the first time out of streams,
---        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from streams}
+--        {{"place:id:count:marks", error, body, deliverable since in ms}, ...} the others, the mark of those from
+--        streams}
 function verbs.read(KEYS, ARGV)
   if not call then begin() end
   local count, holder, visibility, blocks, width, prefer, all =

@@ -1,4 +1,5 @@
--- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds: 'a' ack,
+-- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen.
+-- Kinds: 'a' ack,
 -- 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
 
 -- Notes that the body of a message is over, in the place where it lies.
@@ -14,7 +15,11 @@ end
 
 function Settle.remove_bodies(q)
   for place, ids in pairs(q.over or {}) do
-    if place == 'd' then call('HDEL', q.keys[BODIES], unpack(ids)) else call('XDEL', Messages.stream_key(q, place), unpack(ids)) end
+    if place == 'd' then
+      call('HDEL', q.keys[BODIES], unpack(ids)) -- at most 1,000: a read
+    else
+      call('XDEL', Messages.stream_key(q, place), unpack(ids)) -- at most 1,000: a read
+    end
   end
   send(q, 'without_error', 'HDEL', q.keys[ERRORS])
 end
@@ -50,7 +55,8 @@ local function keep_error(q, id, flags, due, text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
--- A message is not delivered again: it goes to the dead letters, or waits for room there. Returns the letter of the reply.
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. Returns the letter of the
+-- reply.
 function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
   if DeadLetters.has_room_for_dead(q) then
@@ -149,7 +155,8 @@ local function end_delivery(q, p, kind, cost, delay, text)
   return 'o'
 end
 
--- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call that finds no
+-- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call
+-- that finds no
 -- lease did its work the first time: the message is not the caller's either way.
 local function letter_of_lost(q, p, kind, repeated)
   if not repeated then return 'l' end
@@ -158,7 +165,8 @@ local function letter_of_lost(q, p, kind, repeated)
   return #call('XRANGE', Messages.stream_key(q, p.place), p.id, p.id) == 0 and 'o' or 'l'
 end
 
--- Settles these deliveries, as far as they may be. `terms` has delay and error of each, or is nil. Returns a letter for each.
+-- Settles these deliveries, as far as they may be. `terms` has delay and error of each, or is nil. Returns a letter
+-- for each.
 function Settle.settle_all(q, parts, kind, costs, repeated, terms)
   local tokens, letters, over = {}, {}, {}
   for at, p in ipairs(parts) do tokens[at] = p.token end
@@ -173,7 +181,7 @@ function Settle.settle_all(q, parts, kind, costs, repeated, terms)
       letters[at] = letter_of_lost(q, p, kind, repeated)
     end
   end
-  if #over > 0 then call('ZREM', q.keys[LEASES], unpack(over)) end
+  if #over > 0 then call('ZREM', q.keys[LEASES], unpack(over)) end -- at most 250: a chunk
   q.ended_leases = #over
   return concat(letters)
 end

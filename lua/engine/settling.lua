@@ -51,10 +51,11 @@ function verbs.extend(KEYS, ARGV)
   if not call then begin() end
   local time = call('TIME')
   local now = time[1] * 1000 + floor(time[2] / 1000)
-  local jump, waiting, lease_at, cancels = unpack(call('HMGET', KEYS[1], 'jump', 'waiting', 'lease_at', 'cancels'))
+  local jump, waiting, lease_at, cancels = unpack( -- at most 4: the fields
+    call('HMGET', KEYS[1], 'jump', 'waiting', 'lease_at', 'cancels'))
   local q = {now = now, jump = Clock.read_jump(jump, now)}
   local visibility, letters, moved = tonumber(ARGV[1]), {}, {}
-  for at, score in ipairs(call('ZMSCORE', KEYS[3], unpack(ARGV, 2))) do
+  for at, score in ipairs(call('ZMSCORE', KEYS[3], unpack(ARGV, 2))) do -- at most 500: a chunk
     local token = ARGV[1 + at]
     local place, id = Leases.read_token(token)
     if not Clock.is_live(q, score) then
@@ -80,8 +81,10 @@ end
 local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given up on
 local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 
--- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one deadline, which
--- is not known at first: they are looked for from the latest end on, and as soon as one is found, only that end is looked at.
+-- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one
+-- deadline, which
+-- is not known at first: they are looked for from the latest end on, and as soon as one is found, only that end is
+-- looked at.
 -- KEYS[1] meta: the reads that are given up on
 -- KEYS[2] leases: tokens by end
 -- ARGV[1] holder: of the lost read

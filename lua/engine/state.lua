@@ -1,4 +1,5 @@
--- All small state of a queue is in one hash, `meta`. A call looks at it once (`open_call`) and writes down what has changed
+-- All small state of a queue is in one hash, `meta`. A call looks at it once (`open_call`) and writes down what has
+-- changed
 -- once (`save_state`).
 --   epoch      a nonce that changes with the settings; it begins with the number of the format
 --   rules      the settings that calls heed, as one text: see rules.lua
@@ -19,7 +20,8 @@
 --   walk       where the walk over all accounts goes on; '' if there is none
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   idle       1 while `turns` may hold shard keys of which nothing waits
--- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:' and
+-- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken;
+-- 'p:' and
 -- a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it.
 State.COMMON = 12 -- of these fields every call looks at the first so many
 State.OF_WRITE = 16 -- a write looks at so many
@@ -33,7 +35,7 @@ end
 function State.fields_of_write(lane, KEYS, first)
   return {
     'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels', 'servable',
-    'n', 'ms', 'ready', lane, unpack(KEYS, first),
+    'n', 'ms', 'ready', lane, unpack(KEYS, first), -- at most 4,096: the streams
   }
 end
 
@@ -47,7 +49,7 @@ end
 -- Begins a call: `fixed` keys are declared before the streams. Nil if there is no such queue.
 function State.open_call(KEYS, fields, fixed)
   local time = call('TIME')
-  local v = call('HMGET', KEYS[META], unpack(fields))
+  local v = call('HMGET', KEYS[META], unpack(fields)) -- at most 4,400: fields, streams and accounts
   if not v[1] then return nil end
   local virtual, behind, shared, turns, gone = v[3] + 0, v[4] + 0, v[5] + 0, v[6] + 0, v[7] + 0
   local acked, due_at = v[8] + 0, v[9] + 0
@@ -83,6 +85,8 @@ end
 
 function State.save_state(q)
   local changes = q.changes
-  for from = 1, q.changed, 4000 do call('HSET', q.keys[META], unpack(changes, from, min(q.changed, from + 3999))) end
+  for from = 1, q.changed, 4000 do
+    call('HSET', q.keys[META], unpack(changes, from, min(q.changed, from + 3999))) -- at most 4,000: a part
+  end
   send(q, 'unset', 'HDEL', q.keys[META])
 end

@@ -1,4 +1,5 @@
--- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead of the
+-- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead
+-- of the
 -- virtual time: those are read by round robin. All others wait in `turns`.
 local MOST_ENTRIES = 500 -- of one stream in one look
 
@@ -10,7 +11,8 @@ function Streams.goes_to_stream(q, a)
   return not a.ruled or Limits.allowance(a, q.now) > 0
 end
 
--- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a text with
+-- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
+-- text with
 -- the position of each stream among those that the call declares: one byte, or two when more than 255 are declared.
 local function shortest_stream(q, shard)
   local lengths, is_wide = q.lengths, q.is_wide
@@ -65,9 +67,10 @@ function Streams.ready_streams(q, most)
 end
 
 -- Learns how many messages the declared ones of these streams have, and their cursors, by one look.
-local function know_streams(q, ready)
+local function know_streams(q, ready, need)
   local fields, numbers = nil, nil
-  for _, number in ipairs(ready) do
+  for at, number in ipairs(ready) do
+    if at > need then break end
     if not q.lengths[number] then
       local key = Messages.stream_key(q, number)
       if not key then break end
@@ -76,7 +79,7 @@ local function know_streams(q, ready)
     end
   end
   if not fields then return end
-  local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 8,192: two for each stream of a queue
+  local found = call('HMGET', q.keys[META], unpack(fields)) -- at most 2,000: two for each message
   for at, number in ipairs(numbers) do
     q.lengths[number], q.cursors[number] = tonumber(found[2 * at - 1] or 0), found[2 * at]
   end
@@ -89,7 +92,7 @@ end
 -- Takes up to `need` entries, as a list of stream, entries, and how many they are. What is taken is gone from there.
 function Streams.take_entries(q, need)
   local ready, groups, found = Streams.ready_streams(q, need == 1 and 1 or 9e9), {}, 0
-  know_streams(q, ready)
+  know_streams(q, ready, need)
   for at, number in ipairs(ready) do
     if found >= need then break end
     local left = q.lengths[number]

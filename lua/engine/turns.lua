@@ -1,5 +1,7 @@
--- `turns`: a sorted set of the shard keys of which something waits that may be delivered now, by whose turn it is. Behind all
--- others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until it has passed them:
+-- `turns`: a sorted set of the shard keys of which something waits that may be delivered now, by whose turn it is.
+-- Behind all
+-- others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until it has
+-- passed them:
 -- so nobody gains by leaving and coming back. (Fewest in flight first, then least service received: docs/fairness.md.)
 local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
 
@@ -16,7 +18,8 @@ local function unlist_turn(q, a)
   add(q, 'turned', a.name)
 end
 
--- Of whom nothing waits keeps what it has received as long as that is more than the virtual time and somebody else waits.
+-- Of whom nothing waits keeps what it has received as long as that is more than the virtual time and somebody else
+-- waits.
 local function list_idle(q, a)
   if a.served > q.virtual and q.shared + q.behind > 0 then
     if a.listed ~= 0 then return end
@@ -38,7 +41,8 @@ local function note_moment(q, a, at)
   if at < q.due_at then q.due_at = at end
 end
 
--- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice, it
+-- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,
+-- it
 -- changes nothing.
 function Turns.schedule(q, a)
   local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
@@ -63,7 +67,8 @@ function Turns.flush_turns(q)
   send(q, 'turn', 'ZADD', q.keys[TURNS])
 end
 
--- Returns those at the head of `turns` that really may have something now. Who is found at a wrong place gets to the right one.
+-- Returns those at the head of `turns` that really may have something now. Who is found at a wrong place gets to the
+-- right one.
 local function find_heads(q, need)
   for _ = 1, MENDED do
     local list = call('ZRANGE', q.keys[TURNS], 0, need - 1, 'WITHSCORES')
@@ -97,7 +102,8 @@ local function insert_later(later, a, from)
   later[at] = a
 end
 
--- Chooses how many messages of each are delivered, `a.by`: the least score gives one, and comes again with one more in flight.
+-- Chooses how many messages of each are delivered, `a.by`: the least score gives one, and comes again with one more in
+-- flight.
 function Turns.choose_turns(q, need)
   local ready, later, picked = find_heads(q, need), {}, {}
   local got, from, to = 0, 1, 1

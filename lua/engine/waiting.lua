@@ -1,8 +1,13 @@
--- What waits of a shard key is one queue: first what was given back or came due, by number, then its overflow. `returned` is a
--- sorted set without scores, of members "size:key:<number>:place:id:attempts:since", so those of a shard key are together.
--- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so far, and
--- flags: 'e' an error is stored, 'u' it has a unique key, 'r' it was rejected and waits for room among the dead letters.
--- With parents the parent's own queue is a ring of its children that have something, each once; the rest is the child's.
+-- What waits of a shard key is one queue: first what was given back or came due, by number, then its overflow.
+-- `returned` is a
+-- sorted set without scores, of members "size:key:<number>:place:id:attempts:since", so those of a shard key are
+-- together.
+-- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so
+-- far, and
+-- flags: 'e' an error is stored, 'u' it has a unique key, 'r' it was rejected and waits for room among the dead
+-- letters.
+-- With parents the parent's own queue is a ring of its children that have something, each once; the rest is the
+-- child's.
 
 function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
 
@@ -39,7 +44,8 @@ end
 function Waiting.ring_base(a) return 'p' .. a.name .. '\n' end
 function Waiting.overflow_base(key) return 'm' .. key .. '\n' end
 
--- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was idle has
+-- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was
+-- idle has
 -- no credit for that time: it has received as much as the virtual time.
 local function count_waiting(q, a, key)
   if a.behind == 0 then
@@ -81,7 +87,8 @@ local function take_returned(q, a, holder, number, out)
     taken[#taken + 1] = member
     holder.returned, holder.behind = holder.returned - 1, holder.behind - 1
   end
-  if #taken > 0 then call('ZREM', q.keys[RETURNED], unpack(taken)) end -- at once: a child may be asked again in this call
+  -- At once: a child may be asked again in this call.
+  if #taken > 0 then call('ZREM', q.keys[RETURNED], unpack(taken)) end -- at most 1,000: a read
   if #members == 0 then holder.behind, holder.returned = holder.behind - holder.returned, 0 end
 end
 
@@ -168,7 +175,8 @@ function Waiting.load_bodies(q, out)
     end
   end
   if #fields == 0 then return end
-  for at, body in ipairs(call('HMGET', q.keys[BODIES], unpack(fields))) do whose[at][8] = body or nil end
+  for at, body in ipairs(call('HMGET', q.keys[BODIES],
+    unpack(fields))) do whose[at][8] = body or nil end -- at most 1,000: one for each message
 end
 
 function Waiting.save_waiting(q)

@@ -1,6 +1,7 @@
 -- The verb write: store messages, all or none.
 
--- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if the dedup key
+-- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if
+-- the dedup key
 -- has a scope of its own; with a unique key it is
 -- "delay|ms to its deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
 local function read_options(q, text, shard_key)
@@ -23,7 +24,8 @@ local function read_options(q, text, shard_key)
   return option
 end
 
--- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it. With 'e' they are
+-- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it.
+-- With 'e' they are
 -- repetitions of that one. Returns those that are not, as "number:message id".
 local function find_conflicts(q, options, repeated, count)
   local conflicts, first = {}, {}
@@ -45,7 +47,8 @@ local function find_conflicts(q, options, repeated, count)
   return conflicts
 end
 
--- Finds which messages are not to be written. Returns those that an earlier one stands for, by their index, how many they are, and
+-- Finds which messages are not to be written. Returns those that an earlier one stands for, by their index, how many
+-- they are, and
 -- those that cannot be written.
 local function find_earlier(q, options, count)
   local repeated, known = {}, 0
@@ -271,12 +274,18 @@ end
 -- @verb write: store messages, all or none. A repeated call of a producer changes nothing and returns the same ids.
 -- KEYS[1..11]: the first 11 of a queue (base.lua)
 -- KEYS[12..] streams: those that the shards of this call may choose from
--- ARGV[1] head: "epoch lane sequence window keyed count stride": the caller's idea of the epoch; the field of its lane or of its bulk
---         write's partition ('-': none); "number|ms for which it may be repeated", or see `check_offset`; for how many ms dedup keys
---         are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with headers or options
--- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and options
--- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch, stored, mark}
---        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one of this call)
+-- ARGV[1] head: "epoch lane sequence window keyed count stride": the caller's idea of the epoch; the field of its lane
+-- or of its bulk
+--         write's partition ('-': none); "number|ms for which it may be repeated", or see `check_offset`; for how many
+--         ms dedup keys
+--         are remembered; how many keys the messages have; how many messages; 4 arguments for each, or 6 with headers
+--         or options
+-- ARGV[2..] messages: of each: shard (positions of its streams), shard key, tag, payload, and with 6 headers and
+-- options
+-- Reply: {'OK', "ms|n|a,b"} | {'EPOCH'} | {'STALE'} | {'FULL', name of the bound, messages "1,5"} | {'COUNTED', batch,
+-- stored, mark}
+--        | {'FORGOTTEN'} | {'TAKEN', "number:id,..."}: messages whose unique keys others have, with their ids ('': one
+--        of this call)
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
