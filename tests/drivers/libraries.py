@@ -24,6 +24,8 @@ local call
 local function begin()
   call = redis.call
 end
+
+local verbs = {}
 """
 TEXTS = """-- A text.
 
@@ -31,7 +33,7 @@ TEXTS = """-- A text.
 -- KEYS[1] text: the text
 -- ARGV[1] value: what to keep
 -- Reply: OK
-local function put(KEYS, ARGV)
+function verbs.put(KEYS, ARGV)
   begin()
   return call('SET', KEYS[1], ARGV[1])
 end
@@ -39,7 +41,7 @@ end
 -- @verb get | no-writes, allow-oom: return the text
 -- KEYS[1] text: the text
 -- Reply: the text
-local function get(KEYS, ARGV)
+function verbs.get(KEYS, ARGV)
   begin()
   return call('GET', KEYS[1]) or ARGV[1].missing.missing
 end
@@ -47,7 +49,7 @@ end
 -- @verb take | allow-oom: return the text and forget it
 -- KEYS[1] text: the text
 -- Reply: the text
-local function take(KEYS, ARGV)
+function verbs.take(KEYS, ARGV)
   begin()
   return call('GETDEL', KEYS[1])
 end
@@ -59,8 +61,8 @@ FAILING = 1 + next(at for at, line in enumerate(TEXTS.splitlines()) if "missing"
 def library(folder: Path, *, more: str = "") -> Library:
     """The library of these two modules, and of *more* lines that make it another one."""
     folder.mkdir(exist_ok=True)
-    (folder / "order.txt").write_text("begin  # first of all\ntexts\n")
-    (folder / "begin.lua").write_text(BEGIN)
+    (folder / "order.txt").write_text("base  # first of all\ntexts\n")
+    (folder / "base.lua").write_text(BEGIN)
     (folder / "texts.lua").write_text(TEXTS + more)
     return read(folder)
 
@@ -70,13 +72,14 @@ def as_functions(folder: Path, verbs: Sequence[str]) -> None:
     shutil.copytree(str(scripts.root()), folder, ignore=lambda *_: {"engine"})
     engine = folder / "engine"
     engine.mkdir()
-    (engine / "order.txt").write_text("".join(f"{verb}\n" for verb in verbs))
+    (engine / "base.lua").write_text("local verbs = {}\n")
+    (engine / "order.txt").write_text("".join(f"{name}\n" for name in ("base", *verbs)))
     for verb in verbs:
         script = scripts.load(verb)
         lines = script.source.splitlines()[1:]
         header = [line for line in lines if line.startswith("-- KEYS")]
         flags = f" | {', '.join(script.flags)}" if script.flags else ""
-        text = [f"-- @verb {verb}{flags}: as it was", *header, f"local function {verb}(KEYS, ARGV)", *lines, "end"]
+        text = [f"-- @verb {verb}{flags}: as it was", *header, f"function verbs.{verb}(KEYS, ARGV)", *lines, "end"]
         (engine / f"{verb}.lua").write_text("".join(f"{line}\n" for line in text))
 
 

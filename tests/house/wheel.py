@@ -35,7 +35,7 @@ def problems(wheel: Path) -> list[str]:
     wanted = {
         f"shardq/lua/{path.relative_to(ROOT / 'lua').as_posix()}": _digest(path.read_bytes())
         for path in (ROOT / "lua").rglob("*")
-        if path.suffix == ".lua" or path.name == "README.md"
+        if path.suffix == ".lua" or path.name in ("README.md", "order.txt")
     }
     found = {name: digest for name, digest in shipped.items() if name.startswith("shardq/lua/")}
     tops = {name.split("/")[0] for name in shipped if ".dist-info/" not in name}

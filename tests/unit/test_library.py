@@ -21,6 +21,7 @@ local function begin()
   -- once a call
   now = call('TIME')
 end
+local verbs = {}
 """
 VERBS = """-- Verbs.
 
@@ -29,14 +30,14 @@ VERBS = """-- Verbs.
 -- KEYS[2..] streams: what is declared
 -- ARGV[1] count: how many
 -- Reply: nothing
-local function look(KEYS, ARGV)
+function verbs.look(KEYS, ARGV)
   begin()
   return now -- at once
 end
 
 -- @verb write: write it
 -- Reply: nothing
-local function write(KEYS, ARGV)
+function verbs.write(KEYS, ARGV)
 end
 """
 SENT = """#!lua name={name}
@@ -45,14 +46,18 @@ local function begin()
   call = redis.call
   now = call('TIME')
 end
-local function look(KEYS, ARGV)
+local verbs = {{}}
+local Verbs = {{}}
+do
+function verbs.look(KEYS, ARGV)
   begin()
   return now -- at once
 end
-local function write(KEYS, ARGV)
+function verbs.write(KEYS, ARGV)
 end
-redis.register_function{{function_name = '{name}_look', callback = look, flags = {{'no-writes', 'allow-oom'}}}}
-redis.register_function{{function_name = '{name}_write', callback = write, flags = {{}}}}
+end
+redis.register_function{{function_name = '{name}_look', callback = verbs.look, flags = {{'no-writes', 'allow-oom'}}}}
+redis.register_function{{function_name = '{name}_write', callback = verbs.write, flags = {{}}}}
 """
 
 
@@ -62,9 +67,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "engine"
 
 
-def made(folder: Path, state: str = STATE, verbs: str = VERBS, order: str = "state  # first\n\nverbs\n") -> Library:
+def made(folder: Path, state: str = STATE, verbs: str = VERBS, order: str = "base  # first\n\nverbs\n") -> Library:
     (folder / "order.txt").write_text(order)
-    (folder / "state.lua").write_text(state)
+    (folder / "base.lua").write_text(state)
     (folder / "verbs.lua").write_text(verbs)
     return library.read(folder)
 
@@ -88,8 +93,8 @@ def test_a_verb_is_a_function_and_a_script_of_the_same_text(folder: Path) -> Non
     found = made(folder)
     look, write = found.script("look"), found.script("write")
     body = found.text.partition("\n")[2].partition("redis.register_function")[0]
-    assert look.source == f"#!lua flags=no-writes,allow-oom\n{body}return look(KEYS, ARGV)\n"
-    assert write.source == f"#!lua\n{body}return write(KEYS, ARGV)\n"
+    assert look.source == f"#!lua flags=no-writes,allow-oom\n{body}return verbs.look(KEYS, ARGV)\n"
+    assert write.source == f"#!lua\n{body}return verbs.write(KEYS, ARGV)\n"
     assert look.sha == hashlib.sha1(look.source.encode(), usedforsecurity=False).hexdigest()
     assert (look.function, look.flags, look.readonly) == (f"{found.name}_look", ("no-writes", "allow-oom"), True)
     assert (look.keys, look.rest, write.keys, write.rest) == (("meta",), "streams", (), "")
@@ -109,28 +114,28 @@ def test_commands_name_the_function_the_hash_or_the_source(folder: Path) -> None
 
 def test_each_line_of_what_is_sent_is_found_in_its_module(folder: Path) -> None:
     found = made(folder)
-    files = {"state.lua": STATE.splitlines(), "verbs.lua": VERBS.splitlines()}
+    files = {"base.lua": STATE.splitlines(), "verbs.lua": VERBS.splitlines()}
     located = []
     for at, text in enumerate(found.text.splitlines(), 1):
         if place := found.locate(at):
             file, _, number = place.partition(":")
             assert files[file][int(number) - 1] == text
             located.append(at)
-    assert located == [*range(2, 13)], "all but the first line and the registrations"
-    assert found.locate(5) == "state.lua:9"
-    assert (found.locate(0), found.locate(1), found.locate(13), found.locate(99)) == ("", "", "", "")
+    assert located == [*range(2, 8), *range(10, 16)], "all but what joins the modules"
+    assert found.locate(5) == "base.lua:9"
+    assert (found.locate(0), found.locate(1), found.locate(17), found.locate(99)) == ("", "", "", "")
 
 
 def test_a_line_has_one_number_in_the_library_and_in_every_script(folder: Path) -> None:
     found = made(folder)
     for name in found.verbs:
-        assert found.script(name).source.splitlines()[1:12] == found.text.splitlines()[1:12]
+        assert found.script(name).source.splitlines()[1:16] == found.text.splitlines()[1:16]
 
 
 def test_an_error_is_explained(folder: Path) -> None:
-    text = "user_function:5: no script: x, on @user_script:9. user_function:999 my_user_function:5"
+    text = "user_function:5: no script: x, on @user_script:12. user_function:999 my_user_function:5"
     assert made(folder).explain("look", text) == (
-        "state.lua:9 (look): no script: x, on @verbs.lua:10 (look). user_function:999 my_user_function:5"
+        "base.lua:9 (look): no script: x, on @verbs.lua:10 (look). user_function:999 my_user_function:5"
     )
 
 
@@ -143,7 +148,7 @@ def test_an_error_is_explained(folder: Path) -> None:
         (VERBS.replace("KEYS[2..]", "KEYS[3..]"), "number its keys"),
         (VERBS.replace("KEYS[1] meta", "KEYS[1..] meta"), "only the last"),
         (VERBS.replace("streams:", "meta:"), "same name"),
-        (VERBS.replace("local function write", "\nlocal function write"), "its function must come"),
+        (VERBS.replace("function verbs.write", "\nfunction verbs.write"), "its function must come"),
         (VERBS + VERBS, "there is a verb look already"),
         (VERBS.replace("-- at once", "--[[ at"), "several lines"),
     ],
@@ -153,9 +158,9 @@ def test_a_module_that_is_not_well_formed_is_an_error_that_says_where(folder: Pa
         made(folder, verbs=verbs)
 
 
-@pytest.mark.parametrize("order", ["state\n", "state\nverbs\nother\n", "state\nverbs\nstate\n"])
+@pytest.mark.parametrize("order", ["base\n", "base\nverbs\nother\n", "base\nverbs\nbase\n"])
 def test_the_order_names_each_module_once(folder: Path, order: str) -> None:
-    with pytest.raises(ValueError, match=r"each module once.*: (verbs|other|state)$"):
+    with pytest.raises(ValueError, match=r"each module once.*: (verbs|other|base)$"):
         made(folder, order=order)
 
 
@@ -185,7 +190,7 @@ def test_what_is_listed_is_what_runs_in_either_engine(new_engine: Library) -> No
         listed = "\n".join(line.text for line in scripts.listing(name))
         assert listed.rstrip("\n") == scripts.load(name).source.rstrip("\n")
     assert [line.place for line in scripts.listing("len")[:2]] == ["len.lua:1", "len.lua:2"]
-    assert scripts.listing("look")[4].place == new_engine.locate(5) == "state.lua:9"
+    assert scripts.listing("look")[4].place == new_engine.locate(5) == "base.lua:9"
 
 
 def test_a_listed_line_of_an_old_script_stands_where_it_says() -> None:
