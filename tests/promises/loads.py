@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +20,10 @@ TIMES = 1.3
 BESIDE = 2
 """Deliveries more that a wait may have: one that was under way as the message came, and one for the turns of those who
 wait, which get one delivery in eight even if others have nothing in flight."""
+
+
+CHANCE = 0.15
+"""How many newcomers there are for each delivery."""
 
 
 @dataclass
@@ -93,20 +98,30 @@ def _floods(served: Served) -> int:
 
 
 def newcomers(
-    write: Callable[[str], None], read: Callable[[int], list[str]], batch: int, reads: int, chance: Callable[[], bool]
+    write: Callable[[str], None],
+    read: Callable[[int], list[str]],
+    batch: int,
+    reads: int,
+    rng: random.Random,
+    *,
+    together: bool = True,
 ) -> list[int]:
-    """Waits in deliveries of quiet messages, each of a new tenant, that are written at random while floods are served."""
+    """Waits in deliveries of quiet messages, each of a new tenant, that are written at random while floods are served.
+
+    What one read delivers comes *together*, or one after the other. None is written in the last quarter, so that all
+    can come; one that does not has waited until the end.
+    """
     came: dict[str, int] = {}
     waits: list[int] = []
     done = 0
-    for _ in range(reads):
-        for _ in range(batch):
-            if chance():
+    for number in range(reads):
+        for _ in range(batch if number < 0.75 * reads else 0):
+            if rng.random() < CHANCE:
                 tenant = f"quiet-{len(came)}"
                 came[tenant] = done
                 write(tenant)
         found = read(batch)
-        waits += [done - came[each] for each in found if each in came]
+        before = [done if together else done + at for at in range(len(found))]
+        waits += [so_far - came[each] for so_far, each in zip(before, found, strict=True) if each in came]
         done += len(found)
-    unserved = len(came) - len(waits)
-    return waits + [done] * unserved
+    return waits + [done] * (len(came) - len(waits))
