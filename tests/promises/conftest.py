@@ -61,6 +61,12 @@ def client(open_client: OpenClient) -> Client:
 
 
 @pytest.fixture
+def queue_name() -> str:
+    """Always the same, since it decides how tenants are dealt to streams: a promise is kept in each run, or in none."""
+    return "jobs"
+
+
+@pytest.fixture
 def open_queue(client: Client, queue_name: str) -> OpenQueue:
     """Opens the test's queue, which exists then: settings as of `Client.queue`; *by* another client than `client`."""
 
