@@ -18,7 +18,7 @@ pytestmark = pytest.mark.runs_in("test-all")
 DAY = 24 * HOUR
 RATE, BURST = 2, 3
 SOON = 20.0
-"""Seconds that are enough for burst / rate, also on a busy machine."""
+"""Seconds within which a pause of one second is over, also on a busy machine."""
 
 
 @pytest.fixture
@@ -78,27 +78,35 @@ def all_tokens(queue: Queue) -> list[Delivery]:
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("ahead", [HOUR, DAY])
 def test_a_clock_that_was_ahead_for_a_while_withholds_nobody_for_longer_than_a_burst(
-    server: Shimmed, queue: Queue, rate: str, ahead: int
+    server: Shimmed, client: Client, rate: str, ahead: int
 ) -> None:
-    """While it was ahead all tokens were used up, and a reader saw that there are none."""
-    RATES[rate](queue)
-    queue.write_many([(number, "t") for number in range(200)])
+    """While it was ahead all tokens were used up, and a reader saw that there are none. Then one read is enough.
+
+    There are several queues, so that one which happens to look around in this instant does not hide the others.
+    """
+    queues = [client.queue(f"queue-{number}", create=True, streams=4) for number in range(10)]
+    for queue in queues:
+        queue.write_many([(number, "t") for number in range(20)])
+        RATES[rate](queue)
     move(server, ahead)
-    assert all_tokens(queue)
+    for queue in queues:
+        assert len(all_tokens(queue)) >= BURST
     move(server, 0)
-    started = time.monotonic()
-    found = queue.read_many(10, block=SOON)
-    assert found, "withheld for as long as the clock was ahead"
-    assert time.monotonic() - started < BURST / RATE + 5
+    now = queues[0].stats().time
+    eventually(lambda: queues[0].stats().time > now + BURST / RATE + 0.1, what="so much time")
+    assert [len(queue.read_many(1)) for queue in queues] == [1] * len(queues)
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_a_clock_that_goes_to_and_fro_gives_at_most_one_burst_more(server: Shimmed, queue: Queue, rate: str) -> None:
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_clock_that_goes_wrong_and_is_put_right_gives_at_most_one_burst_more(
+    server: Shimmed, queue: Queue, rate: str, jump: int
+) -> None:
     RATES[rate](queue)
     queue.write_many([(number, "t") for number in range(200)])
     started = time.monotonic()
     count = len(all_tokens(queue))
-    for milliseconds in (HOUR, 0, HOUR, 0, HOUR, 0):
+    for milliseconds in (jump, 0):
         move(server, milliseconds)
         count += len(all_tokens(queue))
     elapsed = time.monotonic() - started
@@ -113,16 +121,6 @@ def test_a_pause_that_was_made_while_the_clock_was_ahead_lasts_no_longer_than_it
     queue.pause(whose, seconds=1)
     queue.write("work", shard_key="t")
     assert queue.read_many(10) == []
-    move(server, 0)
-    assert queue.read_many(1, block=SOON)
-
-
-def test_a_message_that_was_delayed_while_the_clock_was_ahead_comes_once_the_clock_is_right_and_its_delay_over(
-    server: Shimmed, queue: Queue
-) -> None:
-    """A delay is the same promise: it is not withheld for longer than the delay."""
-    move(server, DAY)
-    queue.write("work", shard_key="t", delay=1)
     move(server, 0)
     assert queue.read_many(1, block=SOON)
 
