@@ -1,4 +1,4 @@
-"""Clients and queues of both kinds on real servers; what the engine under test is known to break is expected to fail."""
+"""Clients and queues of both kinds on real servers; what the engine under test breaks is expected to fail."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lone(test: Test) -> Test:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say of each test that stands in the list of expected failures that it fails. If it passes, it must leave the list.
+    """Say of each test in the list of expected failures that it fails. If it passes, it must leave the list.
 
     It fails by an assertion: a test that ends by another error does not show what it was written for.
     """

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from shardq import Delivery, Queue
+from shardq import Queue
+from shardq.model import DeliveryView
 from tests.clients import ClientKind
 from tests.promises.ideal import Ideal, p99
 from tests.waiting import eventually
@@ -40,7 +41,7 @@ def is_flood(tenant: str) -> bool:
 
 
 def served_by(queue: Queue, batch: int, most: int) -> Served:
-    """Read so many messages in batches, and ack them. What one read delivers comes at once: no wait counts within it."""
+    """Read so many messages in batches, and ack them. What one read delivers comes at once: there is no wait in it."""
     served = Served()
     while len(served.order) < most and (found := queue.read_many(batch)):
         assert queue.ack_many(found) == []
@@ -68,7 +69,7 @@ def served_by_worker(client_kind: ClientKind, url: str, name: str, concurrency: 
     order: list[str] = []
     lock, enough = threading.Lock(), threading.Event()
 
-    def handle(delivery: Delivery) -> None:
+    def handle(delivery: DeliveryView) -> None:
         with lock:
             order.append(str(delivery.shard_key))
             if len(order) >= most:

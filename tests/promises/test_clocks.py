@@ -17,7 +17,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.runs_in("test-all")
 DAY = 24 * HOUR
 RATE, BURST = 2, 3
-SOON = 20.0
+SOON = 8.0
 """Seconds within which a pause of one second is over, also on a busy machine."""
 
 
@@ -80,7 +80,8 @@ def all_tokens(queue: Queue) -> list[Delivery]:
 def test_a_clock_that_was_ahead_for_a_while_withholds_nobody_for_longer_than_a_burst(
     server: Shimmed, client: Client, rate: str, ahead: int
 ) -> None:
-    """While it was ahead all tokens were used up, and a reader saw that there are none. Then one read is enough.
+    """While it was ahead all tokens were used up, and a reader saw that there are none. It looks again as soon as the
+    clock is right, and so much time later.
 
     There are several queues, so that one which happens to look around in this instant does not hide the others.
     """
@@ -92,9 +93,11 @@ def test_a_clock_that_was_ahead_for_a_while_withholds_nobody_for_longer_than_a_b
     for queue in queues:
         assert len(all_tokens(queue)) >= BURST
     move(server, 0)
+    found = [len(all_tokens(queue)) for queue in queues]
     now = queues[0].stats().time
     eventually(lambda: queues[0].stats().time > now + BURST / RATE + 0.1, what="so much time")
-    assert [len(queue.read_many(1)) for queue in queues] == [1] * len(queues)
+    found = [before + len(queue.read_many(1)) for before, queue in zip(found, queues, strict=True)]
+    assert 0 not in found
 
 
 @pytest.mark.parametrize("rate", RATES)

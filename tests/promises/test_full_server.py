@@ -182,8 +182,10 @@ def test_a_queue_on_a_full_server_can_be_deleted_and_leaves_nothing(
     assert server.run("KEYS", "shardq:{*") == []
 
 
-def test_a_reader_that_waits_on_a_full_server_gets_what_time_alone_lets_go(full: Queue, open_client: OpenClient) -> None:
-    """Leases that end."""
+def test_a_reader_that_waits_on_a_full_server_gets_what_comes_back_by_time(
+    full: Queue, open_client: OpenClient
+) -> None:
+    """Messages whose leases end."""
     queue = open_client().queue(full.name)
     held = set()
     while found := queue.read_many(100, visibility_timeout=3):

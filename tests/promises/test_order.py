@@ -141,8 +141,12 @@ def test_a_limit_that_comes_and_goes_lets_none_overtake(
     found += queue.read_many(batch)
     assert queue.ack_many(found) == []
     lift(queue)
-    found += first_deliveries(queue, batch, ack)
-    eventually(lambda: queue.len() == 0 or found.extend(first_deliveries(queue, batch, ack)), what="all came")
+
+    def is_empty() -> bool:
+        found.extend(first_deliveries(queue, batch, ack))
+        return queue.len() == 0
+
+    eventually(is_empty, what="all came")
     check_order([each for each in found if each.count == 1], range(30))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import uuid
 from collections import Counter
@@ -16,8 +17,8 @@ from tests.servers import Server
 
 _LINE = re.compile(rb"^[\d.]+ \[\d+ (\S+)\] (.*)$", re.DOTALL)
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-LARGE = 1_000
-"""More members than one call may look at."""
+LARGE = 5_000
+"""More members than one call may look at, or ask for at once."""
 
 
 class Command(NamedTuple):
@@ -88,33 +89,42 @@ def unbounded(server: Server, commands: Sequence[Command]) -> list[str]:
         return [" ".join(each.words)[:200] for each in commands if each.inside and _looks_at_all(plain, each.words)]
 
 
+_WHOLE = {"HGETALL", "HKEYS", "HVALS", "SMEMBERS", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"}
+_BY_VALUE = {"ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANGEBYLEX", "ZREVRANGEBYLEX"}
+_BY_RANK = {"ZRANGE", "ZREVRANGE", "LRANGE", "ZREMRANGEBYRANK"}
+_STREAMS = {"XRANGE", "XREVRANGE"}
+_SCANS = {"HSCAN", "SSCAN", "ZSCAN"}
+
+
 def _looks_at_all(plain: redis.Redis, words: tuple[str, ...]) -> bool:
-    name, upper = words[0].upper(), [word.upper() for word in words]
-    match name:
-        case "HGETALL" | "HKEYS" | "HVALS" | "SMEMBERS":
-            pass
-        case "ZRANGEBYSCORE" | "ZREVRANGEBYSCORE" | "ZRANGEBYLEX" | "ZREVRANGEBYLEX":
-            if "LIMIT" in upper:
-                return int(words[upper.index("LIMIT") + 2]) not in range(LARGE + 1)
-        case "ZRANGE" | "ZREVRANGE" | "LRANGE":
-            if "LIMIT" in upper:
-                return int(words[upper.index("LIMIT") + 2]) not in range(LARGE + 1)
-            if "BYSCORE" not in upper and "BYLEX" not in upper:
-                first, last = int(words[2]), int(words[3])
-                if (first < 0) == (last < 0) and last - first <= LARGE:
-                    return False
-        case "ZREMRANGEBYSCORE" | "ZREMRANGEBYLEX":
-            pass
-        case "XRANGE" | "XREVRANGE":
-            if words[2] == words[3]:
-                return False
-            if "COUNT" in upper:
-                return int(words[upper.index("COUNT") + 1]) > LARGE
-        case "HSCAN" | "SSCAN" | "ZSCAN":
-            return "COUNT" in upper and int(words[upper.index("COUNT") + 1]) > LARGE
-        case _:
-            return False
-    return _size(plain, words[1]) > LARGE
+    name = words[0].upper()
+    if name in _SCANS:
+        return _asked(words, "COUNT", 1, default=10) > LARGE
+    if name not in _WHOLE | _BY_VALUE | _BY_RANK | _STREAMS:
+        return False
+    return _most(name, words) > LARGE and _size(plain, words[1]) > LARGE
+
+
+def _most(name: str, words: tuple[str, ...]) -> float:
+    """How many members a command asks for at most."""
+    if name in _WHOLE:
+        return math.inf
+    if name in _STREAMS:
+        return 1 if words[2] == words[3] else _asked(words, "COUNT", 1)
+    limit = _asked(words, "LIMIT", 2)
+    if name in _BY_VALUE or limit < math.inf or {"BYSCORE", "BYLEX"} & {word.upper() for word in words}:
+        return limit
+    first, last = int(words[2]), int(words[3])
+    return last - first + 1 if (first < 0) == (last < 0) else math.inf
+
+
+def _asked(words: tuple[str, ...], option: str, place: int, default: float = math.inf) -> float:
+    """The number in an option of a command; negative ones mean all."""
+    upper = [word.upper() for word in words]
+    if option not in upper:
+        return default
+    number = int(words[upper.index(option) + place])
+    return math.inf if number < 0 else number
 
 
 def _size(plain: redis.Redis, key: str) -> int:
