@@ -67,6 +67,7 @@ BY_ITSELF = ["a pause that ends", "a rate's next token"]
 @pytest.mark.parametrize("how", LIFTED)
 @pytest.mark.parametrize("batch", [1, 2, 5, 100])
 @pytest.mark.parametrize("window", [1, 50])
+@pytest.mark.runs_in("test-all")
 def test_a_read_finds_what_a_limit_that_was_lifted_had_taken_back(
     open_queue: OpenQueue, how: str, batch: int, window: int
 ) -> None:

@@ -131,7 +131,7 @@ def outcome(call: Callable[[Queue], object], queue: Queue) -> str:
     return "done"
 
 
-@pytest.mark.parametrize("functions", ["known", "forgotten"])
+@pytest.mark.parametrize("functions", ["known", pytest.param("forgotten", marks=pytest.mark.runs_in("test-all"))])
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_of_a_fresh_client_runs_on_a_full_server_if_it_may(
     full: Queue, server: Server, open_client: OpenClient, verb: str, functions: str
@@ -155,7 +155,7 @@ def test_what_a_full_server_refuses_changes_nothing(full: Queue, open_client: Op
     assert (after.written, after.backlog, after.streams) == (before.written, before.backlog, before.streams)
 
 
-@pytest.mark.parametrize("functions", ["known", "forgotten"])
+@pytest.mark.parametrize("functions", ["known", pytest.param("forgotten", marks=pytest.mark.runs_in("test-all"))])
 def test_a_full_server_is_drained_to_empty_by_a_fresh_client(
     full: Queue, server: Server, open_client: OpenClient, functions: str
 ) -> None:
@@ -182,6 +182,7 @@ def test_a_queue_on_a_full_server_can_be_deleted_and_leaves_nothing(
     assert server.run("KEYS", "shardq:{*") == []
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_reader_that_waits_on_a_full_server_gets_what_comes_back_by_time(
     full: Queue, open_client: OpenClient
 ) -> None:

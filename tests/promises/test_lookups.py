@@ -12,6 +12,7 @@ from tests.promises.conftest import OpenClient, OpenQueue, lone
 from tests.proxy import Proxy
 from tests.servers import Server
 
+pytestmark = pytest.mark.runs_in("test-all")
 PATIENCE = 0.5
 CHANGES: dict[str, Callable[[Queue], object]] = {
     "write": lambda queue: queue.write("work", shard_key="t", timeout=PATIENCE),

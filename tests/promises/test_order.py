@@ -84,6 +84,7 @@ def test_a_replaced_message_has_the_place_of_the_first_write(open_queue: OpenQue
 @pytest.mark.parametrize("tenants", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("batch", [1, 3, 100])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.runs_in("test-all")
 def test_first_deliveries_come_in_order_however_few_tenants_are_active(
     open_queue: OpenQueue, tenants: int, batch: int, shape: tuple[int, int]
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_limit_that_comes_and_goes_lets_none_overtake(
 
 @pytest.mark.parametrize("batch", [1, 10])
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.runs_in("test-all")
 def test_delayed_messages_come_in_the_order_of_their_due_times(
     open_queue: OpenQueue, client: Client, way: str, batch: int
 ) -> None:

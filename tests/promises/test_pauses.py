@@ -81,6 +81,7 @@ def test_after_ten_thousand_pauses_that_ended_somebody_can_still_be_paused(queue
     assert cost(server, queue) == before
 
 
+@pytest.mark.runs_in("test-all")
 def test_a_pause_withholds_as_long_as_it_lasts_and_no_longer(queue: Queue) -> None:
     queue.pause("t", seconds=3)
     queue.write("work", shard_key="t")
