@@ -63,8 +63,8 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
         "[*-limit_each]": _CLOCK,
         "test_clocks.py::test_a_pause_that_was_made_while_the_clock_was_ahead_lasts_no_longer_than_it_says": _CLOCK,
         "test_clocks.py::test_first_deliveries_come_in_order_while_the_clock_jumps[*-4]": _WIDE,
-        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[*-3600000-*]": _FRESH,
-        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[*-86400000-*]": _FRESH,
+        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[sync-3600000-*]": _FRESH,
+        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[sync-86400000-*]": _FRESH,
         "test_deletion.py::test_a_late_call_of_a_holder_does_not_bring_a_deleted_queue_back"
         "[*-ack with a result]": _GONE,
         "test_deletion.py::test_a_read_whose_answer_was_lost_does_not_bring_a_deleted_queue_back": _GONE,
