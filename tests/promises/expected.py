@@ -174,6 +174,7 @@ def reason(name: str, patterns: Mapping[str, str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether the pattern names the test."""
+    """Whether the pattern names the test, also one that is repeated (tests/flicker.py)."""
+    name = re.sub(r"-?@\d+\]$", "]", name)
     whole = name if "[" in pattern else name.partition("[")[0]
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), whole) is not None

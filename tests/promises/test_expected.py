@@ -26,5 +26,6 @@ def test_each_expected_failure_names_a_test(engine: str) -> None:
 def test_a_pattern_names_all_cases_of_a_test_or_some() -> None:
     assert matches("test_a.py::test_b[sync-1]", "test_a.py::test_b")
     assert matches("test_a.py::test_b[sync-1]", "test_a.py::test_b[*-1]")
+    assert matches("test_a.py::test_b[sync-1-@3]", "test_a.py::test_b[*-1]")
     assert not matches("test_a.py::test_b[sync-11]", "test_a.py::test_b[*-1]")
     assert not matches("test_a.py::test_bc[sync-1]", "test_a.py::test_b")
