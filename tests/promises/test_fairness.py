@@ -1,0 +1,227 @@
+"""A flood gets its share and no more, however messages are read, and wherever those of the others come from."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from shardq import Delivery, Message, Queue
+from tests.clients import ClientKind
+from tests.promises.conftest import OpenQueue, lone
+from tests.promises.ideal import Ideal, p99
+from tests.promises.loads import (
+    BESIDE,
+    TIMES,
+    check_share,
+    newcomers,
+    served_by,
+    served_by_worker,
+    served_ideally,
+)
+from tests.servers import Server
+from tests.waiting import eventually
+
+BATCHES = [1, 10, 32, 100]
+TENANTS, EACH = 60, 5
+QUIET = [f"tenant-{number}" for number in range(TENANTS)] * EACH
+FLOOD = 600
+FLOODED = 300
+LEASE = 3.0
+"""Seconds: no test may fail since a machine stood still for two of them."""
+DELIVERIES = 2_000
+LOAD = 0
+"""The seed of when newcomers come: always the same, so that an engine keeps the bound in each run, or in none."""
+BUCKETS = 2045
+
+
+def flood(queue: Queue, tenant: str = "flood", count: int = FLOOD) -> None:
+    queue.write_many([(number, tenant) for number in range(count)])
+
+
+def written(queue: Queue) -> None:
+    """The quiet ones' messages are as new as the flood's."""
+    flood(queue)
+    queue.write_many([("quiet", tenant) for tenant in QUIET])
+
+
+def delayed(queue: Queue) -> None:
+    """They come due while the flood waits."""
+    queue.write_many([Message("quiet", tenant, delay=0.2) for tenant in QUIET])
+    flood(queue)
+    eventually(lambda: queue.stats().delayed == 0, what="all delays are over")
+
+
+def nacked(queue: Queue) -> None:
+    """They were given back."""
+    queue.write_many([("quiet", tenant) for tenant in QUIET])
+    assert queue.nack_many(everything(queue)) == []
+    flood(queue)
+
+
+def redriven(queue: Queue) -> None:
+    """They were dead letters."""
+    queue.write_many([("quiet", tenant) for tenant in QUIET])
+    assert queue.reject_many(everything(queue), "no") == []
+    flood(queue)
+    assert queue.redrive(queue.dead(1000)) == len(QUIET)
+
+
+def lost(queue: Queue) -> None:
+    """Those who had them are gone, and their leases have ended."""
+    queue.write_many([("quiet", tenant) for tenant in QUIET])
+    everything(queue, visibility=LEASE)
+    flood(queue)
+    eventually(lambda: queue.stats().in_flight == 0, what="all leases are over")
+
+
+def paused(queue: Queue) -> None:
+    """They waited for the end of a pause that was noticed."""
+    queue.write_many([("quiet", tenant) for tenant in QUIET])
+    for tenant in set(QUIET):
+        queue.pause(tenant)
+    assert queue.read_many(100) == []
+    flood(queue)
+    for tenant in set(QUIET):
+        queue.resume(tenant)
+
+
+def everything(queue: Queue, count: int = len(QUIET), visibility: float = 60.0) -> list[Delivery]:
+    """All that the queue has, in flight; it must be so many."""
+    found = []
+    while some := queue.read_many(1000, visibility_timeout=visibility):
+        found += some
+    assert len(found) == count
+    return found
+
+
+SOURCES = {each.__name__: each for each in (written, delayed, nacked, redriven, lost, paused)}
+
+
+@pytest.fixture
+def queue(open_queue: OpenQueue) -> Queue:
+    return open_queue(streams=16, streams_per_shard=2, window=1, visibility_timeout=60)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.runs_in("test-all")
+def test_a_flood_gets_its_share_beside_what_was(queue: Queue, source: str, batch: int) -> None:
+    SOURCES[source](queue)
+    most = len(QUIET)
+    ideal = served_ideally(["flood"] * FLOOD + QUIET, most)
+    check_share(served_by(queue, batch, most), ideal)
+
+
+@lone
+def test_a_flood_gets_its_share_of_a_batch_beside_what_came_due(queue: Queue) -> None:
+    delayed(queue)
+    most = len(QUIET)
+    check_share(served_by(queue, 100, most), served_ideally(["flood"] * FLOOD + QUIET, most))
+
+
+@pytest.mark.runs_in("test-all")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("concurrency", [16, 64])
+def test_a_flood_gets_its_share_of_a_worker_beside_what_was(
+    queue: Queue, server: Server, client_kind: ClientKind, source: str, concurrency: int
+) -> None:
+    SOURCES[source](queue)
+    most = len(QUIET)
+    ideal = served_ideally(["flood"] * FLOOD + QUIET, most)
+    check_share(served_by_worker(client_kind, server.url, queue.name, concurrency, most), ideal)
+
+
+# --- beside messages of a flood that come the same way, and lie beside those of the quiet tenant
+
+
+def neighbour(tenant: str) -> str:
+    """A tenant whose key has the same remainder as that of *tenant*: an index by hash puts the two side by side."""
+
+    def bucket(key: str) -> int:
+        return int(hashlib.sha1(key.encode()).hexdigest()[:8], 16) % BUCKETS  # noqa: S324 (no secret)
+
+    number = 0
+    while bucket(f"quiet-{number}") != bucket(tenant):
+        number += 1
+    return f"quiet-{number}"
+
+
+def delay_both(queue: Queue, quiet: str) -> None:
+    """The flood's messages come due, and right after them that of the quiet tenant."""
+    queue.write_many([Message(number, "flood", delay=0.2) for number in range(FLOODED)])
+    queue.write("quiet", shard_key=quiet, delay=0.2)
+
+
+def lose_both(queue: Queue, quiet: str) -> None:
+    """The leases of the flood's messages end, and right after them that of the quiet tenant's."""
+    flood(queue, count=FLOODED)
+    everything(queue, FLOODED, LEASE)
+    queue.write("quiet", shard_key=quiet)
+    everything(queue, 1, LEASE)
+
+
+def nack_both(queue: Queue, quiet: str) -> None:
+    """The flood's messages are given back, and right after them that of the quiet tenant."""
+    flood(queue, count=FLOODED)
+    queue.write("quiet", shard_key=quiet)
+    held = everything(queue, FLOODED + 1)
+    assert queue.nack_many([each for each in held if each.shard_key == "flood"]) == []
+    assert queue.nack_many([each for each in held if each.shard_key == quiet]) == []
+
+
+BOTH = {each.__name__: each for each in (delay_both, lose_both, nack_both)}
+
+
+@pytest.mark.parametrize("beside", ["in one stream", "by hash"])
+@pytest.mark.parametrize("how", BOTH)
+@pytest.mark.parametrize("batch", [1, 10])
+@pytest.mark.runs_in("test-all")
+def test_who_has_one_message_does_not_wait_for_a_flood_of_the_same_kind(
+    open_queue: OpenQueue, how: str, beside: str, batch: int
+) -> None:
+    streams = 1 if beside == "in one stream" else 16
+    queue = open_queue(streams=streams, streams_per_shard=min(2, streams), window=1, visibility_timeout=60)
+    BOTH[how](queue, neighbour("flood") if beside == "by hash" else "quiet")
+    eventually(lambda: queue.stats().backlog == FLOODED + 1, what="all may be delivered")
+    waits = served_by(queue, batch, FLOODED + 1).waits
+    assert len(waits) == 1
+    assert waits[0] <= TIMES * 1 + BESIDE, "in the ideal queue it waits for one message of the flood"
+
+
+# --- newcomers
+
+
+@lone
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("floods", [20, 100])
+@pytest.mark.parametrize(("streams", "per_shard"), [(64, 4), (16, 2)])
+@pytest.mark.runs_in("test-all")
+def test_a_newcomer_waits_hardly_longer_than_in_the_ideal_queue(
+    open_queue: OpenQueue, batch: int, floods: int, streams: int, per_shard: int
+) -> None:
+    """A message of a tenant that had none, beside floods whose messages wait all the time."""
+    queue = open_queue(streams=streams, streams_per_shard=per_shard, window=1)
+    reads = DELIVERIES // batch
+    backlog = DELIVERIES // floods + 3
+    ideal = Ideal()
+    for tenant in range(floods):
+        flood(queue, f"flood-{tenant}", backlog)
+        for _ in range(backlog):
+            ideal.write(f"flood-{tenant}")
+
+    def write(tenant: str) -> None:
+        queue.write("quiet", shard_key=tenant)
+
+    def read(count: int) -> list[str]:
+        found = queue.read_many(count)
+        assert queue.ack_many(found) == []
+        return [str(each.shard_key) for each in found]
+
+    def read_ideally(count: int) -> list[str]:
+        return [ideal.read() for _ in range(count)]
+
+    real = newcomers(write, read, batch, reads, random.Random(LOAD))
+    ideally = newcomers(ideal.write, read_ideally, batch, reads, random.Random(LOAD), together=False)
+    assert p99(real) <= TIMES * p99(ideally) + BESIDE, p99(ideally)
