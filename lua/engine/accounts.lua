@@ -16,7 +16,8 @@ local function parse_account(name, text)
   local number = tonumber(text or 0)
   if number then
     return {
-      name = name, taken = number % 1000, flight = floor(number / 1000), behind = 0, returned = 0, delayed = 0, full_at = 0,
+      name = name, taken = number % 1000, flight = floor(number / 1000), behind = 0, returned = 0, delayed = 0,
+      full_at = 0,
       look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0,
     }
   end

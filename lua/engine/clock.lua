@@ -9,7 +9,9 @@
 -- below `to`, the deadlines are right again.
 function Clock.read_jump(text, now)
   local from, to, by, ends = match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
-  if from and now >= to + 0 and now < ends + 0 then return {from = from + 0, to = to + 0, by = by + 0, ends = ends + 0} end
+  if from and now >= to + 0 and now < ends + 0 then
+    return {from = from + 0, to = to + 0, by = by + 0, ends = ends + 0}
+  end
 end
 
 -- Reads what a caller says of the clock: "latest since slack", and " jump from to by" if it saw the clock jump. The
@@ -19,7 +21,8 @@ function Clock.read_view(text)
   local latest, since, slack, rest = match(text, '^(%d+) (%d+) (%d+)(.*)$')
   local from, to, by = match(rest, '^ jump (%d+) (%d+) (%d+)$')
   return {
-    latest = latest + 0, since = since + 0, slack = slack + 0, from = tonumber(from), to = tonumber(to), by = tonumber(by),
+    latest = latest + 0, since = since + 0, slack = slack + 0,
+    from = tonumber(from), to = tonumber(to), by = tonumber(by),
   }
 end
 

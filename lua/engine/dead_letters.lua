@@ -5,7 +5,6 @@
 -- 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
 local RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
-local OF_LETTER = 8 -- so many fields of an entry are the letter's
 
 -- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
 function DeadLetters.error_of(q, id, flags)
@@ -41,7 +40,8 @@ end
 -- Returns the fields of a letter. What another program wrote comes under the tag 'l'.
 local function spell_letter(id, reason, deliveries, last_error, b)
   local letter = {
-    'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error, 'k', b.key, b.tag, b.payload,
+    'i', Messages.message_id(id, b.origin, b.key), 'r', reason, 'c', deliveries, 'e', last_error,
+    'k', b.key, b.tag, b.payload,
   }
   if b.tag == 'l' then
     letter[12], letter[13], letter[14] = '', 'm', b.attributes
@@ -77,5 +77,6 @@ function DeadLetters.park(q, a, key, id, attempts, flags, body)
   Due.put_off(q, a, key, at, 'd', id, attempts .. flags)
   if not q.events then return end
   local origin, owner, attributes = Messages.head_of_body(body)
-  Journal.note_event(q, 'p', Messages.message_id(id, origin, owner), key, attempts + Messages.deliveries_before(attributes), at)
+  local deliveries = attempts + Messages.deliveries_before(attributes)
+  Journal.note_event(q, 'p', Messages.message_id(id, origin, owner), key, deliveries, at)
 end

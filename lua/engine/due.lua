@@ -6,7 +6,8 @@
 
 function Due.put_off(q, a, key, at, place, id, attempts)
   local owned = key ~= a.name and key or ''
-  add(q, 'later', 0, Waiting.prefix_of(a.name) .. format('%014.0f', at) .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
+  local when = Waiting.prefix_of(a.name) .. format('%014.0f', at)
+  add(q, 'later', 0, when .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. owned)
   a.delayed = a.delayed + 1
   if not a.next_at or at < a.next_at then a.next_at = at end
 end

@@ -16,7 +16,8 @@ function Limits.heed_limits(a, rules, now)
     if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
     if rate > 0 and burst == 0 then burst = max(1, ceil(rate)) end
   end
-  a.cap, a.burst, a.pause, a.weight, a.interval, a.ruled = cap, burst, pause, weight, rate > 0 and 1000 / rate or 0, true
+  a.cap, a.burst, a.pause, a.weight = cap, burst, pause, weight
+  a.interval, a.ruled = rate > 0 and 1000 / rate or 0, true
   a.full_at = rate > 0 and min(a.full_at, now + burst * a.interval) or 0
 end
 
@@ -72,7 +73,8 @@ function Limits.limit_queue(q, count)
     local interval = 1000 / rules.total_rate
     local stored = tonumber(v[19] or 0)
     q.full_at = min(stored, now + rules.total_burst * interval)
-    if q.full_at < stored then State.put(q, 'full_at', format('%.3f', q.full_at)) end -- else it would be too far at each look
+    -- It is written down, or it would be too far at each look.
+    if q.full_at < stored then State.put(q, 'full_at', format('%.3f', q.full_at)) end
     local tokens = tokens_of(q.full_at, interval, rules.total_burst, now)
     if tokens < 1 then return 0, ceil(q.full_at - (rules.total_burst - 1) * interval) end
     count = min(count, tokens)

@@ -14,7 +14,8 @@ local function spell_known(q, found)
   local at = found.at
   if not at then return '' end
   local parked = find(at.flags, 'r', 1, true) and '-' or ''
-  return at.attempts .. '@' .. spell(at.since or at.due or 0) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, found.id, at.flags)
+  local error = DeadLetters.error_of(q, found.id, at.flags)
+  return at.attempts .. '@' .. spell(at.since or at.due or 0) .. '|' .. parked .. '|' .. error
 end
 
 -- Returns a result until its end has come, else nil.
@@ -47,7 +48,7 @@ end
 local function status_of_dead(q, found, progress)
   local letter = call('XRANGE', q.keys[DEAD], found.id, found.id)[1]
   if not letter then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}, ''} end
-  local words, rest, size = letter[2], {}, 0
+  local words, rest = letter[2], {}
   for at = 9, #words do rest[at - 8] = words[at] end
   if rest[4] then rest[4] = format('%d', #rest[4]) end
   local known = words[6] .. '@' .. match(found.id, '^%d+') .. '||' .. words[8]
@@ -110,14 +111,18 @@ function verbs.status(KEYS, ARGV)
     return {q.now, result and 'done' or 'unknown', '', '', -1, '', '', '', '', {}, result and spell_done(result) or ''}
   end
   if found.state == 'delayed' then
-    local state, reason = found.at.due > q.now and 'delayed' or 'waiting', find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
-    return {q.now, state, '', spell(found.at.due), -1, reason, '', spell_known(q, found), '', bare_fields(found.body), progress}
+    local state = found.at.due > q.now and 'delayed' or 'waiting'
+    local reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
+    local known, bare = spell_known(q, found), bare_fields(found.body)
+    return {q.now, state, '', spell(found.at.due), -1, reason, '', known, '', bare, progress}
   end
   if found.state ~= 'in_flight' then return status_of_waiting(q, found, paused, progress) end
   local token, ends = Places.find_lease(q, place, id)
   local is_live = not ends or Clock.is_live(q, ends)
   local error = DeadLetters.error_of(q, id, 'e')
   local known = error ~= '' and '0@0||' .. error or ''
-  return {q.now, is_live and 'in_flight' or 'waiting', '', ends and spell(ends) or '', -1, is_live and '' or 'lease ended',
+  local state, reason = 'in_flight', ''
+  if not is_live then state, reason = 'waiting', 'lease ended' end
+  return {q.now, state, '', ends and spell(ends) or '', -1, reason,
     token or '', known, '', bare_fields(found.body), progress}
 end

@@ -22,13 +22,15 @@ end
 local function sized(text) return #text .. ':' .. text end
 
 function Messages.spell_tail(attributes, unique_key, tag, headers, payload)
-  return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag .. #headers .. ':' .. headers .. payload
+  return #attributes .. ':' .. attributes .. #unique_key .. ':' .. unique_key .. tag
+    .. #headers .. ':' .. headers .. payload
 end
 
 function Messages.spell_body(origin, key, tail) return origin .. ':' .. #key .. ':' .. key .. tail end
 
 function Messages.body_of_message(origin, m)
-  return Messages.spell_body(origin, m.key, Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers, m.payload))
+  local tail = Messages.spell_tail(m.attributes, m.unique_key, m.tag, m.headers, m.payload)
+  return Messages.spell_body(origin, m.key, tail)
 end
 
 -- Returns the body of an entry. What another program wrote has no shard key: its fields lie under the tag 'l', each
@@ -67,8 +69,8 @@ function Messages.parse_body(body)
   local origin, key, attributes, unique_key, at = Messages.head_of_body(body)
   local headers, from = read_sized(body, at + 1)
   return {
-    origin = origin, key = key, attributes = attributes, unique_key = unique_key, tag = sub(body, at, at), headers = headers,
-    payload = sub(body, from),
+    origin = origin, key = key, attributes = attributes, unique_key = unique_key, tag = sub(body, at, at),
+    headers = headers, payload = sub(body, from),
   }
 end
 

@@ -297,7 +297,8 @@ function verbs.replace(KEYS, ARGV)
   Unique.forget_keys(q, 4)
   call('HSET', KEYS[DEDUP], nonce, spell(q.now + ARGV[3]) .. '|')
   call('ZADD', KEYS[DEDUP_INDEX], spell(q.now + ARGV[3]), nonce)
-  Journal.note_event(q, 'y', full_id, shard_key, found.at and found.at.attempts or 0, due and due > q.now and due or nil)
+  local attempts = found.at and found.at.attempts or 0
+  Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
   Settle.close_settle(q, ARGV[14])
   return 'OK'
 end
@@ -490,7 +491,9 @@ function verbs.purge(KEYS, ARGV)
   local ready = call('HGET', KEYS[META], 'ready')
   q.ready = ready
   for number = 0, #ready - 1 do
-    if byte(ready, number + 1) == 49 and q.purged < q.most and Messages.stream_key(q, number) then purge_stream(q, number) end
+    if byte(ready, number + 1) == 49 and q.purged < q.most and Messages.stream_key(q, number) then
+      purge_stream(q, number)
+    end
   end
   if q.ready ~= ready then State.put(q, 'ready', q.ready) end
   if q.purged < q.most then purge_index(q, KEYS[DELAYED], purge_delayed) end

@@ -113,14 +113,15 @@ end
 
 -- Returns where a message is whose body was found.
 local function find_of_body(q, place, id, body)
-  local origin, key, attributes, unique_key = Messages.head_of_body(body)
+  local _, key, attributes, unique_key = Messages.head_of_body(body)
   local found = {place = place, id = id, body = body, key = key, state = 'in_flight'}
   local returned = Places.find_returned(q, key, id)
   if returned then
     found.state, found.member, found.at = 'returned', returned.member, returned
     return found
   end
-  local times = {tonumber(match(attributes, ' t(%d+)')), tonumber(match(call('HGET', q.keys[ERRORS], id) or '', '^%d+'))}
+  local since = call('HGET', q.keys[ERRORS], id) or ''
+  local times = {first = tonumber(match(attributes, ' t(%d+)')), last = tonumber(match(since, '^%d+'))}
   local delayed = Places.find_delayed(q, Rules.owner_of(q.rules, key), id, times)
   if delayed then
     found.state, found.member, found.at = 'delayed', delayed.member, delayed

@@ -27,13 +27,14 @@ end
 
 -- The fields of the state that are no counters of calls: settings, and what is told of the queue.
 local SETTINGS = {
-  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'limited', 'weighted', 'paused', 'events', 'rules',
-  'streams_per_shard', 'visibility_timeout', 'max_deliveries', 'max_len', 'max_dead', 'drop_dead', 'dead_ttl',
-  'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window', 'max_in_flight', 'max_backlog', 'rate', 'burst',
-  'total_in_flight', 'total_rate', 'total_burst', 'parents', 'journal', 'result_ttl', 'max_result_size', 'max_result_bytes',
-  'ttl', 'legacy_stream', 'legacy_group', 'fair', 'cancels', 'n', 'gone', 'adopted', 'jump',
-  'acked', 'expired', 'cancelled', 'purged', 'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes',
-  'results_refused', 'vanished', 'redriven', 'skipped', 'total_full_at', 'offset',
+  'epoch', 'id', 'created', 'streams', 'wanted', 'assigned', 'reach', 'limited', 'weighted', 'paused',
+  'events', 'rules', 'streams_per_shard', 'visibility_timeout', 'max_deliveries', 'max_len', 'max_dead',
+  'drop_dead', 'dead_ttl', 'dedup_window', 'max_dedup', 'key_scope', 'max_bulk_offsets', 'window',
+  'max_in_flight', 'max_backlog', 'rate', 'burst', 'total_in_flight', 'total_rate', 'total_burst', 'parents',
+  'journal', 'result_ttl', 'max_result_size', 'max_result_bytes', 'ttl', 'legacy_stream', 'legacy_group',
+  'fair', 'cancels', 'n', 'gone', 'adopted', 'jump', 'acked', 'expired', 'cancelled', 'purged',
+  'dead_lettered', 'dead_dropped', 'dead_deleted', 'result_count', 'result_bytes', 'results_refused',
+  'vanished', 'redriven', 'skipped', 'total_full_at', 'offset',
 }
 
 local function facts_of(meta)
@@ -71,8 +72,9 @@ function verbs.open(KEYS, ARGV)
   if not present then
     for at = 23, 22 + wanted do create_stream(KEYS[at]) end
     local stamp = spell(now)
-    call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', stamp, 'waiting', 0,
-      'virtual', 0, 'behind', 0, 'shared', 0, 'turns', 0, 'gone', 0, 'acked', 0, 'servable', 0, 'cancels', 0, 'adopted', 0,
+    call('HSET', KEYS[META], 'epoch', epoch, 'streams', wanted, 'wanted', wanted, 'offset', 0, 'n', 0, 'ms', stamp,
+      'waiting', 0, 'virtual', 0, 'behind', 0, 'shared', 0, 'turns', 0, 'gone', 0, 'acked', 0, 'servable', 0,
+      'cancels', 0, 'adopted', 0,
       'due_at', FAR, 'lease_at', FAR, 'ready', rep('0', wanted), 'created', stamp, 'id', stamp .. '-' .. epoch)
     for at = 3, #ARGV, 2 do call('HSET', KEYS[META], ARGV[at], ARGV[at + 1]) end
     Rules.compile_rules(KEYS[META])
@@ -213,7 +215,8 @@ function verbs.shrink(KEYS, ARGV)
   end
   if left < streams + 0 then
     local offset = call('HGET', meta, 'offset') + 0
-    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'epoch', ARGV[2], 'offset', offset < left and offset or 0)
+    call('HSET', meta, 'streams', left, 'ready', sub(ready, 1, left), 'epoch', ARGV[2],
+      'offset', offset < left and offset or 0)
   end
   return left
 end
@@ -353,6 +356,8 @@ function verbs.stats(KEYS, ARGV)
     for at = 1, #fields do lengths[at] = tonumber(lengths[at] or 0) end
   end
   local legacy = ARGV[1] == '1' and call('XLEN', KEYS[#KEYS]) or 0
-  return {q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
-    q.behind, max(0, q.behind - q.servable), count_runnable(q, ended)}
+  return {
+    q.now, max(0, left - live), live, delayed, call('XLEN', KEYS[DEAD]), q.oldest, lengths, legacy, facts_of(meta),
+    q.behind, max(0, q.behind - q.servable), count_runnable(q, ended),
+  }
 end

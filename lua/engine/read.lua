@@ -41,7 +41,8 @@ end
 
 -- Notes for the journal that a message is delivered, and when it came due if it was delayed.
 local function note_delivered(q, id, key, attributes, deliveries)
-  Journal.note_event(q, 'd', id, key, deliveries + Messages.deliveries_before(attributes), tonumber(match(attributes, ' t(%d+)')))
+  local due = tonumber(match(attributes, ' t(%d+)'))
+  Journal.note_event(q, 'd', id, key, deliveries + Messages.deliveries_before(attributes), due)
 end
 
 -- Delivers an entry of a stream, or gives it back to its shard key if that may have no more now (its limits have
@@ -271,7 +272,9 @@ function verbs.read(KEYS, ARGV)
   q.ends_text = spell(q.ends)
   if q.rules.journal > 0 then Journal.begin_events(q) end
   local view = ARGV[2] ~= '' and Clock.read_view(ARGV[2])
-  if q.values[20] and q.values[20] ~= '' or view and view.from then Clock.update_jump(q, view, q.values[20], visibility + 0) end
+  if q.values[20] and q.values[20] ~= '' or view and view.from then
+    Clock.update_jump(q, view, q.values[20], visibility + 0)
+  end
   local till
   if q.rules.has_total or q.values[18] and q.values[18] ~= '' then count, till = Limits.limit_queue(q, count) end
   if count > 0 then
@@ -280,7 +283,11 @@ function verbs.read(KEYS, ARGV)
     if count == 0 then till = q.lease_at end
   end
   if prefer ~= '-' and sub(q.ready, prefer + 1, prefer + 1) == '1' then q.next_stream = prefer + 0 end
-  if count > 0 and q.shared + q.behind > 0 then deliver(q, count) elseif q.values[22] == '1' then Turns.forget_idle(q) end
+  if count > 0 and q.shared + q.behind > 0 then
+    deliver(q, count)
+  elseif q.values[22] == '1' then
+    Turns.forget_idle(q)
+  end
   close_read(q, ARGV[3])
   q.changed, q.has_more = 0, q.shared + q.behind > 0
   return answer_read(q, width + 0, blocks + 0, till)

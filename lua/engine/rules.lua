@@ -49,8 +49,8 @@ end
 -- Writes the text anew, as the settings in the state say.
 function Rules.compile_rules(meta)
   local s = call('HMGET', meta, 'window', 'max_in_flight', 'rate', 'burst', 'max_backlog', 'parents', 'total_in_flight',
-    'total_rate', 'total_burst', 'max_len', 'journal', 'max_deliveries', 'max_dead', 'drop_dead', 'max_dedup', 'key_scope',
-    'legacy_group', 'fair')
+    'total_rate', 'total_burst', 'max_len', 'journal', 'max_deliveries', 'max_dead', 'drop_dead', 'max_dedup',
+    'key_scope', 'legacy_group', 'fair')
   for at = 1, 15 do s[at] = s[at] or '0' end
   local parts, window = {}, s[1]
   local note = function(letter, value, usual)

@@ -80,11 +80,16 @@ local function end_again(q, a, p, attempt, flags, delay, text, body)
   flags = keep_error(q, id, flags, due, text)
   if p.place ~= 'd' then call('HSET', q.keys[BODIES], id, body) end
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'w') end
-  if due then Due.put_off(q, a, p.key, due, 'd', id, attempt .. flags) else Waiting.give_back(q, a, p.key, 'd', id, attempt .. flags) end
+  if due then
+    Due.put_off(q, a, p.key, due, 'd', id, attempt .. flags)
+  else
+    Waiting.give_back(q, a, p.key, 'd', id, attempt .. flags)
+  end
   if not due or delay < Notifications.SOON then Notifications.notify_reader(q) end
   if q.events then
     local origin, key, attributes = Messages.head_of_body(body)
-    Journal.note_event(q, 'n', Messages.message_id(id, origin, key), key, attempt + Messages.deliveries_before(attributes), due)
+    local deliveries = attempt + Messages.deliveries_before(attributes)
+    Journal.note_event(q, 'n', Messages.message_id(id, origin, key), key, deliveries, due)
   end
   return 'o'
 end

@@ -102,7 +102,8 @@ function verbs.lost(KEYS, ARGV)
   if where == '' then
     local till, others = match(call('HGET', KEYS[1], 'void') or '', '^(%d+)|(.*)$')
     if not till or till + 0 <= now then others = '' end
-    call('HSET', KEYS[1], 'void', spell(now + REMEMBERED_FOR) .. '|' .. holder .. ',' .. sub(others, 1, REMEMBERED_TEXT))
+    others = sub(others, 1, REMEMBERED_TEXT)
+    call('HSET', KEYS[1], 'void', spell(now + REMEMBERED_FOR) .. '|' .. holder .. ',' .. others)
   else
     from, upto = match(where, '^(%d+)|(%d+)$')
   end

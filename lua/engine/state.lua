@@ -29,19 +29,24 @@ State.OF_READ = 23 -- a read looks at so many
 
 -- One constructor each: a table that grows takes longer.
 function State.fields_of_settle()
-  return {'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels', 'servable'}
+  return {
+    'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels',
+    'servable',
+  }
 end
 
 function State.fields_of_write(lane, KEYS, first)
   return {
-    'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels', 'servable',
+    'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels',
+    'servable',
     'n', 'ms', 'ready', lane, unpack(KEYS, first), -- at most 4,096: the streams
   }
 end
 
 function State.fields_of_read(stream, cursor)
   return {
-    'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels', 'servable',
+    'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels',
+    'servable',
     'n', 'ms', 'ready', 'offset', 'lease_at', 'paused', 'full_at', 'jump', 'walk', 'idle', 'void', stream, cursor,
   }
 end

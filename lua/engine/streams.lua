@@ -5,9 +5,8 @@ local MOST_ENTRIES = 500 -- of one stream in one look
 
 function Streams.goes_to_stream(q, a)
   if a.behind > 0 or a.taken >= q.rules.window then return false end
-  if q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW and (a.flight > 0 or (a.served or 0) > q.virtual) then
-    return false
-  end
+  local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
+  if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
   return not a.ruled or Limits.allowance(a, q.now) > 0
 end
 
@@ -101,7 +100,8 @@ function Streams.take_entries(q, need)
       break
     end
     local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
-    local entries = call('XRANGE', Messages.stream_key(q, number), '(' .. (q.cursors[number] or '0-0'), '+', 'COUNT', share)
+    local from = '(' .. (q.cursors[number] or '0-0')
+    local entries = call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', share)
     local size = #entries
     if size > 0 then
       groups[#groups + 1], groups[#groups + 2] = number, entries

@@ -52,7 +52,9 @@ local function keep_unique(q, fields)
   return ended
 end
 
-function Unique.forget_keys(q, most) Producers.forget_ended(q, q.keys[DEDUP_INDEX], q.keys[DEDUP], most, keep_unique) end
+function Unique.forget_keys(q, most)
+  Producers.forget_ended(q, q.keys[DEDUP_INDEX], q.keys[DEDUP], most, keep_unique)
+end
 
 function Unique.find_duplicate(q, key)
   local ends, id = match(call('HGET', q.keys[DEDUP], key) or '', '^(%d+)|(.*)$')

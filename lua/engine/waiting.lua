@@ -14,7 +14,8 @@ function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
 -- (The size in front of the number puts 9 before 10.)
 local function returned_member(key, place, id, attempts, since)
   local number = match(id, '%d+$')
-  return Waiting.prefix_of(key) .. char(64 + #number) .. number .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. spell(since)
+  local head = Waiting.prefix_of(key) .. char(64 + #number) .. number
+  return head .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. spell(since)
 end
 
 function Waiting.child_of(q, key)

@@ -190,7 +190,9 @@ end
 
 -- Stores the messages. Returns for each its place if it is new, else its id; and the number of the last one.
 local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
-  local places, m = {}, {shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', delay = 0}
+  local places, m = {}, {
+    shard = '', key = '', tag = '', payload = '', headers = '', attributes = '', unique_key = '', delay = 0,
+  }
   q.unique_ids = {}
   for i = 1, count do
     local option = options[i]
@@ -201,7 +203,9 @@ local function store_all(q, ARGV, count, stride, ms, n, options, keyed, window)
       read_message(ARGV, 2 + (i - 1) * stride, stride, m, option)
       m.index = i
       place = store(q, m, id)
-      if option and option.dedup_key ~= '' then Unique.save_dedup_key(q, option.dedup_key, Messages.message_id(id, place, m.key), window) end
+      if option and option.dedup_key ~= '' then
+        Unique.save_dedup_key(q, option.dedup_key, Messages.message_id(id, place, m.key), window)
+      end
     end
     places[i] = place
   end
@@ -289,7 +293,8 @@ end
 --        Of each message its place if it is new, else its id: new ids are ms-(n+1)-place, ms-(n+2)-place, ...
 function verbs.write(KEYS, ARGV)
   if not call then begin() end
-  local epoch, lane, sequence, window, keyed, count, stride = match(ARGV[1], '^(%S+) (%S+) (%S*) (%d+) (%d+) (%d+) (%d)$')
+  local epoch, lane, sequence, window, keyed, count, stride =
+    match(ARGV[1], '^(%S+) (%S+) (%S*) (%d+) (%d+) (%d+) (%d)$')
   keyed, count, stride = keyed + 0, count + 0, stride + 0
   local q = look_of_write(KEYS, ARGV, lane, count, stride)
   if not q or q.values[1] ~= epoch then return {'EPOCH'} end
@@ -317,6 +322,8 @@ function verbs.write(KEYS, ARGV)
   if q.lane_ends then State.put(q, lane, q.lane_ends .. '|' .. q.lane_number .. '|' .. stored) end
   close_write(q)
   if offset then Producers.save_offset(q, offset) end
-  if q.rules.journal > 0 then note_written(q, ARGV, ms .. '|' .. format('%d', before) .. '|', places, stride, options) end
+  if q.rules.journal > 0 then
+    note_written(q, ARGV, ms .. '|' .. format('%d', before) .. '|', places, stride, options)
+  end
   return {'OK', stored}
 end

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from shardq.clock import Clock
 from shardq.durability import CONFIG_NAMES, Durability, ServerFacts, fatal, judge
+from shardq.engine import NEW
 from shardq.errors import (
     BackendError,
     BackendTimeout,
@@ -26,7 +27,6 @@ from shardq.ops.retry import UNKNOWN_USER, retry_replicated, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Ask, Call, Op, Refused, Sleep, Underreplicated
 from shardq.ops.view import QueueView
-from shardq.protocol.engine import NEW
 from shardq.protocol.keys import slot
 from shardq.protocol.replies import StoredAssignment, pairs, queue_id, stored_assignment
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from shardq.engine import NEW
 from shardq.model import Received
 from shardq.ops.retry import retry_until
 from shardq.ops.server_time import Jump
 from shardq.ops.state import LEGACY_NUMBER, QueueState
 from shardq.ops.steps import Argument, Call, Op
 from shardq.ops.waiting import Outstanding, Request
-from shardq.protocol.engine import NEW
 from shardq.protocol.lease import new_holder, safe_deadline, token_argument
 from shardq.protocol.replies import deliveries
 

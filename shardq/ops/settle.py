@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from shardq.arguments import MAX_BLOCK, seconds
+from shardq.engine import NEW
 from shardq.errors import ConfigError, LeaseLost, MessageCancelled, MessageNotFound, OutcomeUnknown
 from shardq.model import MessageId, Received
 from shardq.ops.opening import open_queue
@@ -20,7 +21,6 @@ from shardq.ops.read_call import settle_call
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op, Refused, Unanswered
-from shardq.protocol.engine import NEW
 from shardq.protocol.journal import settled_events
 from shardq.protocol.lease import is_counted, place_of, safe_deadline, token_argument
 from shardq.sharding import key_bytes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from shardq.engine import NEW
 from shardq.model import QueueConfig
 from shardq.ops.opening import missing
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
 from shardq.ops.view import QueueView
-from shardq.protocol.engine import NEW
 from shardq.protocol.replies import pairs, queue_id, stored_assignment
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shardq.engine import NEW
 from shardq.model import MessageId, MessageStatus
 from shardq.ops.opening import missing
 from shardq.ops.retry import retry_until
@@ -11,7 +12,6 @@ from shardq.ops.settle import located
 from shardq.ops.sight import sight
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
-from shardq.protocol.engine import NEW
 from shardq.protocol.standing import message_status
 from shardq.sharding import MAX_STREAMS
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from shardq.engine import NEW
 from shardq.ops.outgoing import Outgoing
 from shardq.ops.state import ProducerSequence, QueueState
 from shardq.ops.steps import Argument, Call
 from shardq.ops.view import QueueView
 from shardq.ops.write_many import WORDS, WriteMany, pack_messages
-from shardq.protocol.engine import NEW
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.packing import pack_words
 from shardq.protocol.script import FUNCTION, HASH, Form

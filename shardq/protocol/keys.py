@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import ClassVar, Final
 
 from shardq.arguments import check_name, shown
+from shardq.engine import NEW
 from shardq.errors import ConfigError
-from shardq.protocol.engine import NEW
 from shardq.sharding import MAX_STREAMS
 
 SLOTS: Final = 16384

@@ -6,7 +6,7 @@ import os
 from binascii import b2a_base64
 from typing import Final
 
-from shardq.protocol.engine import NEW
+from shardq.engine import NEW
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 

@@ -14,10 +14,10 @@ from urllib.parse import quote
 import msgspec
 
 from shardq.codec import decode_headers
+from shardq.engine import NEW
 from shardq.errors import CodecError
 from shardq.model import DeadLetter, Event, JournalPage, QueueStats, Received, Written
 from shardq.model.written import Existing
-from shardq.protocol.engine import NEW
 from shardq.protocol.journal import decode
 from shardq.protocol.lease import is_counted, lease_token
 

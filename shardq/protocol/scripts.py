@@ -24,7 +24,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from shardq.protocol import engine
+from shardq import engine
 from shardq.protocol.library import Library
 from shardq.protocol.library import read as read_library
 from shardq.protocol.script import Line, Script

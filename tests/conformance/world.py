@@ -7,7 +7,7 @@ from typing import Any, cast
 import redis
 
 from shardq import AsyncClient, Client, Delivery, Queue
-from shardq.protocol.engine import NEW
+from shardq.engine import NEW
 from tests.clients import Bridge, Loop
 from tests.conformance.census import Census, take
 from tests.conformance.next_census import take as take_next

@@ -143,6 +143,14 @@ def commands(server: Server) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
+def emptied(server: Server) -> Server:
+    """The server without libraries and scripts, which counts commands from now on."""
+    server.run("FUNCTION", "FLUSH")
+    server.run("SCRIPT", "FLUSH")
+    forget_commands(server)
+    return server
+
+
 def forget_commands(server: Server) -> None:
     """Begin to count anew."""
     server.run("CONFIG", "RESETSTAT")

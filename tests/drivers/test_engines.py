@@ -13,7 +13,7 @@ import pytest
 from shardq.protocol import scripts
 from shardq.testing import fake_client
 from tests.clients import CLIENT_KINDS, opened
-from tests.drivers.libraries import as_functions, commands, forget_commands, loaded
+from tests.drivers.libraries import as_functions, commands, emptied, forget_commands, loaded
 from tests.servers import Replicated, Server, ServerKind
 from tests.waiting import eventually
 
@@ -26,7 +26,7 @@ def new_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """This process runs the new engine, in which some verbs are functions."""
     as_functions(tmp_path / "lua", VERBS)
     monkeypatch.setattr(scripts, "root", lambda: tmp_path / "lua")
-    monkeypatch.setattr("shardq.protocol.engine.NEW", True)
+    monkeypatch.setattr("shardq.engine.NEW", True)
     scripts.load.cache_clear()
     yield
     scripts.load.cache_clear()
@@ -35,10 +35,7 @@ def new_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 @pytest.fixture
 def server(server: Server) -> Server:
     """A server without libraries, which counts commands from now on."""
-    server.run("FUNCTION", "FLUSH")
-    server.run("SCRIPT", "FLUSH")
-    forget_commands(server)
-    return server
+    return emptied(server)
 
 
 @pytest.fixture(params=CLIENT_KINDS)

@@ -16,7 +16,7 @@ from shardq.ops.steps import Batch, Call, Refused
 from shardq.protocol.library import Library
 from shardq.protocol.script import FUNCTION, HASH
 from shardq.testing import ManualClock
-from tests.drivers.libraries import CALLERS, FAILING, Caller, commands, forget_commands, library, loaded
+from tests.drivers.libraries import CALLERS, FAILING, Caller, commands, emptied, forget_commands, library, loaded
 from tests.proxy import Proxy
 from tests.servers import Cluster, Replicated, Server, ServerKind
 from tests.waiting import eventually
@@ -34,10 +34,7 @@ def functions(tmp_path: Path) -> Library:
 @pytest.fixture
 def server(server: Server) -> Server:
     """A server without libraries, which counts commands from now on."""
-    server.run("FUNCTION", "FLUSH")
-    server.run("SCRIPT", "FLUSH")
-    forget_commands(server)
-    return server
+    return emptied(server)
 
 
 @pytest.fixture(params=CALLERS)

@@ -22,6 +22,7 @@ from tests.house import lua_modules
 from tests.house.lua_scope import RedisCall, Scope, Walk, context_field, text_of
 
 ROOT = Path(__file__).resolve().parents[2]
+WIDEST = 120
 MOST_VALUES = 7900
 # no cjson (it loses digits), no cmsgpack, struct, bit (not in the fake), no os, io: Redis has none
 GLOBALS = {"KEYS", "ARGV"} | lua_modules.GIVEN
@@ -219,12 +220,21 @@ def unbounded(text: str) -> Iterator[str]:
             yield f"{number}: unpack of more than {MOST_VALUES:,} values"
 
 
+def too_wide(text: str) -> Iterator[str]:
+    """A line of the new engine fits into a window."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > WIDEST:
+            yield f"{number}: the line has {len(line)} letters, more than {WIDEST}"
+
+
 def check_files(folder: Path) -> list[str]:
-    """What is wrong with the files: an `unpack` without a bound, a `@use` of nothing, and what modules break."""
+    """What is wrong with the files: an unbounded `unpack`, a wide line, a `@use` of nothing, and what modules break."""
     problems = []
     for path in sorted(folder.rglob("*.lua")):
         name, text = path.relative_to(folder).with_suffix("").as_posix(), path.read_text()
         problems += [f"{name}: {problem}" for problem in unbounded(text)]
+        if name.startswith("engine/"):
+            problems += [f"{name}: {problem}" for problem in too_wide(text)]
         if "/" not in name:
             problems += [f"{name}: {problem}" for problem in lua_modules.check_uses(text, folder)]
     return problems + lua_modules.check_modules(folder)

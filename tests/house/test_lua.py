@@ -199,6 +199,12 @@ def test_good_modules_pass(tmp_path: Path) -> None:
     assert check_modules(tmp_path) == []
 
 
+def test_a_line_of_the_new_engine_is_no_wider_than_a_window(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "turns.lua").write_text(f"-- {'x' * 117}\n-- {'x' * 118}\n")
+    assert check_modules(tmp_path) == ["engine/turns: 2: the line has 121 letters, more than 120"]
+
+
 @pytest.mark.parametrize(
     ("leases", "problem"),
     [

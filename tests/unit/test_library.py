@@ -170,7 +170,7 @@ def new_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Librar
     (folder.parent / "len.lua").write_text("#!lua flags=no-writes\n-- KEYS[1] meta: it\nreturn 1\n")
     found = made(folder)
     monkeypatch.setattr(scripts, "root", lambda: folder.parent)
-    monkeypatch.setattr("shardq.protocol.engine.NEW", True)
+    monkeypatch.setattr("shardq.engine.NEW", True)
     scripts.load.cache_clear()
     yield found
     scripts.load.cache_clear()

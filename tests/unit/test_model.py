@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shardq.arguments import seconds
 from shardq.codec import Codecs, JsonCodec
+from shardq.engine import NEW
 from shardq.errors import CodecError, ConfigError
 from shardq.model import DeadLetter, Message, MessageId, QueueConfig, QueueSettings, Received
 
@@ -94,7 +95,24 @@ def test_an_id_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "1-2", "1-2-", "1-2-x", "1-2-3-4", "1-2-3 ", "a-b-c", "1-2-3\n", "\u0661-\u0662-\u0663", None, b"1-2-3"]
+    "bad",
+    [
+        "",
+        "1-2",
+        "1-2-",
+        "1-2-x",
+        "1-2-3-4",
+        "1-2-3 ",
+        "a-b-c",
+        "1-2-3\n",
+        "\u0661-\u0662-\u0663",
+        None,
+        b"1-2-3",
+        "1-2-o",
+        "1-2-o.a b",
+        f"1-2-o.{'x' * 4000}",
+        *([] if NEW else ["1-2-o.t"]),
+    ],
 )
 def test_what_is_no_id_is_refused(bad: Any) -> None:
     with pytest.raises(ConfigError, match="message_id"):
