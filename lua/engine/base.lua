@@ -92,6 +92,20 @@ local function send(q, name, command, key)
   end
 end
 
+-- Redis's clock, in whole ms.
+local function read_time()
+  local time = call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
+end
+
+-- Fails if one of these keys has another type. Redis does not roll a call back, so a call looks at the keys that it may
+-- change before its first effect.
+local function check_types(hashes, sorted_sets, streams)
+  for _, key in ipairs(hashes) do call('HLEN', key) end
+  for _, key in ipairs(sorted_sets) do call('ZCARD', key) end
+  for _, key in ipairs(streams) do call('XLEN', key) end
+end
+
 -- Redis writes a number of 13 digits and more in short, so it needs a format.
 local function spell(number) return format('%.0f', number) end
 

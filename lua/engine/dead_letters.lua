@@ -13,7 +13,7 @@ function DeadLetters.error_of(q, id, flags)
 end
 
 -- Deletes a dead letter for good. Returns whether there was one.
-local function delete_letter(q, entry_id)
+function DeadLetters.delete_letter(q, entry_id)
   local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
   if not entry then return false end
   local letter = entry[2]
@@ -31,7 +31,7 @@ function DeadLetters.has_room_for_dead(q)
   if too_many <= 0 then return true end
   if not q.rules.drops_dead then return false end
   for _, entry in ipairs(call('XRANGE', q.keys[DEAD], '-', '+', 'COUNT', min(too_many, MOST_DROPPED))) do
-    delete_letter(q, entry[1])
+    DeadLetters.delete_letter(q, entry[1])
     State.count_up(q, 'dead_dropped', 1)
   end
   return call('XLEN', q.keys[DEAD]) < q.rules.max_dead
@@ -45,12 +45,7 @@ local function spell_letter(id, reason, deliveries, last_error, b)
   }
   if b.tag == 'l' then
     letter[12], letter[13], letter[14] = '', 'm', b.attributes
-    local at = 1
-    while at <= #b.payload do
-      local size, from = match(b.payload, '^(%d+):()', at)
-      letter[#letter + 1] = sub(b.payload, from, from + size - 1)
-      at = from + size
-    end
+    for _, value in ipairs(Messages.foreign_fields(b.payload)) do letter[#letter + 1] = value end
     return letter
   end
   if b.attributes ~= '' then letter[13], letter[14] = 'm', b.attributes end

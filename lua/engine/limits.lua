@@ -52,6 +52,30 @@ function Limits.moment_of_limits(a, now)
   if a.full_at > now - LATE then return ceil((a.full_at + LATE) / 1000) * 1000 end
 end
 
+-- Returns an account's own limits as {cap, rate, burst, pause until, pause length, weight}, as they are written.
+function Limits.parts_of(a)
+  local cap, rate, burst, pause, length, weight = match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
+  if not cap then return {'', '', '', '0', '0', '1'} end
+  return {cap, rate, burst, pause, length, weight}
+end
+
+-- Spells such limits for a reply: "cap rate burst until", '-' is as the queue says.
+function Limits.spell_own(parts)
+  local spelled = {}
+  for at = 1, 3 do spelled[at] = parts[at] == '' and '-' or parts[at] end
+  return concat(spelled, ' ') .. ' ' .. parts[4]
+end
+
+-- Returns why an account may have no more now, and until when if time ends that; '' if it may. Who has something in
+-- flight waits for its end where the queue has a window.
+function Limits.reason_of(q, a)
+  if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
+  if a.ruled and Limits.allowance(a, q.now) < 1 then
+    return a.cap > 0 and a.flight >= a.cap and 'max_in_flight' or 'rate', ''
+  end
+  return a.flight > 0 and 'window' or '', ''
+end
+
 -- Takes a pause that is over out of the limits.
 function Limits.end_pause(a)
   if a.limits == '-' or a.pause == 0 then return end

@@ -1,14 +1,5 @@
 -- Verbs that look at messages without changing any: status.
 
--- Returns the fields of an entry without the payload, whose size is in its place.
-local function bare_fields(body)
-  local b = Messages.parse_body(body)
-  local fields = {'k', b.key, b.tag, format('%d', #b.payload)}
-  if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
-  if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
-  return fields
-end
-
 -- Returns what is known of a message that was delivered before: "deliveries@since|parked|error".
 local function spell_known(q, found)
   local at = found.at
@@ -16,26 +7,6 @@ local function spell_known(q, found)
   local parked = find(at.flags, 'r', 1, true) and '-' or ''
   local error = DeadLetters.error_of(q, found.id, at.flags)
   return at.attempts .. '@' .. spell(at.since or at.due or 0) .. '|' .. parked .. '|' .. error
-end
-
--- Returns a result until its end has come, else nil.
-local function read_result(q, key, field)
-  local text = call('HGET', key, field)
-  if text and match(text, '^%d+') + 0 > q.now then return text end
-end
-
-local function spell_done(text)
-  local head, payload = match(text, '^(%d+|%d+|%a+|)[^|]*|?(.*)$')
-  return head .. #payload
-end
-
--- Returns why a message waits although it could be its turn, and until when, if time ends that.
-local function reason_of(q, a)
-  if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
-  if a.ruled and Limits.allowance(a, q.now) < 1 then
-    return a.cap > 0 and a.flight >= a.cap and 'max_in_flight' or 'rate', ''
-  end
-  return 'window', ''
 end
 
 local function pause_of_queue(q, paused)
@@ -59,15 +30,16 @@ end
 local function status_of_waiting(q, found, paused, progress)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
   local pause = pause_of_queue(q, paused)
-  local known, bare = spell_known(q, found), bare_fields(found.body)
+  local known, bare = spell_known(q, found), Messages.bare_fields(found.body)
   if found.state == 'new' then
     return {q.now, 'waiting', found.place, pause or '', -1, pause and 'paused' or '', '', known, '', bare, progress}
   end
-  local reason, till = reason_of(q, a)
+  local reason, till = Limits.reason_of(q, a)
   if pause then reason, till = 'paused', pause end
-  if found.state == 'returned' and reason == 'window' and a.flight == 0 then
+  if found.state == 'returned' and reason == '' then
     return {q.now, 'waiting', '', '', -1, '', '', known, '', bare, progress}
   end
+  if reason == '' then reason = 'window' end
   return {q.now, 'held_back', '', till, -1, reason, '', known, '', bare, progress}
 end
 
@@ -93,12 +65,11 @@ function verbs.status(KEYS, ARGV)
   fields[#fields + 1], fields[#fields + 2] = 'jump', 'paused'
   local q = State.open_call(KEYS, fields, 19)
   if not q then
-    local time = call('TIME')
-    return {time[1] * 1000 + floor(time[2] / 1000)}
+    return {read_time()}
   end
   q.jump = Clock.read_jump(q.values[State.COMMON + 1], q.now)
   local full_id, id, paused = ARGV[1], ARGV[3], q.values[State.COMMON + 2]
-  local progress = read_result(q, KEYS[19], 'p:' .. full_id) or ''
+  local progress = Results.read_result(KEYS[19], 'p:' .. full_id, q.now) or ''
   local found = Places.find(q, full_id, ARGV[2], id, ARGV[4])
   if found and found.state == 'dead' then return status_of_dead(q, found, progress) end
   local place = found and found.place or (match(ARGV[2], '^%d+$') or 'd')
@@ -107,13 +78,13 @@ function verbs.status(KEYS, ARGV)
       local token, ends = Places.find_lease(q, place, id)
       return {q.now, 'in_flight', '', ends and spell(ends) or '', -1, '', token or '', '', '1', {}, progress}
     end
-    local result = read_result(q, KEYS[19], full_id)
-    return {q.now, result and 'done' or 'unknown', '', '', -1, '', '', '', '', {}, result and spell_done(result) or ''}
+    local result = Results.read_result(KEYS[19], full_id, q.now)
+    return {q.now, result and 'done' or 'unknown', '', '', -1, '', '', '', '', {}, result and Results.spell_done(result) or ''}
   end
   if found.state == 'delayed' then
     local state = found.at.due > q.now and 'delayed' or 'waiting'
     local reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
-    local known, bare = spell_known(q, found), bare_fields(found.body)
+    local known, bare = spell_known(q, found), Messages.bare_fields(found.body)
     return {q.now, state, '', spell(found.at.due), -1, reason, '', known, '', bare, progress}
   end
   if found.state ~= 'in_flight' then return status_of_waiting(q, found, paused, progress) end
@@ -124,5 +95,5 @@ function verbs.status(KEYS, ARGV)
   local state, reason = 'in_flight', ''
   if not is_live then state, reason = 'waiting', 'lease ended' end
   return {q.now, state, '', ends and spell(ends) or '', -1, reason,
-    token or '', known, '', bare_fields(found.body), progress}
+    token or '', known, '', Messages.bare_fields(found.body), progress}
 end

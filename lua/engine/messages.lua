@@ -74,6 +74,33 @@ function Messages.parse_body(body)
   }
 end
 
+-- Returns a body as the fields of an entry, or bare: with the size of the payload in its place.
+function Messages.fields_of_body(body, is_bare)
+  local b = Messages.parse_body(body)
+  local fields = {'k', b.key, b.tag, is_bare and format('%d', #b.payload) or b.payload}
+  if b.tag == 'l' and not is_bare then return b.origin, Messages.foreign_fields(b.payload) end
+  if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
+  if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
+  return b.origin, fields
+end
+
+-- Returns only the fields, bare.
+function Messages.bare_fields(body)
+  local _, fields = Messages.fields_of_body(body, true)
+  return fields
+end
+
+-- Returns the fields of an entry that another program wrote.
+function Messages.foreign_fields(payload)
+  local fields, at = {}, 1
+  while at <= #payload do
+    local size, from = match(payload, '^(%d+):()', at)
+    fields[#fields + 1] = sub(payload, from, from + size - 1)
+    at = from + size
+  end
+  return fields
+end
+
 function Messages.deadline_in(attributes) return tonumber(match(attributes, ' x(%d+)')) end
 
 -- Returns how often a message was delivered before it was redriven. (Other programs may write any number.)

@@ -1,21 +1,4 @@
--- Verbs of operators and of single messages: limit, weigh, limits, weights, pause, cancel, replace, redrive, purge.
-
--- Begins a call that changes accounts.
-local function open_accounts(KEYS, more)
-  local fields = State.fields_of_settle()
-  for _, name in ipairs(more or {}) do fields[#fields + 1] = name end
-  local q = State.open_call(KEYS, fields, 18)
-  if not q then return nil end
-  q.cancels = q.values[11] + 0
-  if q.rules.journal > 0 then Journal.begin_events(q) end
-  return q
-end
-
-local function parts_of_limits(a)
-  local cap, rate, burst, pause, length, weight = match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
-  if not cap then return {'', '', '', '0', '0', '1'} end
-  return {cap, rate, burst, pause, length, weight}
-end
+-- Verbs of operators and of single messages: limit, weigh, limits, weights, pause, cancel, replace, purge.
 
 -- Gives an account other limits of its own, writes them down for those who list them, and puts it where it belongs now.
 local function change_limits(q, a, parts)
@@ -31,13 +14,13 @@ local function close_limits(q, key, client)
   send(q, 'unlimited', 'HDEL', key)
   send(q, 'limited', 'HSET', key)
   for _, name in ipairs(q.names) do Turns.schedule(q, q.accounts[name]) end
-  Settle.close_settle(q, client)
+  Settle.close_change(q, client)
   Notifications.notify_reader(q)
 end
 
 -- "-" is what the queue says, "" leaves a limit as it is; of a pause "+ms" is from now, "0" none.
 local function changed_limits(q, a, cap, rate, burst, pause)
-  local parts = parts_of_limits(a)
+  local parts = Limits.parts_of(a)
   if cap ~= '' then parts[1] = cap == '-' and '' or cap end
   if rate ~= '' then parts[2] = rate == '-' and '' or rate end
   if burst ~= '' then parts[3] = burst == '-' and '' or burst end
@@ -77,7 +60,7 @@ function verbs.limit(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
-  local q = open_accounts(KEYS)
+  local q = Settle.open_change(KEYS)
   if q.rules.window == 0 then return 'PLAIN' end
   local names = {}
   for at = 5, #ARGV, 5 do
@@ -110,13 +93,13 @@ function verbs.weigh(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return answer end
-  local q = open_accounts(KEYS)
+  local q = Settle.open_change(KEYS)
   local names = {}
   for at = 5, #ARGV, 2 do names[#names + 1] = ARGV[at] end
   Accounts.load_accounts(q, names)
   for at = 5, #ARGV, 2 do
     local a = q.accounts[ARGV[at]]
-    local parts = parts_of_limits(a)
+    local parts = Limits.parts_of(a)
     parts[6] = ARGV[at + 1]
     change_limits(q, a, parts)
     Journal.note_event(q, 'j', '', a.name, 0)
@@ -137,17 +120,14 @@ end
 --         the end), {shard key, "cap rate burst until", ...}}
 function verbs.limits(KEYS, ARGV)
   if not call then begin() end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local epoch, paused = unpack(call('HMGET', KEYS[1], 'epoch', 'paused')) -- at most 2: the fields
   if not epoch then return {now} end
   local page, rows = call('HSCAN', KEYS[2], ARGV[1], 'COUNT', ARGV[2]), {}
   for at = 1, #page[2], 2 do
     local cap, rate, burst, till = match(page[2][at + 1], '^([^,]*),([^,]*),([^,]*),(%d+),')
     if cap and (cap ~= '' or rate ~= '' or burst ~= '' or till + 0 > now) then
-      local spelled = function(text) return text == '' and '-' or text end
-      rows[#rows + 1] = page[2][at]
-      rows[#rows + 1] = spelled(cap) .. ' ' .. spelled(rate) .. ' ' .. spelled(burst) .. ' ' .. till
+      rows[#rows + 1], rows[#rows + 2] = page[2][at], Limits.spell_own({cap, rate, burst, till})
     end
   end
   local till = match(paused or '', '^%d+')
@@ -184,8 +164,7 @@ function verbs.pause(KEYS, ARGV)
   local meta, till = KEYS[1], ARGV[3]
   local answer = Queue.check_epoch(meta, ARGV[1], ARGV[2])
   if answer then return answer end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local waiting, text = unpack(call('HMGET', meta, 'waiting', 'rules')) -- at most 2: the fields
   till = byte(till) == 43 and now + till or till + 0 -- 43 is '+'
   call('HSET', meta, 'epoch', ARGV[2], 'paused', till > now and spell(till) .. ',' .. spell(till - now) or '')
@@ -212,7 +191,7 @@ end
 -- Reply: 'removed' | 'in flight' | 'dead' | 'unknown'
 function verbs.cancel(KEYS, ARGV)
   if not call then begin() end
-  local q = open_accounts(KEYS)
+  local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
   if not found then return 'unknown' end
@@ -229,7 +208,7 @@ function verbs.cancel(KEYS, ARGV)
   if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Settle.drop_body(q, place, id) end
   State.count_up(q, 'cancelled', 1)
   Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, 0)
-  Settle.close_settle(q, ARGV[4])
+  Settle.close_change(q, ARGV[4])
   Notifications.announce_ends(q, {ARGV[1]})
   return in_flight and 'in flight' or 'removed'
 end
@@ -271,7 +250,7 @@ end
 function verbs.replace(KEYS, ARGV)
   if not call then begin() end
   local nonce, full_id, shard_key, delay, lasts = 'r:' .. ARGV[2], ARGV[4], ARGV[7], ARGV[11], ARGV[12]
-  local q = open_accounts(KEYS, {'ms'})
+  local q = Settle.open_change(KEYS, {'ms'})
   if not q then return 'EPOCH' end
   if call('HEXISTS', KEYS[DEDUP], nonce) == 1 then
     call('HSET', KEYS[META], 'ms', q.values[State.COMMON + 1]) -- WAIT waits for what its own connection wrote last
@@ -299,70 +278,8 @@ function verbs.replace(KEYS, ARGV)
   call('ZADD', KEYS[DEDUP_INDEX], spell(q.now + ARGV[3]), nonce)
   local attempts = found.at and found.at.attempts or 0
   Journal.note_event(q, 'y', full_id, shard_key, attempts, due and due > q.now and due or nil)
-  Settle.close_settle(q, ARGV[14])
+  Settle.close_change(q, ARGV[14])
   return 'OK'
-end
-
--- Returns the body that a dead letter becomes again. Its deadline and its due time are over; the deliveries so far
--- stay.
-local function restored_body(letter, origin)
-  local attributes = ' c' .. letter[6]
-  local key, tag = letter[10], letter[11]
-  if tag ~= 'l' then
-    local headers = letter[13] == 'h' and letter[14] or letter[15] == 'h' and letter[16] or ''
-    return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, headers, letter[12]))
-  end
-  local parts = {}
-  for at = letter[13] == 'm' and 15 or 13, #letter do parts[#parts + 1] = #letter[at] .. ':' .. letter[at] end
-  return Messages.spell_body(origin, key, Messages.spell_tail(attributes, '', tag, '', concat(parts)))
-end
-
--- Makes a message of a dead letter again. Returns whether it did.
-local function restore(q, entry_id)
-  local entry = call('XRANGE', q.keys[DEAD], entry_id, entry_id)[1]
-  local letter = entry and entry[2] or {}
-  if letter[1] ~= 'i' or #letter < 12 then return false end
-  local id, origin = match(letter[2], '^(%d+%-%d+)%-(%w+)')
-  if not id then return false end
-  call('XDEL', q.keys[DEAD], entry_id)
-  call('HDEL', q.keys[MOVED], letter[2])
-  call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
-  local flags = ''
-  if letter[8] ~= '' then
-    call('HSET', q.keys[ERRORS], id, '||' .. letter[8])
-    flags = 'e'
-  end
-  local a = Accounts.find_account(q, Rules.owner_of(q.rules, letter[10]))
-  Waiting.give_back(q, a, letter[10], 'd', id, '0' .. flags)
-  Notifications.notify_reader(q)
-  q.gone = q.gone - 1
-  Journal.note_event(q, 'v', letter[2], letter[10], letter[6])
-  return true
-end
-
--- @verb redrive | allow-oom: move dead letters back into the queue, to be delivered at once. Their ids and headers
--- stay.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] repeated: '1' when an earlier try of this call may have happened
--- ARGV[2] client: what the journal calls the caller
--- ARGV[3..] dead_letters: three each: entry id in `dead`, message id, unused
--- Reply: how many were moved. An entry that is gone, or is no dead letter, is left out; a repeated call counts those
--- that the
---        first try moved
-function verbs.redrive(KEYS, ARGV)
-  if not call then begin() end
-  local q, count = open_accounts(KEYS), 0
-  if not q then return 0 end
-  for at = 3, #ARGV, 3 do
-    if restore(q, ARGV[at]) then
-      count = count + 1
-    elseif ARGV[1] == '1' then
-      local id = match(ARGV[at + 1], '^%d+%-%d+')
-      if id and call('HEXISTS', KEYS[BODIES], id) == 1 then count = count + 1 end
-    end
-  end
-  Settle.close_settle(q, ARGV[2])
-  return count
 end
 
 local function purge_body(q, place, id, body)
@@ -486,7 +403,7 @@ function verbs.purge(KEYS, ARGV)
   if not call then begin() end
   local answer = Queue.check_epoch(KEYS[META], ARGV[1], ARGV[2])
   if answer then return {answer, 0, 0} end
-  local q = open_accounts(KEYS)
+  local q = Settle.open_change(KEYS)
   q.most, q.purged = ARGV[3] + 0, 0
   local ready = call('HGET', KEYS[META], 'ready')
   q.ready = ready
@@ -502,7 +419,7 @@ function verbs.purge(KEYS, ARGV)
   local more = q.purged > 0
   q.gone = q.gone + q.purged + (q.vanished or 0)
   if not more then State.put(q, 'epoch', ARGV[2]) end
-  Settle.close_settle(q, ARGV[5])
+  Settle.close_change(q, ARGV[5])
   State.count_up(q, 'purged', q.purged)
   return {'OK', q.purged, more and 1 or 0}
 end

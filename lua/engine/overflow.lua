@@ -99,6 +99,23 @@ function Overflow.peek_record(q, holder, base)
   return sub(text, from, from + size - 1), from + size - 1
 end
 
+-- Looks at records from a place on, without taking any: `each` is given the record and the place behind it, and says
+-- whether to go on. Blocks that cancels have emptied have none.
+function Overflow.look_at_records(q, holder, base, block, offset, each)
+  local o = Overflow.overflow_of(holder)
+  if o.size == 0 then return end
+  if block < o.head or block == o.head and offset < o.offset then block, offset = o.head, o.offset end
+  for number = block, o.tail do
+    local text = Overflow.read_block(q, Overflow.block_field(base, number))
+    while offset < #text do
+      local size, from = match(text, '^(%d+):()', offset + 1)
+      offset = from + size - 1
+      if not each(sub(text, from, offset), number, offset) then return end
+    end
+    offset = 0
+  end
+end
+
 -- Goes on behind a record that was peeked at.
 function Overflow.pass_record(q, holder, base, offset)
   local o = holder.overflow

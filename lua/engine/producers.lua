@@ -42,7 +42,7 @@ end
 -- that. That of a queue which is no older itself has lost nothing else than the messages. 0 is no time; nor is one
 -- that lies
 -- ahead, since the clock was wrong then.
-local function has_lost_offsets(q, began)
+function Producers.has_lost_offsets(q, began)
   if began == '0' then return false end
   local since, created = call('HGET', q.keys[DEDUP], ''), call('HGET', q.keys[META], 'created')
   if not since then return created ~= false end
@@ -65,7 +65,7 @@ function Producers.check_offset(q, field, text)
   local offset = at_batch == batch and stored + 0 or 0
   local fits = at_batch + 0 <= batch + 0 and offset == from + 0
   if not fits or offset > 0 and at_mark ~= mark_before then return {'COUNTED', at_batch, stored, at_mark} end
-  if not known and has_lost_offsets(q, began) then return {'FORGOTTEN'} end
+  if not known and Producers.has_lost_offsets(q, began) then return {'FORGOTTEN'} end
   if not known and not has_room_in(q, q.keys[BULK_OFFSETS], q.keys[DEDUP], most + 0) then
     return {'FULL', 'max_bulk_offsets'}
   end

@@ -61,8 +61,7 @@ end
 -- format
 function verbs.open(KEYS, ARGV)
   if not call then begin() end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local wanted, epoch, present = ARGV[1] + 0, ARGV[2], call('HGET', KEYS[META], 'epoch')
   if not present and wanted == 0 then return {'NOQUEUE', now, {}} end
   if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
@@ -108,14 +107,6 @@ function Queue.check_epoch(meta, epoch, following)
   return present ~= epoch and 'EPOCH' or nil
 end
 
--- Begins a call that changes the queue.
-local function open_change(KEYS)
-  local q = State.open_call(KEYS, State.fields_of_settle(), 18)
-  q.cancels = q.values[11] + 0
-  if q.rules.journal > 0 then Journal.begin_events(q) end
-  return q
-end
-
 local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
 -- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
@@ -132,7 +123,7 @@ function verbs.configure(KEYS, ARGV)
   for at = 4, #ARGV, 2 do changes[ARGV[at]] = ARGV[at + 1] end
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
   if answer then return answer end
-  local q = open_change(KEYS)
+  local q = Settle.open_change(KEYS)
   local parents, scope, journal = unpack( -- at most 3: the fields
     call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
   if changes.parents and changes.parents ~= (parents or '0') then
@@ -243,8 +234,7 @@ end
 -- Reply: a number, or -1 when there is no such queue
 function verbs.len(KEYS)
   if not call then begin() end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local n, adopted, gone, due_at = unpack( -- at most 4: the fields
     call('HMGET', KEYS[1], 'n', 'adopted', 'gone', 'due_at'))
   if not n then return -1 end
@@ -254,7 +244,6 @@ function verbs.len(KEYS)
 end
 
 local LOOKED_AT = 16 -- shard keys whose moment has come
-local HEADS_SEEN = 100 -- streams and shard keys whose first message is looked at for the age
 
 -- Says whether time has brought something that a read would get.
 local function has_come(q)
@@ -277,54 +266,6 @@ local function count_runnable(q, ended)
   return min(number, most)
 end
 
-local function note_age(q, ms)
-  if ms and (q.oldest < 0 or ms + 0 < q.oldest) then q.oldest = max(0, ms + 0) end
-end
-
--- Notes since when what a shard key has waits.
-local function note_age_of(q, name)
-  local a = q.accounts[name]
-  local holder = a
-  if q.rules.parents then
-    local child = Overflow.peek_record(q, a, Waiting.ring_base(a))
-    if not child then return end
-    holder = Waiting.child_of(q, child)
-  end
-  if holder.returned > 0 then
-    local prefix = Waiting.prefix_of(holder.name)
-    local member = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
-    note_age(q, member and match(member, ':(%d+)$'))
-  else
-    local record = Overflow.peek_record(q, holder, Waiting.overflow_base(holder.name))
-    note_age(q, record and match(record, '^%d+'))
-  end
-end
-
-local function note_ages(q, KEYS)
-  for number = 0, #q.ready - 1 do
-    if byte(q.ready, number + 1) == 49 and KEYS[19 + number] and number < HEADS_SEEN then
-      local cursor = call('HGET', q.keys[META], 'h' .. number) or '0-0'
-      local entry = call('XRANGE', KEYS[19 + number], '(' .. cursor, '+', 'COUNT', 1)[1]
-      note_age(q, entry and match(entry[1], '^%d+'))
-    end
-  end
-  local list, names = call('ZRANGE', q.keys[TURNS], 0, HEADS_SEEN - 1, 'WITHSCORES'), {}
-  for at = 1, #list, 2 do
-    if list[at + 1] + 0 < Accounts.IDLE then names[#names + 1] = list[at] end
-  end
-  Accounts.load_accounts(q, names)
-  for _, name in ipairs(names) do note_age_of(q, name) end
-  local lease = call('ZRANGEBYSCORE', q.keys[LEASES], '-inf', q.now, 'WITHSCORES', 'LIMIT', 0, 1)
-  note_age(q, lease[2])
-  if q.due_at >= q.now + 1 then return end
-  for _, name in ipairs(call('ZRANGEBYSCORE', q.keys[DUE], '-inf', q.now, 'LIMIT', 0, HEADS_SEEN)) do
-    local prefix = Waiting.prefix_of(name)
-    local member = call('ZRANGEBYLEX', q.keys[DELAYED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
-    local at = member and sub(member, #prefix + 1, #prefix + 14) + 0
-    if at and at <= q.now then note_age(q, at) end
-  end
-end
-
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: all of the queue's, in order; the legacy stream last if there is one
@@ -336,8 +277,7 @@ function verbs.stats(KEYS, ARGV)
   if not call then begin() end
   local q = State.open_call(KEYS, State.fields_of_read(), 18)
   if not q then
-    local time = call('TIME')
-    return {time[1] * 1000 + floor(time[2] / 1000)}
+    return {read_time()}
   end
   local v, meta = q.values, KEYS[META]
   q.ready, q.lease_at, q.jump, q.oldest = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), -1
@@ -347,7 +287,7 @@ function verbs.stats(KEYS, ARGV)
   local ended = call('ZCOUNT', KEYS[LEASES], '-inf', q.jump and q.now - q.jump.by or q.now)
   local live = call('ZCARD', KEYS[LEASES]) - 1 - ended
   local left = max(0, v[13] + adopted - q.gone - delayed)
-  note_ages(q, KEYS)
+  q.oldest = Ages.oldest(q)
   local lengths = {}
   if streams + 0 <= ARGV[2] + 0 then
     local fields = {}

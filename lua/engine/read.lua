@@ -264,8 +264,7 @@ function verbs.read(KEYS, ARGV)
   count = count + 0
   local q = look_of_read(KEYS, count)
   if not q then
-    local time = call('TIME')
-    return {'NOQUEUE', time[1] * 1000 + floor(time[2] / 1000), '', -1, '', {}, {}, ''}
+    return {'NOQUEUE', read_time(), '', -1, '', {}, {}, ''}
   end
   if q.values[23] and is_void(q, holder) then return {'VOID', q.now, q.values[1], -1, '', {}, {}, ''} end
   q.count, q.holder, q.has_all, q.ends, q.mark = count, holder, all == '1', q.now + visibility, 'f' .. spell(q.now)

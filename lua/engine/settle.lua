@@ -202,7 +202,18 @@ function Settle.save_rest(q)
   if q.vanished then State.count_up(q, 'vanished', q.vanished) end
 end
 
-function Settle.close_settle(q, client)
+-- Begins a call that changes accounts, and ends it. `more` are fields to look at, too.
+function Settle.open_change(KEYS, more)
+  local fields = State.fields_of_settle()
+  for _, name in ipairs(more or {}) do fields[#fields + 1] = name end
+  local q = State.open_call(KEYS, fields, 18)
+  if not q then return nil end
+  q.cancels = q.values[11] + 0
+  if q.rules.journal > 0 then Journal.begin_events(q) end
+  return q
+end
+
+function Settle.close_change(q, client)
   Turns.schedule_all(q)
   Waiting.save_children(q)
   Accounts.save_accounts(q)

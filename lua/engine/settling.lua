@@ -19,8 +19,7 @@ function verbs.settle(KEYS, ARGV)
   local parts = Settle.fields_of_tokens(ARGV, 6, #ARGV, stride, parents, fields)
   local q = State.open_call(KEYS, fields, 18)
   if not q then
-    local time = call('TIME')
-    return {time[1] * 1000 + floor(time[2] / 1000), rep('l', #parts)}
+    return {read_time(), rep('l', #parts)}
   end
   if q.rules.parents ~= parents then return {'EPOCH'} end
   q.cancels, q.jump = q.values[11] + 0, Clock.read_jump(q.values[13], q.now)
@@ -35,7 +34,7 @@ function verbs.settle(KEYS, ARGV)
   if kind == 'g' or q.rules.total_cap > 0 then
     for _ = 1, q.ended_leases do Notifications.notify_reader(q) end
   end
-  Settle.close_settle(q, ARGV[5])
+  Settle.close_change(q, ARGV[5])
   return {q.now, letters}
 end
 
@@ -49,8 +48,7 @@ end
 -- Reply: {now, a letter for each lease: o(k), l(ost), c(ancelled)}
 function verbs.extend(KEYS, ARGV)
   if not call then begin() end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local jump, waiting, lease_at, cancels = unpack( -- at most 4: the fields
     call('HMGET', KEYS[1], 'jump', 'waiting', 'lease_at', 'cancels'))
   local q = {now = now, jump = Clock.read_jump(jump, now)}
@@ -95,8 +93,7 @@ local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 -- Reply: {the next call's `where`, '' when there is no more to look for, {token, ...}}
 function verbs.lost(KEYS, ARGV)
   if not call then begin() end
-  local time = call('TIME')
-  local now = time[1] * 1000 + floor(time[2] / 1000)
+  local now = read_time()
   local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
   local from, upto = ARGV[2] + 0, now + ARGV[3]
   if where == '' then

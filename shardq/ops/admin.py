@@ -7,9 +7,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shardq.arguments import check_known, whole
+from shardq.engine import NEW
 from shardq.errors import BackendTimeout, ConfigError, QueueNotEmpty
 from shardq.model import DeadLetter, JournalPage, QueueConfig, QueueStats
 from shardq.ops.assigning import shrink_refused
+from shardq.ops.lengths import lengths
 from shardq.ops.opening import (
     change_queue,
     check_legacy,
@@ -82,9 +84,7 @@ def numbers(state: QueueState, timeout: float | None = None) -> Op[QueueStats]:
             return stats(keys.name, reply)
         meta = pairs(reply[8])
         if int(meta["streams"]) == streams and ("legacy_stream" in meta) == bool(legacy):
-            for first in range(len(reply[6]), streams, MAX_LENGTHS):
-                more = Call.on(keys, "lengths", (first, min(MAX_LENGTHS, streams - first)))
-                reply[6] += yield from retry_until(lambda _, more=more: more, until, state.clock)  # type: ignore[misc]
+            reply[6] += yield from lengths(state, streams, until, start=len(reply[6]))
             return stats(keys.name, reply)
         remember(state, meta, state.view.assigned, created=False, known=state.streams > 0)
         state.forget()  # the next call that changes the queue looks it up again
@@ -241,6 +241,8 @@ def _counts_flights(config: QueueConfig) -> bool:
 
 def forget_flights(state: QueueState, timeout: float | None) -> Op[None]:
     """Delete, in parts, the in-flight counts of all shard keys that were kept under earlier caps and limits."""
+    if NEW:
+        return  # what is in flight is counted always
     cursor: Argument = 0
     while True:
         call = Call.on(state.keys, "forget", (cursor, FORGET_CHUNK))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from shardq.engine import NEW
+from shardq.ops.lengths import lengths
 from shardq.ops.retry import retry_until
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Argument, Call, Op
@@ -17,16 +19,20 @@ from shardq.protocol.replies import text_or_bytes
 
 RUNS: Final = 150
 WAITING: Final = 40
-LENGTHS: Final = 1000
 
 Waits = dict[bytes, int]
 """Of each tenant, when its first message became deliverable, in ms."""
 
 
-def all_waits(state: QueueState, view: QueueView, until: float) -> Op[Waits]:
-    """Return since when each tenant waits that has anything to be delivered."""
+def all_waits(state: QueueState, view: QueueView, held: Sequence[bytes], until: float) -> Op[Waits]:
+    """Return since when each tenant waits that has anything to be delivered.
+
+    *held* are those that have something outside of the streams.
+    """
     found: Waits = {}
-    place: Argument = "("
+    for at in range(0, len(held) if NEW else 0, RUNS):
+        _note(found, view, (yield from _ask(state, until, Call.on(state.keys, "runs", tuple(held[at : at + RUNS])))))
+    place: Argument = "" if NEW else "("
     while place:
         place, rows = yield from _ask(state, until, Call.on(state.keys, "runs", (place, RUNS)))
         _note(found, view, rows)
@@ -37,13 +43,15 @@ def all_waits(state: QueueState, view: QueueView, until: float) -> Op[Waits]:
     return found
 
 
-def wait_of(state: QueueState, view: QueueView, name: bytes, in_streams: int, until: float) -> Op[int | None]:
+def wait_of(
+    state: QueueState, view: QueueView, name: bytes, in_streams: int, held: Sequence[bytes], until: float
+) -> Op[int | None]:
     """Return since when one tenant waits, by its *in_streams* messages in the streams; None if none is found.
 
     Its own streams come first: only after a resize are messages in others.
     """
     if view.config.parents:
-        return (yield from all_waits(state, view, until)).get(name)
+        return (yield from all_waits(state, view, held, until)).get(name)
     found: Waits = {}
     own = view.shard(text_or_bytes(name))
     occupied = yield from _occupied(state, view, until)
@@ -75,6 +83,12 @@ class _Page:
 
     def read(self, state: QueueState, until: float) -> Op[Sequence[Any]]:
         """Return shard keys and times of the next page."""
+        if NEW:
+            wanted = (self._number, self._after, WAITING)
+            call = Call.on(state.keys, "waiting", wanted, rest=(state.keys.stream(self._number),))
+            self._after, rows = yield from _ask(state, until, call)
+            self._is_over = self._after == b""
+            return list(rows)
         args = (self._number, self._after, self._returned, WAITING)
         call = Call.on(state.keys, "waiting", args, rest=(state.keys.stream(self._number),))
         self._after, reply, rows = yield from _ask(state, until, call)
@@ -85,11 +99,8 @@ class _Page:
 
 def _occupied(state: QueueState, view: QueueView, until: float) -> Op[list[int]]:
     """Return the streams in which something waits."""
-    lengths: list[int] = []
-    for first in range(0, view.streams, LENGTHS):
-        call = Call.on(state.keys, "lengths", (first, min(LENGTHS, view.streams - first)))
-        lengths += yield from _ask(state, until, call)
-    return [number for number, length in enumerate(lengths) if length]
+    found = yield from lengths(state, view.streams, until)
+    return [number for number, length in enumerate(found) if length]
 
 
 def _note(found: Waits, view: QueueView, rows: Sequence[Any]) -> None:

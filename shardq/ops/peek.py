@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
 from shardq.arguments import shown, whole
+from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.model import PeekedMessage, PeekedPage, PeekState
-from shardq.ops.peek_indexes import delayed, held, in_flight, listed
+from shardq.ops import peek_indexes, peek_lists
 from shardq.ops.peek_letters import dead
 from shardq.ops.peek_streams import in_streams, sources_of
 from shardq.ops.peeking import MAX_COUNT, Point, Wanted
@@ -20,7 +21,8 @@ from shardq.ops.state import QueueState
 from shardq.ops.steps import Op
 from shardq.sharding import MAX_STREAMS, key_bytes
 
-_LISTS = {"held_back": held, "delayed": delayed, "in_flight": in_flight}
+_LISTS: Any = peek_lists if NEW else peek_indexes
+_LISTERS: Any = {"held_back": _LISTS.held, "delayed": _LISTS.delayed, "in_flight": _LISTS.in_flight}
 
 
 def peek(
@@ -46,19 +48,19 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
     if wanted.state == "dead":
         return (yield from dead(state, wanted, point))
     if wanted.state != "waiting":
-        return (yield from listed(state, seen, wanted, point, _LISTS[wanted.state]))
+        return (yield from _LISTS.listed(state, seen, wanted, point, _LISTERS[wanted.state]))
     messages: list[PeekedMessage] = []
     if point.kind == "waiting":
         tracks = point.tracks if point.is_begun else (yield from sources_of(state, seen, wanted))
         messages, left = yield from in_streams(state, wanted, tracks)
-        if left or wanted.stream is not None:
+        if left or (wanted.stream is not None and not NEW):
             return messages, left
     if not seen.is_fair:
         return messages, None
     if len(messages) == wanted.count:
         return messages, Point("held_back")
     point = point if point.kind == "held_back" else Point("held_back")
-    more, cursor = yield from listed(state, seen, wanted.less(len(messages)), point, held)
+    more, cursor = yield from _LISTS.listed(state, seen, wanted.less(len(messages)), point, _LISTS.held)
     return messages + more, cursor
 
 

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from operator import attrgetter
 from typing import Any
 
+from shardq.engine import NEW
 from shardq.model import PeekedMessage
 from shardq.ops.peeking import CALLS, LOOKED, Point, Track, Wanted
 from shardq.ops.retry import ask, retry_until
@@ -23,6 +24,7 @@ SOUGHT = 10
 """In so many streams at a time the messages of one shard key are looked for."""
 
 _LAST = (2**53, 0)
+_READY = ord("1")
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +56,8 @@ class _Source:
     def found(self, reply: Any) -> None:
         """Note what a look has found."""
         rows, point, looked, over = reply
+        if NEW:
+            rows = [(before, entry, entry.decode(), fields) for before, entry, fields in rows]
         self.rows += ((self.seen.passed + before, after.decode(), rest) for before, after, *rest in rows)
         self.seen = Track(self.seen.number, point.decode(), self.seen.passed + looked)
         self.is_over = bool(over)
@@ -65,10 +69,12 @@ def sources_of(state: QueueState, seen: Sight, wanted: Wanted) -> Op[list[Track]
     """Return the streams to look at, beginning with the one that is read next."""
     if wanted.stream is not None:
         return [Track(str(wanted.stream))] if wanted.stream < seen.view.streams else []
-    ready = [
-        int(number)
-        for number in (yield from ask(state, "ZRANGEBYSCORE", state.keys.ready, 0, "+inf", until=wanted.until))
-    ]
+    if NEW:
+        digits = (yield from ask(state, "HGET", state.keys.meta, "ready", until=wanted.until)) or b""
+        ready = [number for number, digit in enumerate(digits) if digit == _READY]
+    else:
+        found = yield from ask(state, "ZRANGEBYSCORE", state.keys.ready, 0, "+inf", until=wanted.until)
+        ready = [int(number) for number in found]
     if wanted.shard_key:
         shard = {*seen.view.shard(wanted.shard_key)}
         ready = [number for number in ready if number in shard]
@@ -122,6 +128,8 @@ def _asked(sources: list[_Source], wanted: Wanted, missing: int) -> tuple[list[_
 
 def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int) -> Op[Any]:
     args: list[Argument] = [share, BYTES, wanted.shard_key, int(wanted.payloads)]
+    if NEW:
+        args[2:] = reversed(args[2:])
     for source in sources:
         args += (source.seen.number, source.seen.point)
     names = ["l" if each.seen.number == LEGACY_NUMBER else each.seen.number for each in sources]
@@ -130,6 +138,9 @@ def _look(state: QueueState, wanted: Wanted, sources: list[_Source], share: int)
 
 
 def _message(wanted: Wanted, number: str, row: Any) -> PeekedMessage:
+    if NEW:
+        spot = Spot(number, row[0], "waiting", int(number))
+        return peeked_message(spot, row[1], known_of(b""), has_payload=wanted.payloads)
     handle, text, flat = row
     place, _, entry = handle.decode().partition(":")
     stream = None if number == LEGACY_NUMBER else int(number)

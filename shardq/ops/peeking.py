@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from shardq.engine import NEW
 from shardq.model import PeekState
 
 MAX_COUNT: Final = 1000
@@ -18,7 +19,7 @@ CALLS: Final = 100
 """A look for some messages among many ends after so many calls, and can go on from there."""
 
 _NUMBER: Final = re.compile(r"[0-3]?\d{1,3}|40[0-8]\d|409[0-6]", re.ASCII)
-_PLACE: Final = re.compile(r"\d{1,13}:\d{1,9}:(?:\d{1,16}-\d{1,20})?", re.ASCII)
+_PLACE: Final = re.compile(r"(?:\d{1,16}-\d{1,20})?" if NEW else r"\d{1,13}:\d{1,9}:(?:\d{1,16}-\d{1,20})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Track(msgspec.Struct, array_like=True):
     """How far a look has come in one stream: its number, the point there, and how many messages lie before that."""
 
     number: str
-    point: str = "0:0:"
+    point: str = "" if NEW else "0:0:"
     passed: int = 0
 
 
@@ -61,6 +62,8 @@ class Point(msgspec.Struct, array_like=True):
     member: bytes = b""
     number: int = 0
     bucket: int = 0
+    child: bytes = b""
+    position: bytes = b""
 
     @property
     def is_begun(self) -> bool:

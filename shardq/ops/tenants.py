@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from shardq.arguments import whole
+from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.model.limits import Limits
 from shardq.model.tenant import Neighbour, Tenant
@@ -49,6 +50,7 @@ class Account(NamedTuple):
     held_back: int = 0
     withheld: int = 0
     delayed: int = 0
+    in_flight: int = 0
 
     @property
     def backlog(self) -> int:
@@ -58,6 +60,9 @@ class Account(NamedTuple):
 
 def account_of(text: bytes) -> Account:
     """Read an account as lua/modules/accounts.lua writes it."""
+    if NEW:
+        in_streams, flying, held, withheld, delayed = map(int, text.split(b"|"))
+        return Account(in_streams, held, withheld, delayed, flying)
     words = text.split()
     if len(words) < 2:
         return Account()
@@ -75,9 +80,12 @@ def tenants(state: QueueState, order: str, limit: int, start: int, timeout: floa
     seen = yield from sight(state, until)
     accounts = yield from _accounts(state, until)
     is_small = sum(each.in_streams + bool(each.held_back) for each in accounts.values()) <= SMALL
-    waits = (yield from all_waits(state, seen.view, until)) if is_small or order == "oldest" else None
-    if order == "in_flight":
-        ranks: Mapping[bytes, float] = yield from _in_flight(state, seen.view, until)
+    held = [name for name, each in accounts.items() if each.held_back]
+    waits = (yield from all_waits(state, seen.view, held, until)) if is_small or order == "oldest" else None
+    if order == "in_flight" and NEW:
+        ranks: Mapping[bytes, float] = {name: each.in_flight for name, each in accounts.items() if each.in_flight}
+    elif order == "in_flight":
+        ranks = yield from _in_flight(state, seen.view, until)
     else:
         ranks = _ranks(order, accounts, waits)
     first = heapq.nsmallest(start + limit, ranks.items(), key=lambda each: (-each[1], each[0]))[start:]
@@ -94,7 +102,8 @@ def tenant(state: QueueState, key: str | bytes, timeout: float | None = None) ->
     view, accounts = seen.view, (yield from _accounts(state, until))
     found = yield from _detail(state, seen, name, None, until)
     if found.in_streams or view.config.parents:
-        age = _age(seen, (yield from wait_of(state, view, name, found.in_streams, until)))
+        held = [each for each, account in accounts.items() if account.held_back]
+        age = _age(seen, (yield from wait_of(state, view, name, found.in_streams, held, until)))
         found = replace(
             found, oldest_age=max((each for each in (age, found.oldest_age) if each is not None), default=None)
         )
@@ -130,7 +139,7 @@ def _accounts(state: QueueState, until: float) -> Op[dict[bytes, Account]]:
                 "configure(window=1) switches the window on"
             )
         cursor, rows = reply
-        found |= {field[2:]: account_of(text) for field, text in _pairs(rows)}
+        found |= {field[0 if NEW else 2 :]: account_of(text) for field, text in _pairs(rows)}
     return found
 
 
@@ -147,6 +156,11 @@ def _in_flight(state: QueueState, view: QueueView, until: float) -> Op[Counter[b
 def _detail(state: QueueState, seen: Sight, name: bytes, waits: Waits | None, until: float) -> Op[Tenant]:
     """Return one tenant. If *waits* are given, they say since when it waits."""
     streams = () if waits is not None else _streams(seen.view, name)[:LOOKED_AT]
+    if NEW:
+        call = Call.on(state.keys, "tenant", (name,), rest=tuple(map(state.keys.stream, streams)))
+        now, text, weight, limits, oldest = yield from _ask(state, until, call)
+        found = _tenant(seen.view, name, (now, text, b"%d" % account_of(text).in_flight, weight, limits, oldest), 0)
+        return found if waits is None else replace(found, oldest_age=_age(seen, waits.get(name)))
     reply = yield from _ask(state, until, _call(state, name, streams, 0))
     leased, at = reply[6], reply[7]
     while at != b"":
