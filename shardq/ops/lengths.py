@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from shardq.engine import NEW
 from shardq.ops.retry import ask, retry_until
 from shardq.ops.state import QueueState

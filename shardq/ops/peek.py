@@ -48,7 +48,7 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
     if wanted.state == "dead":
         return (yield from dead(state, wanted, point))
     if wanted.state != "waiting":
-        return (yield from _LISTS.listed(state, seen, wanted, point, _LISTERS[wanted.state]))
+        return (yield from _LISTS.listed(state, seen, wanted, point, _LISTERS[wanted.state]))  # type: ignore[no-any-return]
     messages: list[PeekedMessage] = []
     if point.kind == "waiting":
         tracks = point.tracks if point.is_begun else (yield from sources_of(state, seen, wanted))

@@ -93,7 +93,7 @@ def _read(row: Any) -> tuple[str, Sequence[bytes]]:
 
 def _fetch(state: QueueState, wanted: Wanted, spots: Sequence[Spot]) -> Op[list[Any]]:
     places = list(dict.fromkeys(each.place for each in spots if each.place != "d"))
-    args = (BYTES, int(wanted.payloads), *(each.handle for each in spots))
+    args: tuple[Argument, ...] = (BYTES, int(wanted.payloads), *(each.handle for each in spots))
     call = Call.on(state.keys, "fetch", args, rest=state.declared(places))
     return (yield from retry_until(lambda _: call, wanted.until, state.clock))  # type: ignore[no-any-return]
 
@@ -120,13 +120,13 @@ def held(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: int
     if not names:
         return [], following
     begun = point if point.member == names[0] else Point(point.kind)
-    args = (most, BYTES, int(wanted.payloads), only, begun.child, begun.position, *names)
+    args: tuple[Argument, ...] = (most, BYTES, int(wanted.payloads), only, begun.child, begun.position, *names)
     call = Call.on(state.keys, "held", args)
     done, rows = yield from retry_until(lambda _: call, wanted.until, state.clock)
     found = []
     for name, key, position, place, entry, known, origin, standing, fields in rows:
         behind = replace_point(point, member=name, child=key, position=position)
-        spot = Spot(place.decode(), entry.decode(), standing.decode())  # type: ignore[arg-type]
+        spot = Spot(place.decode(), entry.decode(), standing.decode())
         if wanted.state != "held_back" or spot.state == "held_back":
             found.append(Found(spot, behind, known, origin.decode(), fields))
     if done < len(names):
@@ -145,12 +145,9 @@ def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[
     """Return shard keys by their turns, beginning with the one that the point is at, and the point behind them."""
     key, start = state.keys.turns, 0
     if point.member:
-        rank = yield from ask(state, "ZRANK", key, point.member, until=wanted.until)
-        start = (
-            (yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until))
-            if rank is None
-            else rank
-        )
+        start = yield from ask(state, "ZRANK", key, point.member, until=wanted.until)
+        if start is None:  # it has left: go on where it was
+            start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
     flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=wanted.until)
     names, last = [name for name in flat[::2] if name], flat[-2:]
     if len(flat) < 2 * NAMES or names[-1:] == [point.member]:
