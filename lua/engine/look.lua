@@ -79,7 +79,8 @@ function verbs.status(KEYS, ARGV)
       return {q.now, 'in_flight', '', ends and spell(ends) or '', -1, '', token or '', '', '1', {}, progress}
     end
     local result = Results.read_result(KEYS[19], full_id, q.now)
-    return {q.now, result and 'done' or 'unknown', '', '', -1, '', '', '', '', {}, result and Results.spell_done(result) or ''}
+    if not result then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}, ''} end
+    return {q.now, 'done', '', '', -1, '', '', '', '', {}, Results.spell_done(result)}
   end
   if found.state == 'delayed' then
     local state = found.at.due > q.now and 'delayed' or 'waiting'
