@@ -52,6 +52,7 @@ function Due.take_due(q)
     call('ZREM', key, unpack(names)) -- at most 64: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
+      if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member
       local a = q.accounts[name]
       a.look_at, a.is_looked_at = 0, true
       if a.pause and a.pause <= q.now then Limits.end_pause(a) end

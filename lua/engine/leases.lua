@@ -2,7 +2,7 @@
 -- lies: the
 -- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message,
 -- 'u' it has
--- a unique key, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
+-- a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
 -- Since every delivery is counted in flight, whatever ends it comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
@@ -36,7 +36,7 @@ function Leases.end_flight(q, a, marks, cost, till)
 end
 
 -- The flags that stay with a message when its lease is over.
-function Leases.flags_in(marks) return match(marks, '^[eu]*') end
+function Leases.flags_in(marks) return match(marks, '^[eul]*') end
 
 -- The message's id for the journal: only a body knows it where the message did not come from a stream.
 function Leases.id_for_journal(q, place, id, key)
@@ -60,6 +60,7 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   if q.events then Journal.note_event(q, 'l', Leases.id_for_journal(q, place, id, key), key, attempt) end
   local flags = Leases.flags_in(marks)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
+  if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
   Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
   Notifications.notify_reader(q)
 end

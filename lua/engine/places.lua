@@ -70,6 +70,28 @@ function Places.find_record(q, holder, base, id)
   end
 end
 
+local function count_records(text, from, upto)
+  local number, at = 0, from
+  while at < upto do
+    local size, begins = match(text, '^(%d+):()', at)
+    at, number = begins + size, number + 1
+  end
+  return number
+end
+
+-- Estimates how many messages are before one of an overflow: those of the first block and of its own are counted, and
+-- the blocks between are as if all had as many.
+function Places.count_before(q, holder, base, found)
+  local o = holder.overflow
+  local head = Overflow.read_block(q, Overflow.block_field(base, o.head))
+  local own = Overflow.read_block(q, Overflow.block_field(base, found.block))
+  if found.block == o.head then return count_records(own, o.offset + 1, found.from) end
+  local first, before = count_records(head, o.offset + 1, #head), count_records(own, 1, found.from)
+  local last = count_records(Overflow.read_block(q, Overflow.block_field(base, o.tail)), 1, o.size)
+  local others = max(0, holder.behind - holder.returned - first - last)
+  return first + floor(others * (found.block - o.head - 1) / max(1, o.tail - o.head - 1)) + before
+end
+
 -- Takes a record out of the middle of an overflow.
 function Places.remove_record(q, holder, base, found)
   local o = holder.overflow
@@ -100,6 +122,13 @@ function Places.find_lease(q, place, id)
       if sub(token, 1, #head) == head then return token, call('ZSCORE', q.keys[LEASES], token) + 0 end
     end
     if #tokens < LEASES_READ then return nil end
+  end
+end
+
+-- Returns at which of these places a message lay that was cancelled in flight, nil if it was not. (Its body is gone.)
+function Places.cancelled_at(q, id, places)
+  for _, place in ipairs(places) do
+    if call('SISMEMBER', q.keys[CANCELLED], place .. ':' .. id) == 1 then return place end
   end
 end
 

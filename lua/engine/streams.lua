@@ -7,7 +7,7 @@ function Streams.goes_to_stream(q, a)
   if a.behind > 0 or a.taken >= q.rules.window then return false end
   local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
   if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
-  return not a.ruled or Limits.allowance(a, q.now) > 0
+  return not a.ruled or Limits.allowance(a, q.now) > a.taken
 end
 
 -- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
