@@ -65,17 +65,18 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   Notifications.notify_reader(q)
 end
 
--- Takes back a piece of the leases that ended before `till`.
+-- Takes back a piece of the leases that ended before `till`. They lie by time: who has many that ended first would hide
+-- the others. So nothing that was given back is delivered while there are more, and pieces are large.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
-  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, q.piece)
+  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
   local tokens, names = {}, {}
   for at = 1, #list, 2 do
     local _, _, _, _, owner = Leases.read_token(list[at])
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
   end
   if #tokens > 0 then
-    call('ZREM', key, unpack(tokens)) -- at most 64: a piece
+    call('ZREM', key, unpack(tokens)) -- at most 256: a piece
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)
@@ -85,5 +86,6 @@ function Leases.take_ended(q, till)
   end
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(head + 0, FAR)
-  q.more = q.more or q.lease_at <= till
+  q.is_catching_up = q.lease_at <= till
+  q.more = q.more or q.is_catching_up
 end

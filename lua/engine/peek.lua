@@ -76,7 +76,7 @@ local function list_returned(q, list, holder, after)
   local left = list.most - #list.rows
   for _, member in ipairs(call('ZRANGEBYLEX', q.keys[RETURNED], from, '(' .. prefix .. '\255', 'LIMIT', 0, left)) do
     local place, id, attempts, flags, since =
-      match(member, '^%u%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
+      match(member, '^%a%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
     local body = place == 'd' and call('HGET', q.keys[BODIES], id)
     local origin, fields
     if body then origin, fields = Messages.fields_of_body(body, list.is_bare) end

@@ -3,15 +3,25 @@
 local MOST_LEASES = 1000 -- that are looked at for the lease of one message
 local LEASES_READ = 100
 
--- Returns the member of `returned` for a message, and its parts; nil if it is not there.
-function Places.find_returned(q, key, id)
-  local number = match(id, '%d+$')
-  local from = Waiting.prefix_of(key) .. char(64 + #number) .. number .. ':'
-  local member = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, 1)[1]
-  if not member then return nil end
-  local place, its_id, attempts, flags, since = match(member, '^(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #from + 1)
-  if its_id ~= id then return nil end
-  return {member = member, place = place, attempts = attempts + 0, flags = flags, since = since + 0}
+local function find_in_order(q, key, id, order)
+  local from = Waiting.prefix_of(key) .. order .. ':'
+  for _, member in ipairs(call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. from, '(' .. from .. '\255')) do
+    local place, its_id, attempts, flags, since = match(member, '^(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #from + 1)
+    if its_id == id then
+      return {member = member, place = place, attempts = attempts + 0, flags = flags, since = since + 0}
+    end
+  end
+end
+
+-- Returns the member of `returned` for a message, and its parts; nil if it is not there. `times` are when it may have
+-- come due (ms, nil for none).
+function Places.find_returned(q, key, id, times)
+  local found = find_in_order(q, key, id, Waiting.order_of_number(id))
+  if found then return found end
+  for _, at in pairs(times) do
+    found = find_in_order(q, key, id, Waiting.order_of_time(at))
+    if found then return found end
+  end
 end
 
 -- Returns the member of `delayed` for a message that comes due at one of these times (ms, nil for none).
@@ -144,13 +154,13 @@ end
 local function find_of_body(q, place, id, body)
   local _, key, attributes, unique_key = Messages.head_of_body(body)
   local found = {place = place, id = id, body = body, key = key, state = 'in_flight'}
-  local returned = Places.find_returned(q, key, id)
+  local since = call('HGET', q.keys[ERRORS], id) or ''
+  local times = {first = tonumber(match(attributes, ' t(%d+)')), last = tonumber(match(since, '^%d+'))}
+  local returned = Places.find_returned(q, key, id, times)
   if returned then
     found.state, found.member, found.at = 'returned', returned.member, returned
     return found
   end
-  local since = call('HGET', q.keys[ERRORS], id) or ''
-  local times = {first = tonumber(match(attributes, ' t(%d+)')), last = tonumber(match(since, '^%d+'))}
   local delayed = Places.find_delayed(q, Rules.owner_of(q.rules, key), id, times)
   if delayed then
     found.state, found.member, found.at = 'delayed', delayed.member, delayed

@@ -168,16 +168,20 @@ end
 
 -- What time has brought, in bounded pieces.
 local function bring(q, view)
+  if (tonumber(q.values[24]) or 0) > q.now + 1 then -- the clock was set back
+    q.walk = '0'
+    State.put(q, 'late', 0)
+  end
   local till = Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
-  if not has_ended and q.due_at >= q.now + 1 and q.walk == '' then return end
-  q.has_brought, q.piece = true, q.count > 1 and PIECE or PIECE / 4
+  if not has_ended and q.due_at >= q.now + 1 and not Due.is_walking(q) then return end
+  q.has_brought, q.piece = true, q.count > 1 and min(PIECE, q.count + 32) or PIECE / 8
   if has_ended then Leases.take_ended(q, till) end
   if q.due_at < q.now + 1 then
     send(q, 'later', 'ZADD', q.keys[DELAYED])
     Due.take_due(q)
   end
-  if q.walk ~= '' then Due.walk_accounts(q) end
+  if Due.is_walking(q) then Due.walk_accounts(q) end
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
@@ -197,10 +201,10 @@ local function deliver(q, count)
   repeat -- again, for what was taken and may not be delivered
     before = got
     if (q.shared > 0 or Legacy.may_have_some(q)) and q.found < front then got = got + from_streams(q, front - q.found) end
-    if q.behind > 0 and q.found < count and not q.missed then got = got + from_turns(q, count - q.found) end
+    if q.behind > 0 and q.found < count and not q.missed and not q.is_catching_up then got = got + from_turns(q, count - q.found) end
     front = count
   until q.found >= count or q.missed or got == before or got - q.found > OFTEN
-  if q.found == 0 and got > 0 then q.more = true end
+  if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
   local has_idle = q.values[22] == '1'
   if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
 end
@@ -246,7 +250,7 @@ end
 local function answer_read(q, width, blocks, till)
   local mark = q.contested and q.mark or ''
   if q.found > 0 then
-    local status = q.missed and 'MISS' or (q.more or q.found < q.count) and q.has_more and 'MORE' or 'OK'
+    local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
     return {status, q.now, q.values[1], -1, hints_of(q, width), q.entries, q.again, mark}
   end
   if q.missed then return {'MISS', q.now, q.values[1], -1, hints_of(q, max(1, width)), {}, {}, ''} end
@@ -311,6 +315,6 @@ function verbs.read(KEYS, ARGV)
     Turns.forget_idle(q)
   end
   close_read(q, ARGV[3])
-  q.changed, q.has_more = 0, q.shared + q.behind > 0 or Legacy.may_have_some(q)
+  q.changed = 0
   return answer_read(q, width + 0, blocks + 0, till)
 end

@@ -109,7 +109,10 @@ function Streams.take_entries(q, need)
       found, left, q.shared = found + size, left - size, q.shared - size
     else
       q.shared, left = q.shared - left, 0 -- somebody deleted them by hand
-      q.vanished = (q.vanished or 0) + q.lengths[number]
+      q.vanished, q.gone = (q.vanished or 0) + q.lengths[number], q.gone + q.lengths[number]
+      if q.walk == '' then q.walk = 'v0' end -- somebody's account still says that it has them
+      State.put(q, 'walk', q.walk)
+      q.more = true
     end
     q.lengths[number], q.touched[number], q.next_stream = left, true, number + 1
     if left <= 0 then leave_stream(q, number) end

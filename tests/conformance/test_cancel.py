@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardq.engine import NEW
 from shardq import ConfigError, Delivery, LeaseLost, MessageCancelled, MessageNotFound, Queue
+from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_settle import VERBS, each_verb
 from tests.conformance.world import World

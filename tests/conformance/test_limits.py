@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shardq.engine import NEW
 from shardq import Client, ConfigError, Delivery, Empty, Limits, Queue, QueueMissing
+from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import blocked
 from tests.conformance.test_fairness import flood, sound

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shardq.engine import NEW
 from shardq import Client, Limits, Queue
+from shardq.engine import NEW
 from shardq.ops.read_call import unread
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import StartReader, blocked, patient, start_reader

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from shardq.engine import NEW
 from shardq import ConfigError, Limits, Queue, QueueMissing
+from shardq.engine import NEW
 from shardq.model import PeekState
 from shardq.ops import tenants
 from shardq.ops.steps import Batch, Op, Step
