@@ -1,6 +1,5 @@
 -- An account is all that is known of a shard key (with parents: of a parent). In the state it is nothing if nothing is
--- known,
--- flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
+-- known, flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
 -- limits queue":
 --   taken     messages in the streams; `flight` those that are worked on
 --   behind    messages that wait, of which so many are `returned`: given back, or come due

@@ -1,8 +1,7 @@
 -- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token
--- comes back,
--- a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14 digits of
--- ms>:place:id:
--- attempts:key": the messages of an account together, soonest first (the key only where the account is a parent's).
+-- comes back, a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14
+-- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
+-- account is a parent's).
 
 function Due.put_off(q, a, key, at, place, id, attempts)
   local owned = key ~= a.name and key or ''

@@ -1,9 +1,7 @@
 -- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body
--- lies: the
--- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message,
--- 'u' it has
--- a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
--- Since every delivery is counted in flight, whatever ends it comes here.
+-- lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the
+-- message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of
+-- the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
   local mark = '-'

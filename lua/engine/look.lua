@@ -50,17 +50,18 @@ local function status_of_waiting(q, found, paused, progress)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
   local pause = pause_of_queue(q, paused)
   local known, bare = known_of(q, found), Messages.bare_fields(found.body)
-  local reason, till = Limits.reason_of(q, a)
+  local is_new = found.state == 'new'
+  local ahead = is_new and ahead_in_stream(q, found) or ahead_outside(q, a, found)
+  local reason, till = Limits.reason_of(q, a, is_new and 0 or ahead)
   if pause then reason, till = 'paused', pause end
-  if found.state == 'new' then
+  if is_new then
     if reason == 'window' then reason = '' end
-    return {q.now, 'waiting', found.place, till, ahead_in_stream(q, found), reason, '', known, '', bare, progress}
+    return {q.now, 'waiting', found.place, till, ahead, reason, '', known, '', bare, progress}
   end
-  local ahead = ahead_outside(q, a, found)
-  if found.state == 'returned' and reason == '' and a.taken == 0 then
+  if reason == '' and (ahead == 0 or found.state == 'returned' and a.taken == 0) then
     return {q.now, 'waiting', '', '', ahead, '', '', known, '', bare, progress}
   end
-  if reason == '' then reason = Limits.may_wait_for_cap(q, a) and 'max_in_flight' or 'window' end
+  if reason == '' then reason = 'window' end
   return {q.now, 'held_back', '', till, ahead, reason, '', known, '', bare, progress}
 end
 

@@ -1,13 +1,10 @@
--- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag,
--- payload, and
--- only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
--- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload.
--- The attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>".
--- The origin is the last part of the message's id: the stream that it was written into, 'd' if it was stored by
--- itself, 'o'
--- if it waited in an overflow, 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an
--- 'o' comes
--- '.' and the shard key, since nothing else leads to that overflow.
+-- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag, payload,
+-- and only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
+-- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload. The
+-- attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>". The origin is the last part of the
+-- message's id: the stream that it was written into, 'd' if it was stored by itself, 'o' if it waited in an overflow,
+-- 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an 'o' comes '.' and the shard
+-- key, since nothing else leads to that overflow.
 Messages.REFERENCE = '@' -- the tag of an entry or a record that says: the body lies by itself
 
 local function quote_key(key)
@@ -34,8 +31,7 @@ function Messages.body_of_message(origin, m)
 end
 
 -- Returns the body of an entry. What another program wrote has no shard key: its fields lie under the tag 'l', each
--- with its
--- size, since they may be anything.
+-- with its size, since they may be anything.
 function Messages.body_of_entry(origin, fields)
   local is_ours = origin ~= 'l' and (fields[1] == 'K' or fields[1] == 'k') and #fields >= 4
   if is_ours and (#fields == 4 or fields[5] == 'm' or fields[5] == 'h') then

@@ -43,8 +43,7 @@ local function note_limited(q, name, pause, parts)
 end
 
 -- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The
--- epoch moves only
--- so that a late copy of this call changes nothing.
+-- epoch moves only so that a late copy of this call changes nothing.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
@@ -102,6 +101,7 @@ function verbs.weigh(KEYS, ARGV)
     local parts = Limits.parts_of(a)
     parts[6] = ARGV[at + 1]
     change_limits(q, a, parts)
+    if Rules.owner_of(q.rules, a.name) ~= a.name then Waiting.child_of(q, a.name).weight = ARGV[at + 1] + 0 end
     Journal.note_event(q, 'j', '', a.name, 0)
   end
   State.put(q, 'epoch', ARGV[2])
@@ -134,22 +134,24 @@ function verbs.limits(KEYS, ARGV)
   return {now, till and till + 0 > now and till or '', page[1], rows}
 end
 
--- @verb weights | no-writes: the weights of shard keys.
+-- @verb weights | no-writes: a page of the weights of shard keys.
 -- KEYS[1] limits: limits and weights of shard keys that have any
--- Reply: "weight:length:key" of each, joined
-function verbs.weights(KEYS)
+-- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[2] count: about how many
+-- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
+function verbs.weights(KEYS, ARGV)
   if not call then begin() end
-  local all, parts = call('HGETALL', KEYS[1]), {}
+  local page, parts = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2]), {}
+  local all = page[2]
   for at = 1, #all, 2 do
     local weight = match(all[at + 1], ',(%d+)$')
     if weight and weight ~= '1' then parts[#parts + 1] = weight .. ':' .. #all[at] .. ':' .. all[at] end
   end
-  return concat(parts)
+  return {page[1], concat(parts)}
 end
 
--- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that
--- a late copy of this
--- call changes nothing.
+-- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a
+-- late copy of this call changes nothing.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] journal: what happened
@@ -180,6 +182,15 @@ function verbs.pause(KEYS, ARGV)
   return 'OK'
 end
 
+-- Returns how often a message that is in flight was delivered, as its lease says; 0 if that is not found.
+local function deliveries_of(q, found)
+  if found.state ~= 'in_flight' then return 0 end
+  local token = Places.find_lease(q, found.place, found.id)
+  local _, _, attempt = Leases.read_token(token or '')
+  local _, _, attributes = Messages.head_of_body(found.body)
+  return (attempt or 0) + Messages.deliveries_before(attributes)
+end
+
 -- @verb cancel | allow-oom: remove a waiting or delayed message wherever it is; mark one that is in flight.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the stream that the id names, if it names one
@@ -194,7 +205,8 @@ function verbs.cancel(KEYS, ARGV)
   local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
-  if not found then return 'unknown' end
+  local origin = match(ARGV[2], '^%d+$') or 'd'
+  if not found then return Places.cancelled_at(q, ARGV[3], {origin, 'd', 'l'}) and 'in flight' or 'unknown' end
   if found.state == 'dead' then return 'dead' end
   local id, place, in_flight = found.id, found.place, found.state == 'in_flight'
   if in_flight then
@@ -207,7 +219,7 @@ function verbs.cancel(KEYS, ARGV)
   end
   if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Settle.drop_body(q, place, id) end
   State.count_up(q, 'cancelled', 1)
-  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, 0)
+  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, q.events and deliveries_of(q, found) or 0)
   Settle.close_change(q, ARGV[4])
   Notifications.announce_ends(q, {ARGV[1]})
   return in_flight and 'in flight' or 'removed'
@@ -229,8 +241,7 @@ local function move_message(q, found, key, due, id, flags)
 end
 
 -- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
--- its time or its
--- shard key changes.
+-- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] nonce: of this call, which is done once however often it is repeated
@@ -388,9 +399,8 @@ local function purge_overflows(q)
   if q.purged >= q.most then State.put(q, 'purge', cursor) else add(q, 'unset', 'purge') end
 end
 
--- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call
--- that finds nothing
--- left moves the epoch, so that no copy of a call that comes late removes what was written since.
+-- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that
+-- finds nothing left moves the epoch, so that no copy of a call that comes late removes what was written since.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones
 -- ARGV[1] epoch: for which the streams were declared

@@ -40,8 +40,7 @@ end
 local function first_number(text, offset) return tonumber(match(text, '^%d+:%d+%-(%d+)', offset + 1)) end
 
 -- Returns the number of the block that must have a message, if any has: the last one that begins at or before it.
--- (Their messages
--- are in the order of their numbers; blocks that cancels have emptied are passed over.)
+-- (Their messages are in the order of their numbers; blocks that cancels have emptied are passed over.)
 local function find_block(q, o, base, number)
   local low, high, found = o.head, o.tail, nil
   while low <= high do
@@ -121,9 +120,8 @@ function Places.remove_record(q, holder, base, found)
   o.size = #Overflow.read_block(q, Overflow.block_field(base, o.tail))
 end
 
--- Finds the lease of a message among those that end first: its token and when it ends. Nothing but a look at each
--- finds a token by
--- its message.
+-- Finds the lease of a message among those that end first: its token and when it ends. Nothing but a look at each finds
+-- a token by its message.
 function Places.find_lease(q, place, id)
   local head = place .. ':' .. id .. ':'
   for offset = 0, MOST_LEASES - 1, LEASES_READ do
@@ -175,9 +173,8 @@ local function find_of_body(q, place, id, body)
 end
 
 -- Finds a message: {state, place, id, key, body, …}. The state is 'new' (in a stream), 'held' (in an overflow),
--- 'returned', 'delayed',
--- 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key` its shard key if it was
--- there.
+-- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
+-- its shard key if it was there.
 function Places.find(q, full_id, origin, id, key)
   local entry_id = match(call('HGET', q.keys[MOVED], full_id) or '', '^x:(.*)$')
   if entry_id then return {state = 'dead', id = entry_id} end

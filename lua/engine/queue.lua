@@ -7,8 +7,7 @@ local function create_stream(key)
 end
 
 -- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
--- sorted sets,
--- hashes and the set keep a sentinel, a member that no reader ever sees.
+-- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
     call('ZADD', KEYS[at], 'NX', NEVER, '')
@@ -45,9 +44,8 @@ local function facts_of(meta)
   return facts
 end
 
--- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is.
--- Also on a full
--- server: a reader that starts must be able to drain it.
+-- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also
+-- on a full server: a reader that starts must be able to drain it.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] assigned: shards of named shard keys
 -- KEYS[20] limits: limits and weights of shard keys that have any
@@ -93,10 +91,9 @@ function verbs.facts(KEYS)
 end
 
 -- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does.
--- So a copy of it
--- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an
--- earlier try
--- did it (the epoch is then written once more, since WAIT waits for what its own connection wrote last).
+-- So a copy of it that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK'
+-- means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own connection
+-- wrote last).
 function Queue.check_epoch(meta, epoch, following)
   local present = call('HGET', meta, 'epoch')
   if not present then return 'NOQUEUE' end
@@ -136,8 +133,7 @@ function verbs.configure(KEYS, ARGV)
     if call('ZCARD', KEYS[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
   end
   -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left
-  -- out. Of a queue
-  -- that had no event and no message yet nothing is.
+  -- out. Of a queue that had no event and no message yet nothing is.
   local n, adopted, created, events = unpack( -- at most 4: the fields
     call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
   local is_new = n + adopted == 0 and events == spell(created * 1000)
@@ -185,8 +181,7 @@ function verbs.resize(KEYS, ARGV)
 end
 
 -- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty.
--- Empty means no
--- entry at all: acked messages are deleted, so what is in flight still keeps its stream.
+-- Empty means no entry at all: acked messages are deleted, so what is in flight still keeps its stream.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2..] streams: from s<wanted> up to the highest that is read
 -- ARGV[1] epoch: for which the streams were declared

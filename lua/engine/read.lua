@@ -13,13 +13,13 @@ local function look_of_read(KEYS, count)
     q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[State.OF_READ + 1] or 0), v[State.OF_READ + 2] or nil
   end
   q.cancels, q.ready, q.next_stream, q.lease_at = v[11] + 0, v[15], v[16] + 0, v[17] + 0
-  q.walk, q.found, q.entries, q.again = v[21] or '', 0, {}, {}
+  q.walk, q.owed, q.found, q.entries, q.again = v[21] or '', v[25] or nil, 0, {}, {}
+  if q.owed == ',' then q.owed = nil end
   return q
 end
 
 -- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die
--- since it was
--- rejected. Then it is over, or waits for room among the dead letters.
+-- since it was rejected. Then it is over, or waits for room among the dead letters.
 local function is_over(q, a, m)
   local key, place, id, attempts, flags, body = m[2], m[3], m[4], m[5], m[6], m[8]
   local origin, owner, attributes = Messages.head_of_body(body)
@@ -35,7 +35,8 @@ local function is_over(q, a, m)
   local is_rejected = find(flags, 'r', 1, true)
   if not is_rejected and (q.rules.deliveries == 0 or attempts < q.rules.deliveries) then return false end
   if place ~= 'd' then call('XDEL', Messages.stream_key(q, place), id) end
-  Settle.end_dead(q, a, key, id, attempts, flags, '', body, is_rejected)
+  local ending = {key = key, id = id, attempts = attempts, flags = flags, kind = 'b'}
+  Settle.end_dead(q, a, ending, '', body, is_rejected)
   return true
 end
 
@@ -106,11 +107,8 @@ local function take_entries(q, need)
   return groups, number
 end
 
--- Delivers from the streams. Returns how many entries were taken.
-local function from_streams(q, need)
-  local groups, number
-  if q.legacy then groups, number = take_entries(q, need) else groups, number = Streams.take_entries(q, need) end
-  if number == 0 then return 0 end
+-- Delivers what was taken out of streams.
+local function deliver_entries(q, groups)
   Accounts.load_accounts(q, owners_of_entries(q, groups))
   for at = 1, #groups, 2 do
     local stream, entries, kept = groups[at], groups[at + 1], nil
@@ -125,6 +123,20 @@ local function from_streams(q, need)
     kept = kept or entries
     if #kept > 0 then q.entries[#q.entries + 1], q.entries[#q.entries + 2] = stream, kept end
   end
+end
+
+-- Delivers from the streams. Returns how many entries were taken.
+local function from_streams(q, need)
+  local groups, number
+  if q.legacy then groups, number = take_entries(q, need) else groups, number = Streams.take_entries(q, need) end
+  if number > 0 then deliver_entries(q, groups) end
+  return number
+end
+
+-- Delivers one message of the stream that the reader prefers. Returns how many entries were taken.
+local function from_preferred(q)
+  local groups, number = Streams.take_preferred(q, q.prefer)
+  if number > 0 then deliver_entries(q, groups) end
   return number
 end
 
@@ -185,10 +197,8 @@ local function bring(q, view)
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
--- theirs, or each
--- 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state can stand
--- still where
--- messages are given back at once.)
+-- theirs, or each 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state
+-- can stand still where messages are given back at once.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
   if count > 1 then return count - min(floor(count / 8), q.turns) end
@@ -198,10 +208,13 @@ end
 local function deliver(q, count)
   q.contested = q.shared + q.behind > count
   local front, got, before = share_of_streams(q, count), 0, nil
+  if q.prefer and q.shared > 0 then got = from_preferred(q) end
   repeat -- again, for what was taken and may not be delivered
     before = got
-    if (q.shared > 0 or Legacy.may_have_some(q)) and q.found < front then got = got + from_streams(q, front - q.found) end
-    if q.behind > 0 and q.found < count and not q.missed and not q.is_catching_up then got = got + from_turns(q, count - q.found) end
+    local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
+    if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
+    local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
+    if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
     front = count
   until q.found >= count or q.missed or got == before or got - q.found > OFTEN
   if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
@@ -308,7 +321,7 @@ function verbs.read(KEYS, ARGV)
     if q.places then count = max(0, min(count, q.places)) end
     if count == 0 then till = q.lease_at end
   end
-  if prefer ~= '-' and sub(q.ready, prefer + 1, prefer + 1) == '1' then q.next_stream = prefer + 0 end
+  q.prefer = tonumber(prefer) -- nil for '-'
   if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
     deliver(q, count)
   elseif q.values[22] == '1' then

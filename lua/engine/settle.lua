@@ -1,6 +1,5 @@
--- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen.
--- Kinds: 'a' ack,
--- 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
+-- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds:
+-- 'a' ack, 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
 
 -- Notes that the body of a message is over, in the place where it lies.
 function Settle.drop_body(q, place, id)
@@ -55,14 +54,15 @@ local function keep_error(q, id, flags, due, text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
--- A message is not delivered again: it goes to the dead letters, or waits for room there. Returns the letter of the
--- reply.
-function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, id,
+-- attempts, flags, and the kind of the journal's event. Returns the letter of the reply.
+function Settle.end_dead(q, a, m, text, body, is_rejected)
+  local id, flags = m.id, m.flags
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
   if DeadLetters.has_room_for_dead(q) then
     local reason = is_rejected and last_error or 'max deliveries'
     q.ended = q.ended or {}
-    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, attempt, last_error, body, is_rejected and 'r' or 'b')
+    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
     call('HDEL', q.keys[BODIES], id)
     add(q, 'without_error', id)
     return 'd'
@@ -72,7 +72,7 @@ function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
-  DeadLetters.park(q, a, key, id, attempt, flags, body, at)
+  DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
   return 'o'
 end
 
@@ -113,7 +113,8 @@ local function end_returned(q, a, p, kind, delay, text)
     return 'l'
   end
   if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
-    return Settle.end_dead(q, a, p.key, id, attempt, flags, text, body, kind == 'r')
+    local m = {key = p.key, id = id, attempts = attempt, flags = flags, kind = kind == 'r' and 'r' or 'b'}
+    return Settle.end_dead(q, a, m, text, body, kind == 'r')
   end
   return end_again(q, a, p, attempt, flags, delay, text, body)
 end
@@ -162,8 +163,7 @@ local function end_delivery(q, p, kind, cost, delay, text)
 end
 
 -- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call
--- that finds no
--- lease did its work the first time: the message is not the caller's either way.
+-- that finds no lease did its work the first time: the message is not the caller's either way.
 local function letter_of_lost(q, p, kind, repeated)
   if not repeated then return 'l' end
   if kind ~= 'a' then return 'o' end

@@ -80,9 +80,8 @@ local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given
 local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 
 -- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one
--- deadline, which
--- is not known at first: they are looked for from the latest end on, and as soon as one is found, only that end is
--- looked at.
+-- deadline, which is not known at first: they are looked for from the latest end on, and as soon as one is found, only
+-- that end is looked at.
 -- KEYS[1] meta: the reads that are given up on
 -- KEYS[2] leases: tokens by end
 -- ARGV[1] holder: of the lost read

@@ -1,9 +1,7 @@
 -- Unique keys. A message with one always waits (it never goes into a stream), and its body lies by itself: so it is
--- replaced in
--- its place. `dedup` has 'u:' and the key as "id state message-id": the state is 'w' while it waits, 'f' in flight,
--- 'p' parked on its
--- way to the dead letters. The key stands in `dedup_index`, too, by the time when somebody looks whether it can be
--- forgotten.
+-- replaced in its place. `dedup` has 'u:' and the key as "id state message-id": the state is 'w' while it waits, 'f' in
+-- flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when somebody
+-- looks whether it can be forgotten.
 Unique.FIRST_LOOK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -36,8 +34,7 @@ function Unique.note_unique(q, body, id, state)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. At those
--- somebody looks
--- again when they are twice as old.
+-- somebody looks again when they are twice as old.
 local function keep_unique(q, fields)
   local ended = {}
   for _, field in ipairs(fields) do
