@@ -105,6 +105,7 @@ function verbs.status(KEYS, ARGV)
     if not result then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}, ''} end
     return {q.now, 'done', '', '', -1, '', '', '', '', {}, Results.spell_done(result)}
   end
+  id = found.id
   if found.state == 'delayed' then
     local state = found.at.due > q.now and 'delayed' or 'waiting'
     local reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
@@ -116,8 +117,9 @@ function verbs.status(KEYS, ARGV)
   local is_live = not ends or Clock.is_live(q, ends)
   local error = DeadLetters.error_of(q, id, 'e')
   local known = error ~= '' and '0@0||' .. error or ''
+  local cancelled = Places.cancelled_at(q, id, {place}) and '1' or ''
   local state, reason = 'in_flight', ''
   if not is_live then state, reason = 'waiting', 'lease ended' end
   return {q.now, state, '', ends and spell(ends) or '', -1, reason,
-    token or '', known, '', Messages.bare_fields(found.body), progress}
+    token or '', known, cancelled, Messages.bare_fields(found.body), progress}
 end

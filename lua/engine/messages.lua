@@ -11,7 +11,12 @@ local function quote_key(key)
   return (gsub(key, '[^%w_.~-]', function(letter) return format('%%%02X', byte(letter)) end))
 end
 
+-- Where an entry of the legacy stream lies now: its id is of other numbers than the queue's own, so it has a zero in
+-- front.
+function Messages.inner_id(id, origin) return origin == 'l' and '0' .. id or id end
+
 function Messages.message_id(id, origin, key)
+  if origin == 'l' then return sub(id, 2) .. '-l' end
   if origin == 'o' then return id .. '-o.' .. quote_key(key) end
   return id .. '-' .. origin
 end
@@ -108,13 +113,20 @@ function Messages.deliveries_before(attributes)
   return min(tonumber(match(attributes, ' c(%d+)') or 0), 1000000000)
 end
 
+-- Notes that the body of a message is over, in the place where it lies.
+function Messages.drop_body(q, place, id)
+  local over = q.over
+  if not over then
+    over = {}
+    q.over = over
+  end
+  local ids = over[place]
+  if ids then ids[#ids + 1] = id else over[place] = {id} end
+end
+
 -- A stream that this call may touch; nil if it is not declared. A read that `has_all` declares all, in their order.
 function Messages.stream_key(q, number)
   local keys, fixed = q.keys, q.fixed
-  if number == 'l' then
-    local last = keys[#keys]
-    return #keys > fixed and not find(last, ':s%d+$') and last or nil
-  end
   if q.has_all then return keys[fixed + 1 + number] end
   local key = sub(keys[META], 1, -5) .. 's' .. number -- the last four letters are "meta"
   for at = fixed + 1, #keys do

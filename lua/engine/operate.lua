@@ -205,8 +205,10 @@ function verbs.cancel(KEYS, ARGV)
   local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
-  local origin = match(ARGV[2], '^%d+$') or 'd'
-  if not found then return Places.cancelled_at(q, ARGV[3], {origin, 'd', 'l'}) and 'in flight' or 'unknown' end
+  if not found then
+    local origin = match(ARGV[2], '^%d+$') or 'd'
+    return Places.cancelled_at(q, ARGV[3], {origin, 'd'}) and 'in flight' or 'unknown'
+  end
   if found.state == 'dead' then return 'dead' end
   local id, place, in_flight = found.id, found.place, found.state == 'in_flight'
   if in_flight then
@@ -214,10 +216,14 @@ function verbs.cancel(KEYS, ARGV)
     q.cancels = q.cancels + 1
   else
     Places.take_out(q, found)
-    Settle.count_gone(q)
-    add(q, 'without_error', id)
+    q.gone = q.gone + 1
   end
-  if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Settle.drop_body(q, place, id) end
+  Unique.release_key(q, found.body, id)
+  -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
+  if not in_flight or place ~= 'd' then
+    add(q, 'without_error', id)
+    if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Messages.drop_body(q, place, id) end
+  end
   State.count_up(q, 'cancelled', 1)
   Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, q.events and deliveries_of(q, found) or 0)
   Settle.close_change(q, ARGV[4])
@@ -293,13 +299,11 @@ function verbs.replace(KEYS, ARGV)
   return 'OK'
 end
 
-local function purge_body(q, place, id, body)
-  Settle.drop_body(q, place, id)
+local function purge_body(q, place, id, key)
+  Leases.note_end(q, 'g', place, id, key, 0)
+  Messages.drop_body(q, place, id)
   add(q, 'without_error', id)
   q.purged = q.purged + 1
-  if not q.events or not body then return end
-  local origin, key = Messages.head_of_body(body)
-  Journal.note_event(q, 'g', Messages.message_id(id, origin, key), key, 0)
 end
 
 -- Removes the undelivered entries of one stream.
@@ -307,16 +311,17 @@ local function purge_stream(q, number)
   local key = Messages.stream_key(q, number)
   local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number)) -- at most 2: the fields
   left = tonumber(left or 0)
-  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', q.most - q.purged)
+  local asked = q.most - q.purged
+  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', asked)
   for _, entry in ipairs(entries) do
     local fields = entry[2]
     if fields[1] == 'K' then
       local a = Accounts.find_account(q, Rules.owner_of(q.rules, fields[2]))
       a.taken = max(0, a.taken - 1)
     end
-    purge_body(q, number, entry[1], q.events and Messages.body_of_entry(number, fields))
+    purge_body(q, number, entry[1], (fields[1] == 'K' or fields[1] == 'k') and fields[2] or '')
   end
-  local rest = #entries < q.most and 0 or max(0, left - #entries)
+  local rest = #entries < asked and 0 or max(0, left - #entries)
   q.shared = q.shared - (left - rest)
   q.vanished = (q.vanished or 0) + max(0, left - rest - #entries)
   State.put(q, key, rest)
@@ -341,7 +346,7 @@ local function purge_delayed(q, name, member, rest)
   if place ~= 'd' and not Messages.stream_key(q, place) then return false end
   local a = Accounts.find_account(q, name)
   a.delayed = a.delayed - 1
-  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  purge_body(q, place, id, name)
   return true
 end
 
@@ -352,18 +357,15 @@ local function purge_returned(q, key, member, rest)
   local holder = q.rules.parents and Waiting.child_of(q, key) or a
   holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
   if holder ~= a then a.behind = a.behind - 1 end
-  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  purge_body(q, place, id, key)
   return true
 end
 
 local function purge_record(q, holder, record)
-  local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
-  local body = q.events and mark == '|' and Messages.spell_body('o', holder.name, sub(record, rest))
-  if mark ~= '|' then
-    purge_body(q, 'd', id, q.events and call('HGET', q.keys[BODIES], id))
-    return
-  end
-  purge_body(q, 'd', id, body or nil)
+  local id, mark = match(record, '^(%d+%-%d+)(.)')
+  if mark == Messages.REFERENCE then return purge_body(q, 'd', id, holder.name) end
+  Journal.note_event(q, 'g', Messages.message_id(id, 'o', holder.name), holder.name, 0)
+  q.purged = q.purged + 1
 end
 
 -- Removes what waits in the overflow of one shard key.

@@ -106,8 +106,36 @@ end
 
 local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
+-- Says why settings cannot change now, nil if they can.
+local function refused_change(q, changes)
+  local meta = q.keys[META]
+  local parents, scope = unpack(call('HMGET', meta, 'parents', 'key_scope')) -- at most 2: the fields
+  if changes.parents and changes.parents ~= (parents or '0') then
+    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
+    local others = call('ZCARD', q.keys[DELAYED]) + call('ZCARD', q.keys[LEASES]) - 2
+    if q.behind + q.shared + others > 0 then return 'BUSY' end
+  end
+  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+    Unique.forget_keys(q, 1000)
+    if call('ZCARD', q.keys[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
+  end
+end
+
+-- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
+-- Of a queue that had no event and no message yet nothing is.
+local function change_journal(q, changes)
+  local meta = q.keys[META]
+  local n, adopted, created, events, size = unpack( -- at most 5: the fields
+    call('HMGET', meta, 'n', 'adopted', 'created', 'events', 'journal'))
+  local is_new = n + adopted == 0 and events == spell(created * 1000)
+  if changes.journal and (size or '0') == '0' and not is_new then call('HINCRBY', meta, 'events', 1) end
+  if changes.journal == '0' then call('XTRIM', q.keys[JOURNAL], 'MAXLEN', 0) end
+end
+
+local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
+
 -- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
--- KEYS[1..12]: the first 12 of a queue (base.lua)
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
@@ -121,31 +149,19 @@ function verbs.configure(KEYS, ARGV)
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
   if answer then return answer end
   local q = Settle.open_change(KEYS)
-  local parents, scope, journal = unpack( -- at most 3: the fields
-    call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
-  if changes.parents and changes.parents ~= (parents or '0') then
-    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
-    local others = call('ZCARD', KEYS[DELAYED]) + call('ZCARD', KEYS[LEASES]) - 2
-    if q.behind + q.shared + others > 0 then return 'BUSY' end
-  end
-  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
-    Unique.forget_keys(q, 1000)
-    if call('ZCARD', KEYS[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
-  end
-  -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left
-  -- out. Of a queue that had no event and no message yet nothing is.
-  local n, adopted, created, events = unpack( -- at most 4: the fields
-    call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
-  local is_new = n + adopted == 0 and events == spell(created * 1000)
-  if changes.journal and (journal or '0') == '0' and not is_new then call('HINCRBY', KEYS[META], 'events', 1) end
-  if changes.journal == '0' then call('XTRIM', KEYS[JOURNAL], 'MAXLEN', 0) end
+  answer = refused_change(q, changes)
+  if answer then return answer end
+  change_journal(q, changes)
   for name, value in pairs(changes) do
     if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
   end
   Rules.compile_rules(KEYS[META])
-  -- All accounts are looked at again, a piece in each read.
-  call('HSET', KEYS[META], 'epoch', following, 'walk', '0')
+  call('HSET', KEYS[META], 'epoch', following)
   q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
+  -- All accounts are looked at again: of most queues all now, of others a piece in each read.
+  q.walk, q.piece = '0', FIRST_WALK
+  Due.walk_accounts(q)
+  Settle.close_change(q, ARGV[3])
   if q.rules.journal > 0 then
     Journal.begin_events(q)
     Journal.note_event(q, 'o', '', '', 0)
@@ -259,6 +275,7 @@ local function count_runnable(q, ended)
   if q.places then most = min(most, q.places + ended) end
   if most <= 0 then return 0 end
   local number = q.shared + q.servable + ended
+  if q.walk ~= '' and q.behind > 0 then number = max(1, number) end -- not all were looked at since the rules changed
   if number == 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
   return min(number, most)
 end
@@ -277,7 +294,7 @@ function verbs.stats(KEYS, ARGV)
     return {read_time()}
   end
   local v, meta = q.values, KEYS[META]
-  q.ready, q.lease_at, q.jump, q.oldest = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), -1
+  q.ready, q.lease_at, q.jump, q.walk = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), v[21] or ''
   local adopted, streams = unpack(call('HMGET', meta, 'adopted', 'streams')) -- at most 2: the fields
   local delayed = call('ZCARD', KEYS[DELAYED]) - 1
   if delayed > 0 then delayed = max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], q.now)) end

@@ -25,8 +25,8 @@ local function is_over(q, a, m)
   local origin, owner, attributes = Messages.head_of_body(body)
   local ends = Messages.deadline_in(attributes)
   if ends and ends <= q.now then
-    Settle.drop_body(q, place, id)
-    Settle.count_gone(q)
+    Messages.drop_body(q, place, id)
+    q.gone = q.gone + 1
     q.expired = (q.expired or 0) + 1
     if find(flags, 'e', 1, true) then add(q, 'without_error', id) end
     Journal.note_event(q, 'x', Messages.message_id(id, origin, owner), owner, attempts)
@@ -50,7 +50,7 @@ end
 -- changed since).
 local function deliver_entry(q, number, entry)
   local id, fields = entry[1], entry[2]
-  if number == 'l' or fields[1] ~= 'K' and fields[1] ~= 'k' then
+  if fields[1] ~= 'K' and fields[1] ~= 'k' then
     Leases.grant(q, nil, '', number, id, 1, '')
     if q.events then note_delivered(q, id .. '-' .. number, '', '', 1) end
     return true
@@ -63,8 +63,8 @@ local function deliver_entry(q, number, entry)
   local attributes = fields[5] == 'm' and fields[6] or ''
   local ends = Messages.deadline_in(attributes)
   if ends and ends <= q.now then
-    Settle.drop_body(q, number, id)
-    Settle.count_gone(q)
+    Messages.drop_body(q, number, id)
+    q.gone = q.gone + 1
     q.expired = (q.expired or 0) + 1
     Journal.note_event(q, 'x', id .. '-' .. number, key, 0)
     return false
@@ -83,7 +83,7 @@ local function owners_of_entries(q, groups)
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
-      if fields[1] == 'K' and groups[at - 1] ~= 'l' then
+      if fields[1] == 'K' then
         n = n + 1
         names[n] = Rules.owner_of(rules, fields[2])
       end
@@ -92,19 +92,24 @@ local function owners_of_entries(q, groups)
   return names
 end
 
--- Takes entries out of the streams, and of the legacy stream its share.
-local function take_entries(q, need)
-  local old = {}
+-- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
+local function from_legacy(q, need)
+  local most = 0
   if need > 1 and Legacy.may_have_some(q) then
     local _, ready = gsub(q.ready, '1', '')
-    old = Legacy.take_entries(q, max(1, floor(need / (ready + 1))))
+    most = max(1, floor(need / (ready + 1)))
   elseif Legacy.has_turn(q) then
-    q.next_stream, old = 0, Legacy.take_entries(q, need)
+    q.next_stream, most = 0, need
   end
-  local groups, number = {}, 0
-  if need > #old and q.shared > 0 then groups, number = Streams.take_entries(q, need - #old) end
-  if #old > 0 then groups[#groups + 1], groups[#groups + 2], number = 'l', old, number + #old end
-  return groups, number
+  if most == 0 then return 0 end
+  local entries = Legacy.take_entries(q, most)
+  for _, entry in ipairs(entries) do
+    local id, body = Legacy.adopt(q, entry)
+    local marks = Leases.grant(q, nil, '', 'd', id, 1, '')
+    q.again[#q.again + 1] = {'d:' .. id .. ':1:' .. marks, '', body, match(entry[1], '^%d+')}
+    if q.events then note_delivered(q, Messages.message_id(id, 'l'), '', '', 1) end
+  end
+  return #entries
 end
 
 -- Delivers what was taken out of streams.
@@ -127,10 +132,11 @@ end
 
 -- Delivers from the streams. Returns how many entries were taken.
 local function from_streams(q, need)
-  local groups, number
-  if q.legacy then groups, number = take_entries(q, need) else groups, number = Streams.take_entries(q, need) end
+  local old = q.legacy and from_legacy(q, need) or 0
+  if old == need or q.shared == 0 then return old end
+  local groups, number = Streams.take_entries(q, need - old)
   if number > 0 then deliver_entries(q, groups) end
-  return number
+  return old + number
 end
 
 -- Delivers one message of the stream that the reader prefers. Returns how many entries were taken.
@@ -144,7 +150,7 @@ end
 local function deliver_waiting(q, m)
   local a, key, place, id, attempts, flags, since, body = unpack(m, 1, 8) -- at most 8: the parts
   if not body then
-    Settle.count_gone(q)
+    q.gone = q.gone + 1
     q.vanished = (q.vanished or 0) + 1
     Journal.note_event(q, 'z', id .. '-' .. place, key, attempts)
     return
@@ -227,6 +233,8 @@ local function save_leases(q)
   if not granted then return end
   if q.ends < q.lease_at then q.lease_at = q.ends end
   send(q, 'granted', 'ZADD', q.keys[LEASES])
+  -- A lease that ends soon may end before another blocked reader looks again.
+  if q.visibility + 0 < Notifications.SOON then Notifications.notify_reader(q) end
 end
 
 local function close_read(q, client)

@@ -53,6 +53,14 @@ function Unique.forget_keys(q, most)
   Producers.forget_ended(q, q.keys[DEDUP_INDEX], q.keys[DEDUP], most, keep_unique)
 end
 
+-- Frees the unique key of a message that is cancelled, unless the key is another's by now.
+function Unique.release_key(q, body, id)
+  local _, _, _, key = Messages.head_of_body(body)
+  if key == '' or match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^%S+') ~= id then return end
+  call('HDEL', q.keys[DEDUP], 'u:' .. key)
+  call('ZREM', q.keys[DEDUP_INDEX], 'u:' .. key)
+end
+
 function Unique.find_duplicate(q, key)
   local ends, id = match(call('HGET', q.keys[DEDUP], key) or '', '^(%d+)|(.*)$')
   if ends and ends + 0 > q.now then return id end

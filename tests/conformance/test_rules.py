@@ -45,7 +45,10 @@ def test_when_the_cap_is_switched_off_those_who_were_at_it_come_while_others_go_
     for number in range(2 * len(MANY) // batch + len(MANY) // STEPS + 2):
         flood(queue, "busy", 2 * batch, first=number)
         some = queue.read_many(batch)
-        assert queue.ack_many(some) == []
+        if NEW:  # who has fewest in flight comes first
+            held += some
+        else:
+            assert queue.ack_many(some) == []
         seen.update(each.shard_key for each in some)
     assert seen == {"busy", *MANY}
     assert sound(queue, world)
