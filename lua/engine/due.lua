@@ -30,6 +30,13 @@ local function put_behind(q, a)
   a.next_at = q.last_due
 end
 
+-- The clock was set back since the state last said what time it was: moments may lie far ahead that are due, so all
+-- accounts are looked at.
+function Due.note_set_back(q)
+  q.walk = '0'
+  State.put(q, 'late', 0)
+end
+
 -- Moves what is due of a shard key, at most `share`.
 local function bring_delayed(q, a, share)
   local prefix = Waiting.prefix_of(a.name)

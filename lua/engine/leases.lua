@@ -65,7 +65,7 @@ end
 -- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  Leases.end_flight(q, a, marks, 9e15, till)
+  Leases.end_flight(q, a, marks, 0, till)
   if Leases.end_cancelled(q, place, id, key) then return end
   Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)

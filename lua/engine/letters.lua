@@ -32,8 +32,8 @@ local function delete_old(q, age, most)
   return deleted, #found == most and #found > 0
 end
 
--- @verb delete_dead: delete dead letters for good: those with these message ids, these entries, or those that died long
--- ago.
+-- @verb delete_dead | allow-oom: delete dead letters for good: those with these message ids, these entries, or those
+-- that died long ago.
 -- KEYS[1] meta: counters, for how long dead letters are kept
 -- KEYS[2] dead: dead letters
 -- KEYS[3] moved: where a dead letter lies, by message id

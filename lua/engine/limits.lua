@@ -10,6 +10,8 @@ function Limits.heed_limits(a, rules, now)
     local own_cap, own_rate, own_burst, till, length, own_weight =
       match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
     weight, pause = own_weight + 0, min(till + 0, now + length)
+    -- It is written down, or it would end as much later at each look.
+    if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
     cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
     if own_rate ~= '' then rate = own_rate + 0 end
     if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
@@ -88,7 +90,9 @@ function Limits.limit_queue(q, count)
   local rules, v, now = q.rules, q.values, q.now
   local till, length = match(v[18] or '', '^(%d+),(%d+)$')
   if till then
-    till = min(till + 0, now + length)
+    local stored = till + 0
+    till = min(stored, now + length)
+    if till < stored then State.put(q, 'paused', spell(till) .. ',' .. length) end
     if till > now then return 0, till end
   end
   if rules.total_rate > 0 then

@@ -63,7 +63,8 @@ function verbs.limit(KEYS, ARGV)
   if q.rules.window == 0 then return 'PLAIN' end
   local names = {}
   for at = 5, #ARGV, 5 do
-    if Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
+    local lifts = ARGV[at + 1] == '-' and ARGV[at + 2] == '-' and ARGV[at + 3] == '-' or ARGV[at + 4] == '0'
+    if not lifts and Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
     names[#names + 1] = ARGV[at]
   end
   Accounts.load_accounts(q, names)

@@ -134,7 +134,7 @@ end
 
 local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
 
--- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
+-- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
@@ -264,7 +264,7 @@ local function has_come(q)
   Accounts.load_accounts(q, names)
   for _, name in ipairs(names) do
     local a = q.accounts[name]
-    if (a.behind > 0 or a.delayed > 0) and Limits.allowance(a, q.now) > 0 then return true end
+    if a.taken + a.behind + a.delayed > 0 and Limits.allowance(a, q.now) > 0 then return true end
   end
   return false
 end
@@ -276,8 +276,8 @@ local function count_runnable(q, ended)
   if most <= 0 then return 0 end
   local number = q.shared + q.servable + ended
   if q.walk ~= '' and q.behind > 0 then number = max(1, number) end -- not all were looked at since the rules changed
-  if number == 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
-  return min(number, most)
+  if number <= 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
+  return max(0, min(number, most))
 end
 
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.

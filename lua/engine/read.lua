@@ -186,10 +186,6 @@ end
 
 -- What time has brought, in bounded pieces.
 local function bring(q, view)
-  if (tonumber(q.values[24]) or 0) > q.now + 1 then -- the clock was set back
-    q.walk = '0'
-    State.put(q, 'late', 0)
-  end
   local till = Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
   if not has_ended and q.due_at >= q.now + 1 and not Due.is_walking(q) then return end
@@ -322,6 +318,7 @@ function verbs.read(KEYS, ARGV)
   if q.values[20] and q.values[20] ~= '' or view and view.from then
     Clock.update_jump(q, view, q.values[20], visibility + 0)
   end
+  if (tonumber(q.values[24]) or 0) > q.now + 1 then Due.note_set_back(q) end
   local till
   if q.rules.has_total or q.values[18] and q.values[18] ~= '' then count, till = Limits.limit_queue(q, count) end
   if count > 0 then

@@ -96,7 +96,9 @@ function verbs.lost(KEYS, ARGV)
   local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
   local from, upto = ARGV[2] + 0, now + ARGV[3]
   if where == '' then
-    local till, others = match(call('HGET', KEYS[1], 'void') or '', '^(%d+)|(.*)$')
+    local epoch, void = unpack(call('HMGET', KEYS[1], 'epoch', 'void')) -- at most 2: the fields
+    if not epoch then return {'', {}} end
+    local till, others = match(void or '', '^(%d+)|(.*)$')
     if not till or till + 0 <= now then others = '' end
     others = sub(others, 1, REMEMBERED_TEXT)
     call('HSET', KEYS[1], 'void', spell(now + REMEMBERED_FOR) .. '|' .. holder .. ',' .. others)

@@ -17,7 +17,7 @@
 --   full_at    when the bucket of the whole queue is full, in ms
 --   jump       the last jump of the server's clock: see clock.lua
 --   walk       where the walk over all accounts goes on; '' if there is none
---   late       up to when shard keys of which more is due were put behind others: see due.lua
+--   late       until when moments were noted by this clock: if that lies ahead, it was set back (see due.lua)
 --   owed       streams that owe a turn, since a reader that preferred them took a message out of order: ",3,17,"
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   idle       1 while `turns` may hold shard keys of which nothing waits
@@ -87,6 +87,7 @@ function State.put_counters(q)
   if q.acked ~= v[8] then State.put(q, 'acked', q.acked) end
   if q.due_at ~= v[9] then State.put(q, 'due_at', format('%.3f', q.due_at)) end
   if q.servable ~= v[12] + 0 then State.put(q, 'servable', q.servable) end
+  if q.has_moments and not q.last_due then State.put(q, 'late', format('%.3f', q.now)) end
 end
 
 function State.save_state(q)

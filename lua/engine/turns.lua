@@ -43,6 +43,7 @@ local function note_moment(q, a, at)
   if not at or a.look_at > 0 and at >= a.look_at then return end
   add(q, 'moments', format('%.3f', at), a.name)
   a.look_at = at
+  q.has_moments = q.has_moments or a.ruled
   if at < q.due_at then q.due_at = at end
 end
 

@@ -27,6 +27,7 @@ class Account:
     returned: int = 0
     delayed: int = 0
     listed: int = 0
+    counted: int = 0
     limits: bytes = b"-"
     queue: bytes = b"-"
 
@@ -62,7 +63,7 @@ class NextCensus(Census):
             "behind": waiting,
             "shared": len(self.new),
             "turns": sum(1 for place in self.turns.values() if place < IDLE),
-            "servable": sum(account.behind for account in self.said.values() if account.listed == 1),
+            "servable": sum(account.counted for account in self.said.values()),
             "cancels": len(self.cancelled),
         }
         for name, number in true.items():
@@ -171,8 +172,9 @@ def _account(value: bytes) -> Account:
     words = value.split(b" ")
     if len(words) == 1:
         return Account(taken=int(value) % 1000, flight=int(value) // 1000)
-    taken, flight, behind, returned, delayed, _, _, _, listed, limits, queue = words
-    return Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), limits, queue)
+    taken, flight, behind, returned, delayed, _, _, _, listed, counted, limits, queue = words
+    numbers = map(int, (taken, flight, behind, returned, delayed, listed, counted))
+    return Account(*numbers, limits, queue)
 
 
 def _overflows(seen: NextCensus, meta: Any, bodies: Any, parents: bool) -> None:
