@@ -12,6 +12,17 @@ from urllib.parse import unquote, urlsplit
 
 import hiredis
 
+from shardq.engine import NEW
+from shardq.protocol.scripts import load
+
+_VERBS = {"ack": "settle", "nack": "settle", "recover": "lost"} if NEW else {}
+
+
+def on_the_wire(verb: str) -> bytes:
+    """What is in the call of a verb and in that of no other."""
+    script = load(_VERBS.get(verb, verb))
+    return (script.function or script.sha).encode()
+
 
 @dataclass
 class Cut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id
@@ -173,8 +173,8 @@ def _account(value: bytes) -> Account:
     if len(words) == 1:
         return Account(taken=int(value) % 1000, flight=int(value) // 1000)
     taken, flight, behind, returned, delayed, _, _, _, listed, counted, limits, queue = words
-    numbers = map(int, (taken, flight, behind, returned, delayed, listed, counted))
-    return Account(*numbers, limits, queue)
+    found = Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), int(counted))
+    return replace(found, limits=limits, queue=queue)
 
 
 def _overflows(seen: NextCensus, meta: Any, bodies: Any, parents: bool) -> None:

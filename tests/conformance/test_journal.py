@@ -99,7 +99,8 @@ def test_each_kind_of_event_has_its_name_and_its_columns(
         ("written", first, "a", 0), ("written", second, b"b\n,\xff", 0), ("delivered", first, "a", 1),
         ("nacked", first, "a", 1), ("acked", second, b"b\n,\xff", 1), ("lease_ended", first, "a" if NEW else known, 2),
         ("delivered", first, "a", 3), ("rejected", first, "a", 3), ("redriven", first, "a", 3),
-        ("delivered", first, "a", 4), ("cancelling", first, "a", 4 if NEW else 3), ("cancelled", first, "a" if NEW else None, 0),
+        ("delivered", first, "a", 4), ("cancelling", first, "a", 4 if NEW else 3),
+        ("cancelled", first, "a" if NEW else None, 0),
         ("written", third, "c", 0), ("cancelled", third, "c", 0), ("written", fourth, "d", 0),
         ("purged", fourth, "d", 0),
     ]  # fmt: skip

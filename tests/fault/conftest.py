@@ -12,7 +12,7 @@ from shardq import Client
 from shardq.protocol.scripts import load, names
 from tests.clients import CLIENT_KINDS, ClientKind, opened
 from tests.conftest import is_given
-from tests.proxy import Cut, Proxy
+from tests.proxy import Cut, Proxy, on_the_wire
 from tests.servers import Server
 
 Open = Callable[..., Client]
@@ -60,6 +60,6 @@ def lose(request: pytest.FixtureRequest, proxy: Proxy) -> Cutter:
     cut = proxy.cut_after_request if request.param == "reply" else proxy.cut_before_request
 
     def plan(script: str, *, skip: int = 0) -> Cut:
-        return cut(load(script).sha.encode(), skip=skip)
+        return cut(on_the_wire(script), skip=skip)
 
     return plan

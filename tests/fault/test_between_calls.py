@@ -24,10 +24,9 @@ from shardq import (
     ShardqError,
     Written,
 )
-from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
 from tests.fault.test_coalescing import meet
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server, ServerKind
 
 NOWHERE = "redis://127.0.0.1:1"
@@ -89,7 +88,7 @@ def payloads(server: Server, queue: Queue) -> Counter[Any]:
 
 def strike(proxy: Proxy, server: Server, queue: Queue, fault: Fault) -> None:
     """The fault comes when the 20 messages are stored, and the replacement is on its way."""
-    proxy.before_request(load("replace").sha.encode(), lambda: fault(server, queue))
+    proxy.before_request(on_the_wire("replace"), lambda: fault(server, queue))
 
 
 def made(client: Client, name: str) -> Queue:

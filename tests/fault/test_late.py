@@ -13,10 +13,9 @@ from shardq import Client, Message, Queue
 from shardq.ops.admin import purge
 from shardq.ops.read_call import recover
 from shardq.ops.waiting import Outstanding
-from shardq.protocol.scripts import load
 from tests.conformance.census import take
 from tests.fault.conftest import Open
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
 
 Act = Callable[[Queue], Any]
@@ -39,7 +38,7 @@ def queue(client: Client, queue_name: str) -> Queue:
 @pytest.fixture
 def copied(proxy: Proxy) -> Callable[[str], list[bytes]]:
     """Collects the calls of a script."""
-    return lambda script: proxy.copies(load(script).sha.encode())
+    return lambda script: proxy.copies(on_the_wire(script))
 
 
 def wanted(queue: Queue) -> Any:
@@ -176,7 +175,7 @@ def test_a_late_recovery_takes_back_nothing_of_the_read_after_it(
 ) -> None:
     """Each try of a read has leases of its own."""
     queue.write_many([(n, "t") for n in range(5)])
-    copies, cut = copied("recover"), proxy.cut_after_request(load("read").sha.encode())
+    copies, cut = copied("recover"), proxy.cut_after_request(on_the_wire("read"))
     deliveries = queue.read_many(5, block=15)
     assert cut.struck.wait(30)
     assert copies
@@ -191,7 +190,7 @@ def test_a_late_read_is_granted_nothing_that_nobody_would_know_of(
 ) -> None:
     """Its caller gave up on it, and gave back what it was granted: nothing, since it was still under way."""
     queue.write_many([(n, "t") for n in range(5)])
-    copies, cut = copied("read"), proxy.cut_before_request(load("read").sha.encode())
+    copies, cut = copied("read"), proxy.cut_before_request(on_the_wire("read"))
     deliveries = queue.read_many(2, block=15)
     assert cut.struck.wait(30)
     proxy.deliver(copies[0])
@@ -241,7 +240,7 @@ def test_a_change_of_bindings_whose_answer_is_lost_is_told_as_done(
 ) -> None:
     if verb == "unbind":
         client.bind("orders", "q")
-    cut = proxy.cut_after_request(load("bind").sha.encode())
+    cut = proxy.cut_after_request(on_the_wire("bind"))
     assert client.bind("orders", "q") if verb == "bind" else client.unbind("orders", "q")
     assert cut.struck.wait(30)
     with Client.from_url(server.url) as other:

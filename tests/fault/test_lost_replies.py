@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shardq import Client, Delivery, LeaseLost, Message, MessageCancelled, Queue
-from shardq.protocol.scripts import load
 from tests.conformance.census import take
 from tests.fault.conftest import Cutter, Open
-from tests.proxy import Cut, Proxy
+from tests.proxy import Cut, Proxy, on_the_wire
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -114,7 +113,7 @@ def test_a_write_is_stored_once_though_its_retry_comes_after_the_dedup_window(
 ) -> None:
     queue = client.queue(queue_name, streams=4, dedup_window=1)
     queue.write("first", shard_key="tenant")
-    write = load("write").sha.encode()
+    write = on_the_wire("write")
     cuts = [proxy.cut_after_request(write), *(proxy.cut_before_request(write) for _ in range(500))]
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(queue.write, "work", shard_key="tenant")
@@ -229,7 +228,7 @@ def test_a_redelivery_that_is_lost_keeps_its_count_and_error(queue: Queue, other
 
 def test_recovery_survives_a_lost_reply_of_its_own(queue: Queue, other: Queue, proxy: Proxy, lose: Cutter) -> None:
     message_id = other.write("work", shard_key="tenant")
-    read, recovery = proxy.cut_after_request(load("read").sha.encode()), lose("recover")
+    read, recovery = proxy.cut_after_request(on_the_wire("read")), lose("recover")
     delivery = queue.read(block=SOON)
     assert struck(read)
     assert struck(recovery)
@@ -269,7 +268,7 @@ def test_a_replacement_happens_once(queue: Queue, other: Queue, lose: Cutter, sk
 def test_a_replacement_that_comes_again_late_changes_nothing(queue: Queue, other: Queue, proxy: Proxy) -> None:
     """Its first try happened, the message was worked on and done, and others have the key, before it is tried again."""
     message_id = other.write("first", shard_key="tenant", unique_key="k")
-    cut = proxy.cut_after_request(load("replace").sha.encode())
+    cut = proxy.cut_after_request(on_the_wire("replace"))
     with ThreadPoolExecutor() as pool:
         write = pool.submit(queue.write, "second", shard_key="tenant", unique_key="k", on_conflict="replace")
         assert struck(cut)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from shardq import BackendTimeout, Client, Empty, OutcomeUnknown, Queue
-from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server, ServerKind
 from tests.waiting import answered, eventually
 
@@ -67,7 +66,7 @@ def test_connections_that_break_before_the_request_leaves_mean_nothing_changed(
 def test_requests_that_keep_being_lost_leave_the_outcome_unknown(queue: Queue, proxy: Proxy) -> None:
     """The client cannot tell a lost request from a lost reply, and does not pretend to."""
     for _ in range(200):
-        proxy.cut_before_request(load("write").sha.encode())
+        proxy.cut_before_request(on_the_wire("write"))
     with pytest.raises(OutcomeUnknown):
         queue.write("work", shard_key="tenant", timeout=1)
     proxy.heal()

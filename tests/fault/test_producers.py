@@ -13,10 +13,9 @@ from shardq import Client, OutcomeUnknown, OutOfMemory, Queue
 from shardq.clock import SystemClock
 from shardq.ops.bulk import BulkOffset, store_rows
 from shardq.ops.rows import Pace, Rows
-from shardq.protocol.scripts import load
 from tests.conftest import Mutate
 from tests.fault.conftest import Open
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -72,7 +71,7 @@ def test_a_write_is_not_repeated_when_it_may_be_forgotten(
     queue: Queue, proxy: Proxy, server: Server, clock: Shifted
 ) -> None:
     """However much time its caller gives it: it is stored, and a repetition would store it again."""
-    sha = load("write").sha.encode()
+    sha = on_the_wire("write")
     first, _ = proxy.cut_after_request(sha), [proxy.cut_before_request(sha) for _ in range(1000)]
     with ThreadPoolExecutor() as pool:
         writing = pool.submit(queue.write, "second", shard_key="t", timeout=WEEK)
@@ -128,7 +127,7 @@ def test_a_lane_is_remembered_for_as_long_as_its_call_may_come_and_not_for_hours
 def test_rows_are_not_repeated_when_their_tally_may_be_forgotten(
     proxy: Proxy, server: Server, queue_name: str, clock: Shifted
 ) -> None:
-    sha, offset = load("write").sha.encode(), BulkOffset("w", "0", remember=120)
+    sha, offset = on_the_wire("write"), BulkOffset("w", "0", remember=120)
     with Client.from_url(proxy.url, timeout=HOUR, clock=clock) as client:
         queue = client.queue(queue_name, streams=4)
         queue.read_many(1)
@@ -153,7 +152,7 @@ def test_a_refusal_after_a_try_that_may_have_happened_does_not_say_that_nothing_
     queue: Queue, proxy: Proxy, server: Server
 ) -> None:
     """Whoever believes that would write it again."""
-    body, sha = b"x" * 100_000, load("write").sha.encode()
+    body, sha = b"x" * 100_000, on_the_wire("write")
     queue.write(body, shard_key="t")
     first, _ = proxy.cut_after_request(sha), [proxy.cut_before_request(sha) for _ in range(1000)]
     with ThreadPoolExecutor() as pool:
@@ -200,7 +199,7 @@ def test_a_newcomers_write_is_not_repeated_when_its_answer_is_lost(
     crowded: Queue, server: Server, proxy: Proxy, open_client: Open
 ) -> None:
     newcomer = open_client(proxy.url).queue(crowded.name, create=True)
-    cut = proxy.cut_after_request(load("write").sha.encode(), skip=1)  # the first is refused for want of room
+    cut = proxy.cut_after_request(on_the_wire("write"), skip=1)  # the first is refused for want of room
     with pytest.raises(OutcomeUnknown):
         newcomer.write("new", shard_key="t")
     assert cut.struck.wait(30)
@@ -212,7 +211,7 @@ def test_a_newcomer_whose_first_answer_is_lost_does_not_write_without_being_reme
 ) -> None:
     """That try may be under way, and come when there is room."""
     newcomer = open_client(proxy.url).queue(crowded.name, create=True)
-    copies, cut = proxy.copies(load("write").sha.encode()), proxy.cut_before_request(load("write").sha.encode())
+    copies, cut = proxy.copies(on_the_wire("write")), proxy.cut_before_request(on_the_wire("write"))
     with pytest.raises(OutcomeUnknown, match="too many writers"):
         newcomer.write("new", shard_key="t")
     assert cut.struck.wait(30)
@@ -230,7 +229,7 @@ def test_a_writer_who_is_remembered_is_so_at_the_bound(
     for _ in range(4):
         open_client(server.url).queue(crowded.name, create=True).write("new", shard_key="t")
     assert len(sequences(server, crowded)) == 3
-    cut = proxy.cut_after_request(load("write").sha.encode())
+    cut = proxy.cut_after_request(on_the_wire("write"))
     writer.write("known", shard_key="t")
     assert cut.struck.wait(30)
     assert crowded.len() == 3 + 2 + 4

@@ -16,7 +16,7 @@ from shardq.ops.rows import Pace, Rows
 from shardq.protocol.keys import QueueKeys
 from shardq.protocol.scripts import load, names
 from tests.fault.conftest import Open
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Replicated, Server, available
 from tests.waiting import eventually
 
@@ -284,7 +284,7 @@ def test_a_repeated_call_waits_until_a_replica_has_what_its_first_try_stored(
 ) -> None:
     queue, proxy = lagging
     with ThreadPoolExecutor() as pool:
-        cut = proxy.cut_after_request(load("write").sha.encode())
+        cut = proxy.cut_after_request(on_the_wire("write"))
         acting = pool.submit(act, queue)
         assert cut.struck.wait(30)
         eventually(lambda: acting.done() or pair.primary.info("clients")["blocked_clients"])
@@ -303,7 +303,7 @@ def test_a_repeated_call_that_no_replica_confirmed_says_so(
     lagging: tuple[Queue, Proxy], act: Callable[[Queue], Any]
 ) -> None:
     queue, proxy = lagging
-    cut = proxy.cut_after_request(load("write").sha.encode())
+    cut = proxy.cut_after_request(on_the_wire("write"))
     with pytest.raises((DurabilityUnknown, PartlyWritten), match=r"replicas confirmed"):
         act(queue)
     assert cut.struck.is_set()

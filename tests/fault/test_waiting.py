@@ -17,9 +17,8 @@ import pytest
 
 from shardq import AsyncClient, AsyncQueue, Client, ClosedError, Delivery, Empty, Queue
 from shardq.client import base
-from shardq.protocol.scripts import load
 from tests.fault.conftest import Open
-from tests.proxy import Proxy
+from tests.proxy import Proxy, on_the_wire
 from tests.servers import Server
 from tests.waiting import eventually
 
@@ -237,7 +236,7 @@ def test_a_message_whose_wake_up_and_reply_are_lost_comes_back_at_once_uncounted
     """The server ran the read that waited, and its reply went down with the connection."""
     queue = open_client(proxy.url).queue(queue_name, streams=4)
     queue.read_many(1)
-    cut = proxy.cut_after_request(load("read").sha.encode(), skip=1)  # the first look finds nothing
+    cut = proxy.cut_after_request(on_the_wire("read"), skip=1)  # the first look finds nothing
     with ThreadPoolExecutor(2) as pool, Client.from_url(server.url) as other:
         reading = [pool.submit(queue.read, block=2 * SOON)]
         eventually(lambda: waiting(queue) == 1 and server.info("clients")["blocked_clients"] == 1)
