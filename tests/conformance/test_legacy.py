@@ -197,7 +197,7 @@ def test_a_migration_by_configuration(open_queue: OpenQueue, plain: Plain) -> No
     assert queue.read_many(9) == []
 
 
-@pytest.mark.skipif(NEW, reason="in the next engine it lies there no more")
+@pytest.mark.engine("old")  # in the next engine it lies there no more
 @pytest.mark.parametrize("streams", [2, 16])
 def test_what_was_adopted_waits_while_the_queue_has_no_legacy_stream(
     open_queue: OpenQueue, plain: Plain, world: World, streams: int
@@ -221,7 +221,7 @@ def test_what_was_adopted_waits_while_the_queue_has_no_legacy_stream(
     assert world.census(queue).problems() == []
 
 
-@pytest.mark.skipif(not NEW, reason="in the old engine it waits there")
+@pytest.mark.engine("new")  # in the old engine it waits there
 def test_what_was_adopted_comes_though_the_queue_has_no_legacy_stream_any_more(
     open_queue: OpenQueue, plain: Plain, world: World
 ) -> None:

@@ -58,7 +58,7 @@ def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
     assert queue.limits() == {}
 
 
-@pytest.mark.skipif(NEW, reason="limits cost the next engine nothing there")
+@pytest.mark.engine("old")  # limits cost the next engine nothing there
 def test_a_call_settles_fewer_where_shard_keys_have_limits(open_queue: OpenQueue) -> None:
     """Each takes longer then. Clients learn of it when they look the queue up again, after the change."""
     queue = open_queue(streams=8, streams_per_shard=2)

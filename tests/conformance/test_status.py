@@ -140,7 +140,7 @@ def test_a_cancelled_message_in_flight_says_so(plain_queue: Queue) -> None:
     assert plain_queue.status(message_id).state == "unknown"
 
 
-@pytest.mark.skipif(NEW, reason="the next engine finds it")
+@pytest.mark.engine("old")  # the next engine finds it
 def test_a_cancelled_message_whose_lease_is_not_found_says_so(queue: Queue) -> None:
     message_id = queue.write(1, shard_key="t")
     queue.read()

@@ -124,7 +124,7 @@ def test_bad_weights_are_refused_whole(open_queue: OpenQueue, bad: Any) -> None:
     assert queue.weights() == {}
 
 
-@pytest.mark.skipif(NEW, reason="the next engine has no such bound")
+@pytest.mark.engine("old")  # the next engine has no such bound
 def test_at_most_a_thousand_shard_keys_have_a_weight(open_queue: OpenQueue) -> None:
     queue = open_queue(streams=4, streams_per_shard=2)
     queue.read_many(1)
