@@ -4,7 +4,7 @@
 -- error under
 -- 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
-local RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
+DeadLetters.RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
 
 -- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
 function DeadLetters.error_of(q, id, flags)
@@ -66,9 +66,8 @@ function DeadLetters.bury(q, id, reason, attempts, last_error, body, kind)
   return letter[2]
 end
 
--- A message for which there is no room waits as a delayed one, marked as rejected if it was.
-function DeadLetters.park(q, a, key, id, attempts, flags, body)
-  local at = q.now + RETRY_AFTER
+-- A message for which there is no room waits as a delayed one until `at`, marked as rejected if it was.
+function DeadLetters.park(q, a, key, id, attempts, flags, body, at)
   Due.put_off(q, a, key, at, 'd', id, attempts .. flags)
   if not q.events then return end
   local origin, owner, attributes = Messages.head_of_body(body)

@@ -67,11 +67,12 @@ function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
     add(q, 'without_error', id)
     return 'd'
   end
-  flags = keep_error(q, id, flags, nil, last_error)
+  local at = q.now + DeadLetters.RETRY_AFTER
+  flags = keep_error(q, id, flags, at, last_error) -- with the time, by which it is found (places.lua)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
-  DeadLetters.park(q, a, key, id, attempt, flags, body)
+  DeadLetters.park(q, a, key, id, attempt, flags, body, at)
   return 'o'
 end
 

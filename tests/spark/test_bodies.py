@@ -1,4 +1,4 @@
-"""A backlog that the admission window holds back lies in one stream: it is read by several tasks, each message once."""
+"""A backlog that the admission window holds back lies in one key: it is read by several tasks, each message once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import pytest
 
 from shardq import Client
 from shardq.client import Queue
+from shardq.engine import NEW
 from shardq.ops import scan
+from shardq.ops import sweep as sweep_ops
 from shardq.ops.scan import cuts, entry_id
-from shardq.spark import live
+from shardq.spark import live, sweep
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
 from tests.servers import Server
 from tests.waiting import eventually
+
+LARGE = f"{(sweep if NEW else live).__name__}.LARGE"
+"""So many messages are worth several tasks."""
 
 
 def rows_of(server: Server, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
@@ -39,12 +44,14 @@ def wait_a_moment(queue: Queue) -> None:
     eventually(lambda: queue.stats().time > before)
 
 
-@pytest.mark.parametrize("known", [scan.KNOWN, 3])
+@pytest.mark.parametrize("by_page", [False, True])
 def test_each_message_is_read_once_in_its_state(
-    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch, known: int
+    server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch, by_page: bool
 ) -> None:
-    monkeypatch.setattr(live, "LARGE", 100)
-    monkeypatch.setattr(scan, "KNOWN", known)  # of more messages it is asked page by page how often they were delivered
+    monkeypatch.setattr(LARGE, 100)
+    if by_page:  # of more messages than these it is asked page by page what became of them
+        monkeypatch.setattr(scan, "KNOWN", 3)
+        monkeypatch.setattr(sweep_ops, "TOLD", 3)
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 40)
     taken = [queue.read_many(1)[0] for _ in range(60)]
@@ -61,7 +68,7 @@ def test_each_message_is_read_once_in_its_state(
     again = {each.message_id for each in taken[:15]}
     assert {row["message_id"] for row in rows if row["count"] == 1} == again | {row.message_id for row in taken[25:]}
     assert {row["message_id"] for row in rows if row["last_error"]} == again
-    monkeypatch.setattr(live, "LARGE", 10**9)
+    monkeypatch.setattr(LARGE, 10**9)
     whole, _ = rows_of(server, queue)
     key = "message_id"
     assert sorted(whole, key=lambda row: str(row[key])) == sorted(rows, key=lambda row: str(row[key]))
@@ -72,7 +79,7 @@ def test_times_and_parts_are_both_kept_to(
 ) -> None:
     queue = client.queue(queue_name, streams=4, streams_per_shard=2, window=1)
     flood(queue, 30)
-    monkeypatch.setattr(live, "LARGE", 100)
+    monkeypatch.setattr(LARGE, 100)
     every, _ = rows_of(server, queue)
     moments = sorted({row["written_at"] for row in every})
     first, last = (round(moments[at].timestamp() * 1000) for at in (7, 20))
