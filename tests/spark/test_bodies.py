@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shardq import Client
+from shardq import Client, Message
 from shardq.client import Queue
 from shardq.engine import NEW
 from shardq.ops import scan
@@ -72,6 +72,28 @@ def test_each_message_is_read_once_in_its_state(
     whole, _ = rows_of(server, queue)
     key = "message_id"
     assert sorted(whole, key=lambda row: str(row[key])) == sorted(rows, key=lambda row: str(row[key]))
+
+
+def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: Client, queue_name: str) -> None:
+    """Messages with unique keys, which lie by themselves wherever they wait; and one that waits for its death."""
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2, max_dead=1)
+    written = queue.write_many([Message(b"", "t", unique_key=f"{at}") for at in range(7)])
+    held = [queue.read_many(1)[0] for _ in range(5)]
+    worked_on, given_back, later, _, parked = (each.message_id for each in held)
+    held[1].nack(error="again")
+    held[2].nack(delay=3600)
+    queue.reject_many(held[3:], "no good")
+    rows, _ = rows_of(server, queue)
+    found = {row["message_id"]: (row["state"], row["count"], row["last_error"]) for row in rows}
+    assert found == {
+        worked_on: ("in_flight", 1, None),
+        given_back: ("backlog", 1, "again"),
+        later: ("delayed", 1, None),
+        parked: ("delayed", 1, "no good"),
+        **dict.fromkeys(set(written) - {each.message_id for each in held}, ("backlog", 0, None)),
+    }
+    assert [row["message_id"] for row in rows if row["lease_until"]] == [worked_on]
+    assert {row["message_id"] for row in rows if row["due_at"]} == {later, parked}
 
 
 def test_times_and_parts_are_both_kept_to(
