@@ -12,17 +12,20 @@
 local FLIGHT = 8796093022208 -- a score in `turns` is flight * FLIGHT + served (2^43, so both fit a double exactly)
 Accounts.IDLE = 1001 * FLIGHT -- behind all others: nothing waits
 
+local function short_account(name, number, text)
+  return {
+    name = name, taken = number % 1000, flight = floor(number / 1000), behind = 0, returned = 0, delayed = 0,
+    full_at = 0, look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0,
+  }
+end
+
+-- Reads an account. Of a text that something else wrote nothing is known, so that it stops nobody else.
 local function parse_account(name, text)
   local number = tonumber(text or 0)
-  if number then
-    return {
-      name = name, taken = number % 1000, flight = floor(number / 1000), behind = 0, returned = 0, delayed = 0,
-      full_at = 0,
-      look_at = 0, listed = 0, limits = '-', queue = '-', text = text or nil, counted = 0,
-    }
-  end
+  if number then return short_account(name, max(0, number), text) end
   local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, limits, queue =
     match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (%S+) (%S+)$')
+  if not taken then return short_account(name, 0, text) end
   return {
     name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
     delayed = delayed + 0, served = tonumber(served), full_at = full_at + 0, look_at = look_at + 0, listed = listed + 0,

@@ -8,8 +8,15 @@ DeadLetters.RETRY_AFTER = 5000 -- ms after which a message is tried again for wh
 
 -- `errors` has under the entry's id "due|class|text" of a message that was given back with an error or a delay.
 function DeadLetters.error_of(q, id, flags)
+  if find(flags, 'l', 1, true) then return 'lease ended' end
   if not find(flags, 'e', 1, true) then return '' end
   return match(call('HGET', q.keys[ERRORS], id) or '', '^%d*|[^|]*|(.*)$') or ''
+end
+
+-- What is known of a message that was delivered or delayed before: "deliveries@since|'-' if it is parked|last error".
+function DeadLetters.spell_known(q, id, attempts, flags, since)
+  local parked = find(flags, 'r', 1, true) and '-' or ''
+  return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
 end
 
 -- Deletes a dead letter for good. Returns whether there was one.

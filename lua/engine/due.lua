@@ -16,14 +16,23 @@ local function comes_due(q, a, member, prefix)
   local at, place, id, attempts, key = match(member, '^(%d+):(%w+):([%d-]+):(%w+):(.*)$', #prefix + 1)
   add(q, 'not_later', member)
   a.delayed = a.delayed - 1
-  Waiting.give_back(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
+  Waiting.come_due(q, a, key ~= '' and key or a.name, place, id, attempts, at + 0)
   Notifications.notify_reader(q)
 end
 
--- Moves what is due of a shard key, at most `share`; who has more gets behind all others that are due. (By the last
--- moment
--- seen, not by `now`: a clock that is wrong for a moment hides nothing.)
-local function bring_delayed(q, a, share, last)
+-- Who has more that is due gets behind all others that have something due now. The state remembers until when shard
+-- keys were put off like this: if that lies ahead of the clock, the clock was set back, and somebody may be hidden.
+local function put_behind(q, a)
+  if not q.last_due then
+    local range = {q.keys[DUE], q.now + 0.999, '-inf', 'WITHSCORES', 'LIMIT', 0, 1}
+    q.last_due = (call('ZREVRANGEBYSCORE', unpack(range))[2] or q.now) + 0.001 -- at most 7: the words
+    State.put(q, 'late', format('%.3f', q.last_due))
+  end
+  a.next_at = q.last_due
+end
+
+-- Moves what is due of a shard key, at most `share`.
+local function bring_delayed(q, a, share)
   local prefix = Waiting.prefix_of(a.name)
   local members = call('ZRANGEBYLEX', q.keys[DELAYED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, share + 1)
   for at, member in ipairs(members) do
@@ -32,10 +41,7 @@ local function bring_delayed(q, a, share, last)
       a.next_at = moment
       return
     end
-    if at > share then
-      a.next_at = last + 0.001
-      return
-    end
+    if at > share then return put_behind(q, a) end
     comes_due(q, a, member, prefix)
   end
   if #members == 0 then a.delayed = 0 end
@@ -49,13 +55,14 @@ function Due.take_due(q)
   local names = {}
   for at = 1, #list, 2 do names[#names + 1] = list[at] end
   if #names > 0 then
-    call('ZREM', key, unpack(names)) -- at most 64: a piece
+    call('ZREM', key, unpack(names)) -- at most 128: a piece
     Accounts.load_accounts(q, names)
     for _, name in ipairs(names) do
+      if name == '' then call('ZADD', key, NEVER, '') end -- the sentinel is its account's member
       local a = q.accounts[name]
       a.look_at, a.is_looked_at = 0, true
       if a.pause and a.pause <= q.now then Limits.end_pause(a) end
-      if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names)), list[#list] + 0) end
+      if a.delayed > 0 then bring_delayed(q, a, max(1, floor(q.piece / #names))) end
     end
   end
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
@@ -69,12 +76,19 @@ function Due.save_due(q)
   send(q, 'moments', 'ZADD', q.keys[DUE])
 end
 
+-- Says whether all accounts are to be looked at. Where entries were deleted by hand ('v') that waits until the streams
+-- are empty: then no account has anything there.
+function Due.is_walking(q) return q.walk ~= '' and (byte(q.walk) ~= 118 or q.shared == 0) end -- 118 is 'v'
+
 -- After a change of rules, or when the clock was set back, all accounts are looked at once, a piece in each read.
 function Due.walk_accounts(q)
-  local piece = call('HSCAN', q.keys[META], q.walk, 'COUNT', q.piece)
-  q.walk = piece[1] == '0' and '' or piece[1]
+  local is_for_vanished, cursor = match(q.walk, '^(v?)(%d+)$')
+  is_for_vanished = is_for_vanished == 'v'
+  local piece = call('HSCAN', q.keys[META], cursor, 'COUNT', q.piece)
+  q.walk = piece[1] == '0' and '' or (is_for_vanished and 'v' or '') .. piece[1]
   for at = 1, #piece[2], 2 do
     local name = match(piece[2][at], '^t:(.*)$')
+    if name and is_for_vanished then Accounts.find_account(q, name).taken = 0 end
     if name and not q.accounts[name] and not tonumber(piece[2][at + 1]) then
       local a = Accounts.meet(q, name, piece[2][at + 1])
       a.look_at = 0

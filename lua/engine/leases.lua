@@ -2,7 +2,7 @@
 -- lies: the
 -- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message,
 -- 'u' it has
--- a unique key, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
+-- a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
 -- Since every delivery is counted in flight, whatever ends it comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
@@ -36,7 +36,7 @@ function Leases.end_flight(q, a, marks, cost, till)
 end
 
 -- The flags that stay with a message when its lease is over.
-function Leases.flags_in(marks) return match(marks, '^[eu]*') end
+function Leases.flags_in(marks) return match(marks, '^[eul]*') end
 
 -- The message's id for the journal: only a body knows it where the message did not come from a stream.
 function Leases.id_for_journal(q, place, id, key)
@@ -60,21 +60,23 @@ local function end_lease(q, place, id, attempt, marks, key, till)
   if q.events then Journal.note_event(q, 'l', Leases.id_for_journal(q, place, id, key), key, attempt) end
   local flags = Leases.flags_in(marks)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
+  if not find(flags, 'l', 1, true) then flags = flags .. 'l' end
   Waiting.give_back(q, a, key, place, id, attempt .. flags, till)
   Notifications.notify_reader(q)
 end
 
--- Takes back a piece of the leases that ended before `till`.
+-- Takes back a piece of the leases that ended before `till`. They lie by time: who has many that ended first would hide
+-- the others. So nothing that was given back is delivered while there are more, and pieces are large.
 function Leases.take_ended(q, till)
   local key = q.keys[LEASES]
-  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, q.piece)
+  local list = call('ZRANGEBYSCORE', key, '-inf', till, 'WITHSCORES', 'LIMIT', 0, LEASES_PIECE)
   local tokens, names = {}, {}
   for at = 1, #list, 2 do
     local _, _, _, _, owner = Leases.read_token(list[at])
     tokens[#tokens + 1], names[#names + 1] = list[at], Rules.owner_of(q.rules, owner)
   end
   if #tokens > 0 then
-    call('ZREM', key, unpack(tokens)) -- at most 64: a piece
+    call('ZREM', key, unpack(tokens)) -- at most 256: a piece
     Accounts.load_accounts(q, names)
     for at, token in ipairs(tokens) do
       local place, id, attempt, marks, owner = Leases.read_token(token)
@@ -84,5 +86,6 @@ function Leases.take_ended(q, till)
   end
   local head = call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   q.lease_at = min(head + 0, FAR)
-  q.more = q.more or q.lease_at <= till
+  q.is_catching_up = q.lease_at <= till
+  q.more = q.more or q.is_catching_up
 end

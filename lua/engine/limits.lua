@@ -76,6 +76,11 @@ function Limits.reason_of(q, a)
   return a.flight > 0 and 'window' or '', ''
 end
 
+-- Says whether an account has as much in the streams as its cap allows, so that the rest waits for that.
+function Limits.may_wait_for_cap(q, a)
+  return q.rules.window == Rules.WITHOUT_WINDOW and a.ruled and a.cap > 0 and a.taken + a.flight >= a.cap
+end
+
 -- Takes a pause that is over out of the limits.
 function Limits.end_pause(a)
   if a.limits == '-' or a.pause == 0 then return end

@@ -1,12 +1,8 @@
 -- Verbs that look at messages without changing any: status.
 
--- Returns what is known of a message that was delivered before: "deliveries@since|parked|error".
-local function spell_known(q, found)
+local function known_of(q, found)
   local at = found.at
-  if not at then return '' end
-  local parked = find(at.flags, 'r', 1, true) and '-' or ''
-  local error = DeadLetters.error_of(q, found.id, at.flags)
-  return at.attempts .. '@' .. spell(at.since or at.due or 0) .. '|' .. parked .. '|' .. error
+  return at and DeadLetters.spell_known(q, found.id, at.attempts, at.flags, at.since or at.due) or ''
 end
 
 local function pause_of_queue(q, paused)
@@ -26,21 +22,46 @@ local function status_of_dead(q, found, progress)
   return {q.now, 'dead', '', '', -1, words[4], '', known, '', rest, progress}
 end
 
--- How many messages are before one that waits, by numbers alone: those of its shard key.
+-- Estimates how many messages of a stream are delivered before one that is new there: by the numbers of the first and
+-- of the last, as if they were spread evenly between these.
+local function ahead_in_stream(q, found)
+  local key = Messages.stream_key(q, found.place)
+  local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. found.place)) -- at most 2: the fields
+  local last = call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  local highest, own = match(last[1], '%d+$') + 0, match(found.id, '%d+$') + 0
+  local before = match(cursor or '0-0', '%d+$') + 0
+  local share = floor((own - before - 1) * left / max(1, highest - before))
+  return max(0, min(left - 1, share))
+end
+
+-- Estimates how many messages of its shard key are before one that waits outside of the streams: those in the streams,
+-- then those that were given back, then those of the overflow.
+local function ahead_outside(q, a, found)
+  local holder = q.rules.parents and Waiting.child_of(q, found.key) or a
+  if found.state == 'returned' then
+    local prefix = Waiting.prefix_of(found.key)
+    return a.taken + call('ZLEXCOUNT', q.keys[RETURNED], '[' .. prefix, '(' .. found.member)
+  end
+  local base = Waiting.overflow_base(found.key)
+  return a.taken + holder.returned + Places.count_before(q, holder, base, found.record)
+end
+
 local function status_of_waiting(q, found, paused, progress)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
   local pause = pause_of_queue(q, paused)
-  local known, bare = spell_known(q, found), Messages.bare_fields(found.body)
-  if found.state == 'new' then
-    return {q.now, 'waiting', found.place, pause or '', -1, pause and 'paused' or '', '', known, '', bare, progress}
-  end
+  local known, bare = known_of(q, found), Messages.bare_fields(found.body)
   local reason, till = Limits.reason_of(q, a)
   if pause then reason, till = 'paused', pause end
-  if found.state == 'returned' and reason == '' then
-    return {q.now, 'waiting', '', '', -1, '', '', known, '', bare, progress}
+  if found.state == 'new' then
+    if reason == 'window' then reason = '' end
+    return {q.now, 'waiting', found.place, till, ahead_in_stream(q, found), reason, '', known, '', bare, progress}
   end
-  if reason == '' then reason = 'window' end
-  return {q.now, 'held_back', '', till, -1, reason, '', known, '', bare, progress}
+  local ahead = ahead_outside(q, a, found)
+  if found.state == 'returned' and reason == '' and a.taken == 0 then
+    return {q.now, 'waiting', '', '', ahead, '', '', known, '', bare, progress}
+  end
+  if reason == '' then reason = Limits.may_wait_for_cap(q, a) and 'max_in_flight' or 'window' end
+  return {q.now, 'held_back', '', till, ahead, reason, '', known, '', bare, progress}
 end
 
 -- @verb status | no-writes: where one message is, and what it waits for.
@@ -74,8 +95,9 @@ function verbs.status(KEYS, ARGV)
   if found and found.state == 'dead' then return status_of_dead(q, found, progress) end
   local place = found and found.place or (match(ARGV[2], '^%d+$') or 'd')
   if not found then
-    if call('SISMEMBER', KEYS[CANCELLED], place .. ':' .. id) == 1 then
-      local token, ends = Places.find_lease(q, place, id)
+    local cancelled = Places.cancelled_at(q, id, {place, 'd'})
+    if cancelled then
+      local token, ends = Places.find_lease(q, cancelled, id)
       return {q.now, 'in_flight', '', ends and spell(ends) or '', -1, '', token or '', '', '1', {}, progress}
     end
     local result = Results.read_result(KEYS[19], full_id, q.now)
@@ -85,7 +107,7 @@ function verbs.status(KEYS, ARGV)
   if found.state == 'delayed' then
     local state = found.at.due > q.now and 'delayed' or 'waiting'
     local reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
-    local known, bare = spell_known(q, found), Messages.bare_fields(found.body)
+    local known, bare = known_of(q, found), Messages.bare_fields(found.body)
     return {q.now, state, '', spell(found.at.due), -1, reason, '', known, '', bare, progress}
   end
   if found.state ~= 'in_flight' then return status_of_waiting(q, found, paused, progress) end

@@ -77,8 +77,12 @@ end
 -- Returns a body as the fields of an entry, or bare: with the size of the payload in its place.
 function Messages.fields_of_body(body, is_bare)
   local b = Messages.parse_body(body)
+  if b.tag == 'l' then
+    local foreign = Messages.foreign_fields(b.payload)
+    if not is_bare then return b.origin, foreign end
+    b.payload = concat(foreign)
+  end
   local fields = {'k', b.key, b.tag, is_bare and format('%d', #b.payload) or b.payload}
-  if b.tag == 'l' and not is_bare then return b.origin, Messages.foreign_fields(b.payload) end
   if b.attributes ~= '' then fields[5], fields[6] = 'm', b.attributes end
   if b.headers ~= '' then fields[#fields + 1], fields[#fields + 2] = 'h', b.headers end
   return b.origin, fields

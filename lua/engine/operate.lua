@@ -335,7 +335,7 @@ local function purge_delayed(q, name, member, rest)
 end
 
 local function purge_returned(q, key, member, rest)
-  local place, id = match(member, '^%u%d+:(%w+):([%d-]+):', rest)
+  local place, id = match(member, '^%a%d+:(%w+):([%d-]+):', rest)
   if place ~= 'd' and not Messages.stream_key(q, place) then return false end
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
   local holder = q.rules.parents and Waiting.child_of(q, key) or a

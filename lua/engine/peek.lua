@@ -12,12 +12,6 @@ local function add_row(list, row, size)
   list.rows[#list.rows + 1], list.seen = row, list.seen + size
 end
 
--- What is known of a message that was delivered or delayed before: "deliveries@since|'-' if it is parked|last error".
-local function spell_known(q, id, attempts, flags, since)
-  local parked = find(flags, 'r', 1, true) and '-' or ''
-  return attempts .. '@' .. spell(since) .. '|' .. parked .. '|' .. DeadLetters.error_of(q, id, flags)
-end
-
 local function strip_payload(fields)
   local bare = {unpack(fields, 1, 8)} -- at most 8: mark, key, tag, payload, attributes, headers
   if bare[4] then bare[4] = format('%d', #bare[4]) end
@@ -82,11 +76,11 @@ local function list_returned(q, list, holder, after)
   local left = list.most - #list.rows
   for _, member in ipairs(call('ZRANGEBYLEX', q.keys[RETURNED], from, '(' .. prefix .. '\255', 'LIMIT', 0, left)) do
     local place, id, attempts, flags, since =
-      match(member, '^%u%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
+      match(member, '^%a%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
     local body = place == 'd' and call('HGET', q.keys[BODIES], id)
     local origin, fields
     if body then origin, fields = Messages.fields_of_body(body, list.is_bare) end
-    local known = spell_known(q, id, attempts, flags, since + 0)
+    local known = DeadLetters.spell_known(q, id, attempts, flags, since + 0)
     local row = {
       list.name, holder.name, 'r' .. member, place, id, known, origin or place, list.standing, fields or {},
     }
@@ -102,7 +96,7 @@ local function list_overflow(q, list, holder, block, offset)
     local body = mark == Messages.REFERENCE and call('HGET', q.keys[BODIES], id)
       or Messages.spell_body('o', key, sub(record, rest))
     local origin, fields = Messages.fields_of_body(body, list.is_bare)
-    local position, known = 'o' .. number .. '.' .. behind, spell_known(q, id, 0, '', match(id, '^%d+') + 0)
+    local position, known = 'o' .. number .. '.' .. behind, DeadLetters.spell_known(q, id, 0, '', match(id, '^%d+') + 0)
     add_row(list, {list.name, key, position, 'd', id, known, origin, 'held_back', fields}, #body)
     return not is_full(list)
   end)
@@ -162,6 +156,14 @@ function verbs.held(KEYS, ARGV)
   return {#ARGV - 6, list.rows}
 end
 
+-- Returns where to go on among the delayed messages of a shard key, behind this time and this member. They are listed
+-- by time, and of one time by the members.
+local function from_delayed(prefix, after, member)
+  if not after then return '[' .. prefix end
+  if sub(member, 1, #prefix) == prefix then return '(' .. member end
+  return '[' .. prefix .. format('%014.0f', prefix > member and after or after + 1)
+end
+
 -- @verb due | no-writes: list delayed messages of some shard keys, of each those that come due first.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] most: how many of each
@@ -175,13 +177,11 @@ function verbs.due(KEYS, ARGV)
   if not q then return {0, {}} end
   for at = 4, #ARGV do
     local prefix = Waiting.prefix_of(ARGV[at])
-    local from = '[' .. prefix .. (after and format('%014.0f', after) or '')
-    local range = {from, '(' .. prefix .. '\255', 'LIMIT', 0, ARGV[1] + 1}
-    for _, member in ipairs(call('ZRANGEBYLEX', KEYS[DELAYED], unpack(range))) do -- at most 5: the words
+    local from, upto = from_delayed(prefix, after, ARGV[3]), '(' .. prefix .. '\255'
+    for _, member in ipairs(call('ZRANGEBYLEX', KEYS[DELAYED], from, upto, 'LIMIT', 0, ARGV[1] + 1)) do
       local time, place, id, attempts, flags = match(member, '^(%d+):(%w+):([%d-]+):(%d+)(%a*):', #prefix + 1)
-      if not after or time + 0 > after or member > ARGV[3] then
-        rows[#rows + 1] = {spell(time + 0), member, place, id, spell_known(q, id, attempts, flags, time + 0)}
-      end
+      time = time + 0
+      rows[#rows + 1] = {spell(time), member, place, id, DeadLetters.spell_known(q, id, attempts, flags, time)}
     end
   end
   return {q.now, rows}
@@ -207,7 +207,7 @@ function verbs.leased(KEYS, ARGV)
     local _, id, attempt, marks = Leases.read_token(token)
     if id then
       local ends = q.jump and score < q.jump.to and score + q.jump.by or score
-      local known = spell_known(q, id, attempt, Leases.flags_in(marks), 0)
+      local known = DeadLetters.spell_known(q, id, attempt, Leases.flags_in(marks), 0)
       rows[#rows + 1] = {token, spell(score), spell(ends), known}
     end
   end

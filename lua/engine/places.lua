@@ -3,15 +3,25 @@
 local MOST_LEASES = 1000 -- that are looked at for the lease of one message
 local LEASES_READ = 100
 
--- Returns the member of `returned` for a message, and its parts; nil if it is not there.
-function Places.find_returned(q, key, id)
-  local number = match(id, '%d+$')
-  local from = Waiting.prefix_of(key) .. char(64 + #number) .. number .. ':'
-  local member = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. from, '(' .. from .. '\255', 'LIMIT', 0, 1)[1]
-  if not member then return nil end
-  local place, its_id, attempts, flags, since = match(member, '^(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #from + 1)
-  if its_id ~= id then return nil end
-  return {member = member, place = place, attempts = attempts + 0, flags = flags, since = since + 0}
+local function find_in_order(q, key, id, order)
+  local from = Waiting.prefix_of(key) .. order .. ':'
+  for _, member in ipairs(call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. from, '(' .. from .. '\255')) do
+    local place, its_id, attempts, flags, since = match(member, '^(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #from + 1)
+    if its_id == id then
+      return {member = member, place = place, attempts = attempts + 0, flags = flags, since = since + 0}
+    end
+  end
+end
+
+-- Returns the member of `returned` for a message, and its parts; nil if it is not there. `times` are when it may have
+-- come due (ms, nil for none).
+function Places.find_returned(q, key, id, times)
+  local found = find_in_order(q, key, id, Waiting.order_of_number(id))
+  if found then return found end
+  for _, at in pairs(times) do
+    found = find_in_order(q, key, id, Waiting.order_of_time(at))
+    if found then return found end
+  end
 end
 
 -- Returns the member of `delayed` for a message that comes due at one of these times (ms, nil for none).
@@ -79,6 +89,28 @@ function Places.find_record(q, holder, base, id)
   end
 end
 
+local function count_records(text, from, upto)
+  local number, at = 0, from
+  while at < upto do
+    local size, begins = match(text, '^(%d+):()', at)
+    at, number = begins + size, number + 1
+  end
+  return number
+end
+
+-- Estimates how many messages are before one of an overflow: those of the first block and of its own are counted, and
+-- the blocks between are as if all had as many.
+function Places.count_before(q, holder, base, found)
+  local o = holder.overflow
+  local head = Overflow.read_block(q, Overflow.block_field(base, o.head))
+  local own = Overflow.read_block(q, Overflow.block_field(base, found.block))
+  if found.block == o.head then return count_records(own, o.offset + 1, found.from) end
+  local first, before = count_records(head, o.offset + 1, #head), count_records(own, 1, found.from)
+  local last = count_records(Overflow.read_block(q, Overflow.block_field(base, o.tail)), 1, o.size)
+  local others = max(0, holder.behind - holder.returned - first - last)
+  return first + floor(others * (found.block - o.head - 1) / max(1, o.tail - o.head - 1)) + before
+end
+
 -- Takes a record out of the middle of an overflow.
 function Places.remove_record(q, holder, base, found)
   local o = holder.overflow
@@ -112,6 +144,13 @@ function Places.find_lease(q, place, id)
   end
 end
 
+-- Returns at which of these places a message lay that was cancelled in flight, nil if it was not. (Its body is gone.)
+function Places.cancelled_at(q, id, places)
+  for _, place in ipairs(places) do
+    if call('SISMEMBER', q.keys[CANCELLED], place .. ':' .. id) == 1 then return place end
+  end
+end
+
 -- Says whether an entry lies below its stream's cursor, so that a read has taken it.
 local function is_behind_cursor(q, number, id)
   return not Places.is_above(id, call('HGET', q.keys[META], 'h' .. number) or '0-0')
@@ -121,13 +160,13 @@ end
 local function find_of_body(q, place, id, body)
   local _, key, attributes, unique_key = Messages.head_of_body(body)
   local found = {place = place, id = id, body = body, key = key, state = 'in_flight'}
-  local returned = Places.find_returned(q, key, id)
+  local since = call('HGET', q.keys[ERRORS], id) or ''
+  local times = {first = tonumber(match(attributes, ' t(%d+)')), last = tonumber(match(since, '^%d+'))}
+  local returned = Places.find_returned(q, key, id, times)
   if returned then
     found.state, found.member, found.at = 'returned', returned.member, returned
     return found
   end
-  local since = call('HGET', q.keys[ERRORS], id) or ''
-  local times = {first = tonumber(match(attributes, ' t(%d+)')), last = tonumber(match(since, '^%d+'))}
   local delayed = Places.find_delayed(q, Rules.owner_of(q.rules, key), id, times)
   if delayed then
     found.state, found.member, found.at = 'delayed', delayed.member, delayed

@@ -11,7 +11,7 @@ end
 -- hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
-    call('ZADD', KEYS[at], 'NX', 9000000000000000, '')
+    call('ZADD', KEYS[at], 'NX', NEVER, '')
   end
   for _, at in ipairs({DELAYED, RETURNED}) do call('ZADD', KEYS[at], 'NX', 0, '') end
   for _, at in ipairs({ERRORS, MOVED}) do call('HSETNX', KEYS[at], '', '') end
@@ -67,7 +67,7 @@ function verbs.open(KEYS, ARGV)
   if present and match(present, '^%d+%.') ~= match(epoch, '^%d+%.') then return {'FORMAT', now, {}} end
   create_keys(KEYS, now)
   for _, at in ipairs({19, 20, 21}) do call('HSETNX', KEYS[at], '', '') end
-  call('ZADD', KEYS[22], 'NX', 9000000000000000, '')
+  call('ZADD', KEYS[22], 'NX', NEVER, '')
   if not present then
     for at = 23, 22 + wanted do create_stream(KEYS[at]) end
     local stamp = spell(now)
@@ -110,7 +110,7 @@ end
 local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
 -- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
--- KEYS[1..10]: the first 10 of a queue (base.lua)
+-- KEYS[1..12]: the first 12 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
@@ -127,7 +127,9 @@ function verbs.configure(KEYS, ARGV)
   local parents, scope, journal = unpack( -- at most 3: the fields
     call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
   if changes.parents and changes.parents ~= (parents or '0') then
-    if q.behind + q.shared > 0 or call('ZCARD', KEYS[DELAYED]) > 1 then return 'BUSY' end
+    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
+    local others = call('ZCARD', KEYS[DELAYED]) + call('ZCARD', KEYS[LEASES]) - 2
+    if q.behind + q.shared + others > 0 then return 'BUSY' end
   end
   if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
     Unique.forget_keys(q, 1000)

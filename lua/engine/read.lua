@@ -49,6 +49,11 @@ end
 -- changed since).
 local function deliver_entry(q, number, entry)
   local id, fields = entry[1], entry[2]
+  if number == 'l' or fields[1] ~= 'K' and fields[1] ~= 'k' then
+    Leases.grant(q, nil, '', number, id, 1, '')
+    if q.events then note_delivered(q, id .. '-' .. number, '', '', 1) end
+    return true
+  end
   local key, a = fields[2], nil
   if fields[1] == 'K' then
     a = q.accounts[Rules.owner_of(q.rules, key)]
@@ -77,7 +82,7 @@ local function owners_of_entries(q, groups)
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
-      if fields[1] == 'K' then
+      if fields[1] == 'K' and groups[at - 1] ~= 'l' then
         n = n + 1
         names[n] = Rules.owner_of(rules, fields[2])
       end
@@ -86,9 +91,25 @@ local function owners_of_entries(q, groups)
   return names
 end
 
+-- Takes entries out of the streams, and of the legacy stream its share.
+local function take_entries(q, need)
+  local old = {}
+  if need > 1 and Legacy.may_have_some(q) then
+    local _, ready = gsub(q.ready, '1', '')
+    old = Legacy.take_entries(q, max(1, floor(need / (ready + 1))))
+  elseif Legacy.has_turn(q) then
+    q.next_stream, old = 0, Legacy.take_entries(q, need)
+  end
+  local groups, number = {}, 0
+  if need > #old and q.shared > 0 then groups, number = Streams.take_entries(q, need - #old) end
+  if #old > 0 then groups[#groups + 1], groups[#groups + 2], number = 'l', old, number + #old end
+  return groups, number
+end
+
 -- Delivers from the streams. Returns how many entries were taken.
 local function from_streams(q, need)
-  local groups, number = Streams.take_entries(q, need)
+  local groups, number
+  if q.legacy then groups, number = take_entries(q, need) else groups, number = Streams.take_entries(q, need) end
   if number == 0 then return 0 end
   Accounts.load_accounts(q, owners_of_entries(q, groups))
   for at = 1, #groups, 2 do
@@ -147,16 +168,20 @@ end
 
 -- What time has brought, in bounded pieces.
 local function bring(q, view)
+  if (tonumber(q.values[24]) or 0) > q.now + 1 then -- the clock was set back
+    q.walk = '0'
+    State.put(q, 'late', 0)
+  end
   local till = Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
-  if not has_ended and q.due_at >= q.now + 1 and q.walk == '' then return end
-  q.has_brought, q.piece = true, q.count > 1 and PIECE or PIECE / 4
+  if not has_ended and q.due_at >= q.now + 1 and not Due.is_walking(q) then return end
+  q.has_brought, q.piece = true, q.count > 1 and min(PIECE, q.count + 32) or PIECE / 8
   if has_ended then Leases.take_ended(q, till) end
   if q.due_at < q.now + 1 then
     send(q, 'later', 'ZADD', q.keys[DELAYED])
     Due.take_due(q)
   end
-  if q.walk ~= '' then Due.walk_accounts(q) end
+  if Due.is_walking(q) then Due.walk_accounts(q) end
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
@@ -175,11 +200,11 @@ local function deliver(q, count)
   local front, got, before = share_of_streams(q, count), 0, nil
   repeat -- again, for what was taken and may not be delivered
     before = got
-    if q.shared > 0 and q.found < front then got = got + from_streams(q, front - q.found) end
-    if q.behind > 0 and q.found < count and not q.missed then got = got + from_turns(q, count - q.found) end
+    if (q.shared > 0 or Legacy.may_have_some(q)) and q.found < front then got = got + from_streams(q, front - q.found) end
+    if q.behind > 0 and q.found < count and not q.missed and not q.is_catching_up then got = got + from_turns(q, count - q.found) end
     front = count
   until q.found >= count or q.missed or got == before or got - q.found > OFTEN
-  if q.found == 0 and got > 0 then q.more = true end
+  if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
   local has_idle = q.values[22] == '1'
   if has_idle and (q.behind == 0 or q.found > 0 and (count > 1 or q.behind % 8 == 0)) then Turns.forget_idle(q) end
 end
@@ -209,6 +234,7 @@ local function close_read(q, client)
   Settle.save_rest(q)
   if q.over or q.lists then Settle.remove_bodies(q) end
   State.count_up(q, 'expired', q.expired)
+  State.count_up(q, 'adopted', q.adopted)
   Journal.save_events(q, client)
   if q.ended then Notifications.announce_ends(q, q.ended) end
 end
@@ -224,7 +250,7 @@ end
 local function answer_read(q, width, blocks, till)
   local mark = q.contested and q.mark or ''
   if q.found > 0 then
-    local status = q.missed and 'MISS' or (q.more or q.found < q.count) and q.has_more and 'MORE' or 'OK'
+    local status = q.missed and 'MISS' or q.more and 'MORE' or 'OK'
     return {status, q.now, q.values[1], -1, hints_of(q, width), q.entries, q.again, mark}
   end
   if q.missed then return {'MISS', q.now, q.values[1], -1, hints_of(q, max(1, width)), {}, {}, ''} end
@@ -268,7 +294,8 @@ function verbs.read(KEYS, ARGV)
   end
   if q.values[23] and is_void(q, holder) then return {'VOID', q.now, q.values[1], -1, '', {}, {}, ''} end
   q.count, q.holder, q.has_all, q.ends, q.mark = count, holder, all == '1', q.now + visibility, 'f' .. spell(q.now)
-  q.ends_text = spell(q.ends)
+  q.ends_text, q.visibility = spell(q.ends), visibility
+  if q.rules.legacy_group then Legacy.open(q) end
   if q.rules.journal > 0 then Journal.begin_events(q) end
   local view = ARGV[2] ~= '' and Clock.read_view(ARGV[2])
   if q.values[20] and q.values[20] ~= '' or view and view.from then
@@ -282,12 +309,12 @@ function verbs.read(KEYS, ARGV)
     if count == 0 then till = q.lease_at end
   end
   if prefer ~= '-' and sub(q.ready, prefer + 1, prefer + 1) == '1' then q.next_stream = prefer + 0 end
-  if count > 0 and q.shared + q.behind > 0 then
+  if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
     deliver(q, count)
   elseif q.values[22] == '1' then
     Turns.forget_idle(q)
   end
   close_read(q, ARGV[3])
-  q.changed, q.has_more = 0, q.shared + q.behind > 0
+  q.changed = 0
   return answer_read(q, width + 0, blocks + 0, till)
 end

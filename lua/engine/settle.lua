@@ -43,14 +43,14 @@ local function end_acked(q, place, id, marks)
   Settle.count_gone(q)
   q.acked = q.acked + 1
   Settle.drop_body(q, place, id)
-  if byte(marks) == 101 then add(q, 'without_error', id) end -- 101 is 'e'
+  if find(marks, 'e', 1, true) then add(q, 'without_error', id) end
 end
 
 -- Keeps the last error of a message, and when it comes due. Returns its flags.
 local function keep_error(q, id, flags, due, text)
-  local known = flags
-  if text == '' and find(flags, 'e', 1, true) then text = DeadLetters.error_of(q, id, flags) end
-  if text == '' and not due then return known end
+  if text == '' then text = DeadLetters.error_of(q, id, flags) end
+  flags = gsub(flags, 'l', '')
+  if text == '' and not due then return flags end
   call('HSET', q.keys[ERRORS], id, (due and spell(due) or '') .. '||' .. text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
@@ -68,7 +68,7 @@ function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
     return 'd'
   end
   local at = q.now + DeadLetters.RETRY_AFTER
-  flags = keep_error(q, id, flags, at, last_error) -- with the time, by which it is found (places.lua)
+  flags = keep_error(q, id, flags, at, last_error)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end

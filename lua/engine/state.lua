@@ -18,6 +18,7 @@
 --   full_at    when the bucket of the whole queue is full, in ms
 --   jump       the last jump of the server's clock: see clock.lua
 --   walk       where the walk over all accounts goes on; '' if there is none
+--   late       up to when shard keys of which more is due were put behind others: see due.lua
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   idle       1 while `turns` may hold shard keys of which nothing waits
 -- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken;
@@ -25,7 +26,7 @@
 -- a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it.
 State.COMMON = 12 -- of these fields every call looks at the first so many
 State.OF_WRITE = 16 -- a write looks at so many
-State.OF_READ = 23 -- a read looks at so many
+State.OF_READ = 24 -- a read looks at so many
 
 -- One constructor each: a table that grows takes longer.
 function State.fields_of_settle()
@@ -47,7 +48,8 @@ function State.fields_of_read(stream, cursor)
   return {
     'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels',
     'servable',
-    'n', 'ms', 'ready', 'offset', 'lease_at', 'paused', 'full_at', 'jump', 'walk', 'idle', 'void', stream, cursor,
+    'n', 'ms', 'ready', 'offset', 'lease_at', 'paused', 'full_at', 'jump', 'walk', 'idle', 'void',
+    'late', stream, cursor,
   }
 end
 

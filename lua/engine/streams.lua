@@ -7,7 +7,7 @@ function Streams.goes_to_stream(q, a)
   if a.behind > 0 or a.taken >= q.rules.window then return false end
   local somebody_waits = q.shared + q.behind > 0 and q.rules.window < Rules.WITHOUT_WINDOW
   if somebody_waits and (a.flight > 0 or (a.served or 0) > q.virtual) then return false end
-  return not a.ruled or Limits.allowance(a, q.now) > 0
+  return not a.ruled or Limits.allowance(a, q.now) > a.taken
 end
 
 -- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
@@ -109,7 +109,10 @@ function Streams.take_entries(q, need)
       found, left, q.shared = found + size, left - size, q.shared - size
     else
       q.shared, left = q.shared - left, 0 -- somebody deleted them by hand
-      q.vanished = (q.vanished or 0) + q.lengths[number]
+      q.vanished, q.gone = (q.vanished or 0) + q.lengths[number], q.gone + q.lengths[number]
+      if q.walk == '' then q.walk = 'v0' end -- somebody's account still says that it has them
+      State.put(q, 'walk', q.walk)
+      q.more = true
     end
     q.lengths[number], q.touched[number], q.next_stream = left, true, number + 1
     if left <= 0 then leave_stream(q, number) end

@@ -5,6 +5,12 @@
 -- so nobody gains by leaving and coming back. (Fewest in flight first, then least service received: docs/fairness.md.)
 local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
 
+-- Takes a shard key out. What has none (another program wrote it) is on the account without a name, whose member is the
+-- sentinel: that goes back to its place.
+local function leave(q, name)
+  if name == '' then add(q, 'turn', NEVER, '') else add(q, 'turned', name) end
+end
+
 local function list_turn(q, a)
   if not a.served then a.served = q.virtual end
   local score = Accounts.score_of(a, q.virtual)
@@ -15,7 +21,7 @@ end
 
 local function unlist_turn(q, a)
   q.turns, a.listed, a.score = q.turns - 1, 0, nil
-  add(q, 'turned', a.name)
+  leave(q, a.name)
 end
 
 -- Of whom nothing waits keeps what it has received as long as that is more than the virtual time and somebody else
@@ -28,7 +34,7 @@ local function list_idle(q, a)
   else
     a.served = nil
     if a.listed == 2 then
-      add(q, 'turned', a.name)
+      leave(q, a.name)
       a.listed = 0
     end
   end
@@ -142,7 +148,7 @@ function Turns.forget_idle(q)
     if a.listed ~= 1 then
       if a.flight + a.taken + a.behind == 0 then a.served = nil end
       a.listed = 0
-      add(q, 'turned', name)
+      leave(q, name)
     end
   end
 end

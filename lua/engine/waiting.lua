@@ -1,21 +1,25 @@
--- What waits of a shard key is one queue: first what was given back or came due, by number, then its overflow.
--- `returned` is a
--- sorted set without scores, of members "size:key:<number>:place:id:attempts:since", so those of a shard key are
--- together.
+-- What waits of a shard key is one queue: first what was given back, by number; then what is new, in its overflow by
+-- number, and between these what came due for the first time, by when that was. `returned` is a sorted set without
+-- scores, of members "size:key:<order>:place:id:attempts:since", so those of a shard key are together. The order is
+-- <letter for the size of the number><number> of what was given back, 'd' and 14 digits of ms of what came due.
 -- The place is where the body lies: 'd' in `bodies`, else the number of a stream. The attempts are the deliveries so
--- far, and
--- flags: 'e' an error is stored, 'u' it has a unique key, 'r' it was rejected and waits for room among the dead
--- letters.
+-- far, and flags: 'e' an error is stored, 'l' the last lease ended, 'u' it has a unique key, 'r' it was rejected and
+-- waits for room among the dead letters.
 -- With parents the parent's own queue is a ring of its children that have something, each once; the rest is the
 -- child's.
 
 function Waiting.prefix_of(key) return #key .. ':' .. key .. ':' end
 
--- (The size in front of the number puts 9 before 10.)
-local function returned_member(key, place, id, attempts, since)
+-- The letter in front of a number says how long it is, which puts 9 before 10.
+function Waiting.order_of_number(id)
   local number = match(id, '%d+$')
-  local head = Waiting.prefix_of(key) .. char(64 + #number) .. number
-  return head .. ':' .. place .. ':' .. id .. ':' .. attempts .. ':' .. spell(since)
+  return char(64 + #number) .. number
+end
+
+function Waiting.order_of_time(ms) return 'd' .. format('%014.0f', ms) end
+
+local function spell_member(key, order, place, id, attempts, since)
+  return concat({Waiting.prefix_of(key) .. order, place, id, attempts, spell(since)}, ':')
 end
 
 function Waiting.child_of(q, key)
@@ -65,35 +69,26 @@ function Waiting.wait_behind(q, a, key, record)
   Overflow.push_record(q, count_waiting(q, a, key), Waiting.overflow_base(key), record)
 end
 
--- A message that was delivered or delayed before is to be delivered again, before what is new.
-function Waiting.give_back(q, a, key, place, id, attempts, since)
+local function put_back(q, a, key, order, place, id, attempts, since)
   local holder = count_waiting(q, a, key)
   holder.returned = holder.returned + 1
-  add(q, 'back', 0, returned_member(key, place, id, attempts, since or q.now))
+  add(q, 'back', 0, spell_member(key, order, place, id, attempts, since))
 end
 
--- What is chosen comes as {account, key, place, id, attempts, flags, since, body if it is known}.
-local function take_returned(q, a, holder, number, out)
-  local key = holder.name
-  local prefix = Waiting.prefix_of(key)
-  local members = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, number)
-  local taken = {}
-  for _, member in ipairs(members) do
-    local place, id, attempts, flags, since = match(member, '^%u%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
-    if place ~= 'd' and not Messages.stream_key(q, place) then
-      q.missed = place -- the call is sent again, with that stream declared
-      break
-    end
-    out[#out + 1] = {a, key, place, id, attempts + 0, flags, since + 0}
-    taken[#taken + 1] = member
-    holder.returned, holder.behind = holder.returned - 1, holder.behind - 1
-  end
-  -- At once: a child may be asked again in this call.
-  if #taken > 0 then call('ZREM', q.keys[RETURNED], unpack(taken)) end -- at most 1,000: a read
-  if #members == 0 then holder.behind, holder.returned = holder.behind - holder.returned, 0 end
+-- A message that was delivered before is to be delivered again, before what is new.
+function Waiting.give_back(q, a, key, place, id, attempts, since)
+  put_back(q, a, key, Waiting.order_of_number(id), place, id, attempts, since or q.now)
+end
+
+-- A message came due. For the first time it is new since then, else it is given back.
+function Waiting.come_due(q, a, key, place, id, attempts, since)
+  local is_new = byte(attempts) == 48 -- '0'
+  local order = is_new and Waiting.order_of_time(since) or Waiting.order_of_number(id)
+  put_back(q, a, key, order, place, id, attempts, since)
 end
 
 -- A record is the message's id, then '|' and what its body has behind the shard key; or '@': its body lies by itself.
+-- What is chosen comes as {account, key, place, id, attempts, flags, since, body if it is known}.
 local function take_record(q, holder, record, out)
   local key = holder.name
   local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
@@ -113,11 +108,45 @@ local function take_overflow(q, a, holder, number, out)
   while number > 0 and holder.behind > 0 do
     local got = Overflow.pop_records(q, holder, base, number, take_record, out)
     if got == 0 then
-      holder.behind = 0
+      holder.behind = holder.returned
       return
     end
     holder.behind, number = holder.behind - got, number - got
   end
+end
+
+-- Takes what was written before `ms`, one by one, at most so many.
+local function take_written_before(q, a, holder, ms, number, out)
+  local base = Waiting.overflow_base(holder.name)
+  for _ = 1, number do
+    local record = Overflow.peek_record(q, holder, base)
+    if not record or match(record, '^%d+') + 0 > ms then return end
+    take_overflow(q, a, holder, 1, out)
+  end
+end
+
+-- Takes what was given back or came due, and what is new before that.
+local function take_returned(q, a, holder, number, out)
+  local key, before = holder.name, #out
+  local prefix = Waiting.prefix_of(key)
+  local members = call('ZRANGEBYLEX', q.keys[RETURNED], '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, number)
+  local taken = {}
+  for _, member in ipairs(members) do
+    local order, place, id, attempts, flags, since =
+      match(member, '^(%a)%d+:(%w+):([%d-]+):(%d+)(%a*):(%d+)$', #prefix + 1)
+    if place ~= 'd' and not Messages.stream_key(q, place) then
+      q.missed = place -- the call is sent again, with that stream declared
+      break
+    end
+    if order == 'd' then take_written_before(q, a, holder, since + 0, number - (#out - before), out) end
+    if #out - before == number then break end
+    out[#out + 1] = {a, key, place, id, attempts + 0, flags, since + 0}
+    taken[#taken + 1] = member
+    holder.returned, holder.behind = holder.returned - 1, holder.behind - 1
+  end
+  -- At once: a child may be asked again in this call.
+  if #taken > 0 then call('ZREM', q.keys[RETURNED], unpack(taken)) end -- at most 1,000: a read
+  if #members == 0 then holder.behind, holder.returned = holder.behind - holder.returned, 0 end
 end
 
 local function take_of_key(q, a, holder, number, out)

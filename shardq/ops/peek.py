@@ -55,7 +55,7 @@ def _page(state: QueueState, seen: Sight, wanted: Wanted, point: Point) -> Op[tu
         messages, left = yield from in_streams(state, wanted, tracks)
         if left or (wanted.stream is not None and not NEW):
             return messages, left
-    if not seen.is_fair:
+    if not seen.is_fair and not NEW:
         return messages, None
     if len(messages) == wanted.count:
         return messages, Point("held_back")

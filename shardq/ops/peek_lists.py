@@ -22,6 +22,9 @@ NAMES: Final = 64
 BYTES: Final = 1024 * 1024
 """After so many bytes of messages a call looks at no more."""
 
+NEVER: Final = 9e15
+"""The score of a sentinel of a sorted set."""
+
 _TURNS, _SCAN = 0, 1
 
 
@@ -144,12 +147,12 @@ def replace_point(point: Point, **changes: Any) -> Point:
 def _in_turns(state: QueueState, wanted: Wanted, point: Point) -> Op[tuple[list[bytes], Point | None]]:
     """Return shard keys by their turns, beginning with the one that the point is at, and the point behind them."""
     key, start = state.keys.turns, 0
-    if point.member:
+    if point.member or point.position:
         start = yield from ask(state, "ZRANK", key, point.member, until=wanted.until)
         if start is None:  # it has left: go on where it was
             start = yield from ask(state, "ZCOUNT", key, "-inf", f"({point.number}", until=wanted.until)
     flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=wanted.until)
-    names, last = [name for name in flat[::2] if name], flat[-2:]
+    names, last = [name for name, score in zip(flat[::2], flat[1::2], strict=True) if float(score) < NEVER], flat[-2:]
     if len(flat) < 2 * NAMES or names[-1:] == [point.member]:
         return names, Point(point.kind, bucket=_SCAN)
     return names, Point(point.kind, member=last[0], number=int(float(last[1])), position=b"o9007199254740992.0")
@@ -188,7 +191,8 @@ def delayed(state: QueueState, seen: Sight, wanted: Wanted, point: Point, most: 
         if not owner:
             until, key = wanted.until, state.keys.due
             flat = yield from ask(state, "ZRANGE", key, start, start + NAMES - 1, "WITHSCORES", until=until)
-            names, is_all = [name for name in flat[::2] if name], len(flat) < 2 * NAMES
+            scored = zip(flat[::2], flat[1::2], strict=True)
+            names, is_all = [name for name, score in scored if float(score) < NEVER], len(flat) < 2 * NAMES
             soonest = int(float(flat[1])) if flat else 0
         if not names or (len(rows) > most and soonest > rows[most][0]):
             break

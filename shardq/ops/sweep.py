@@ -31,7 +31,10 @@ _SCANNED: Final = 1000
 _BLOCK_BYTES: Final = 512 * 1024
 _BODY_BYTES: Final = 4 * 1024 * 1024
 _SAMPLED: Final = 500
-_TOKEN: Final = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):")
+_TOKEN: Final = re.compile(rb"(\w{1,4}:\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul]*)")
+
+_ENDED: Final = "lease ended"
+"""The last error of a message whose last lease ended: lua/engine/dead_letters.lua."""
 
 
 class Piece(NamedTuple):
@@ -42,10 +45,14 @@ class Piece(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """When a lease ends, in ms, and how many deliveries of the message there were with this one."""
+    """When a lease ends, in ms, how many deliveries of the message there were with this one, and how the last ended.
+
+    `error` is empty where the message's own last error says that.
+    """
 
     ends: int
     deliveries: int
+    error: str
 
 
 class Leases(NamedTuple):
@@ -77,7 +84,7 @@ def leases(state: QueueState, numbers: Sequence[str]) -> Op[Leases]:
         cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or BEGIN, "COUNT", _SCANNED)
         for token, ends in zip(flat[::2], flat[1::2], strict=True):
             if known := _TOKEN.match(token):
-                found[known[1]] = Lease(int(float(ends)), int(known[2]))
+                found[known[1]] = Lease(int(float(ends)), int(known[2]), _ENDED if b"l" in known[3] else "")
     return Leases(int(seconds) * 1000 + int(micros) // 1000, cursors, found)
 
 

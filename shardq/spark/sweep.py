@@ -182,7 +182,7 @@ class _Sweep:
         if lease is None:
             return _Standing("in_flight", deliveries, last_error=error)
         state = "in_flight" if lease.ends > now else "backlog"
-        return _Standing(state, lease.deliveries, lease_until=lease.ends, last_error=error)
+        return _Standing(state, lease.deliveries, lease_until=lease.ends, last_error=lease.error or error)
 
 
 def _piece(options: Reading, part: Part) -> Piece:

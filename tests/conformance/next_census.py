@@ -74,7 +74,7 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> NextCensus:
         dead=raw.xlen(keys.dead),
         counted=int(text["n"]) + int(text["adopted"]) - int(text["gone"]),
         counters={name: int(text[name]) for name in ("behind", "shared", "turns", "servable", "cancels")},
-        turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name},
+        turns={name: score for name, score in raw.zrange(keys.turns, 0, -1, withscores=True) if name or score < IDLE},
     )
     parents = text.get("parents") == "1"
     _streams(seen, raw, keys, meta, text, parents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shardq import Client, Limits, Queue
+from shardq.engine import NEW
 from shardq.ops.read_call import unread
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_blocking import StartReader, blocked, patient, start_reader
@@ -55,7 +56,13 @@ def test_a_clock_that_was_set_back_does_not_stop_a_rate(queue: Queue, world: Wor
     queue.write_many([(number, "t") for number in range(3)])
     first = queue.read()
     later = str((queue.stats().time + 3600) * 1000)
-    world.raw.hset(queue.state.keys.accounts, "b:t", later)
+    if NEW:
+        words = world.raw.hget(queue.state.keys.meta, "t:t").split()
+        words[6] = later.encode()
+        world.raw.hset(queue.state.keys.meta, "t:t", b" ".join(words))
+        world.raw.hset(queue.state.keys.meta, "full_at", later)
+    else:
+        world.raw.hset(queue.state.keys.accounts, "b:t", later)
     world.raw.hset(queue.state.keys.meta, "total_full_at", later)
     assert queue.read(block=60).payload != first.payload
 

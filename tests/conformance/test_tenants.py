@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from shardq import ConfigError, Limits, Queue, QueueMissing
+from shardq.engine import NEW
 from shardq.model import PeekState
 from shardq.ops import tenants
 from shardq.ops.steps import Batch, Op, Step
@@ -182,8 +183,8 @@ def test_a_parent_stands_for_its_children(open_queue: OpenQueue) -> None:
         flood(queue, key, count)
     found = queue.tenants()
     assert [(each.shard_key, each.backlog, each.in_flight) for each in found] == [
-        ("acct-7", 11, None),
-        ("acct-8", 3, None),
+        ("acct-7", 11, 0 if NEW else None),
+        ("acct-8", 3, 0 if NEW else None),
     ]
     assert queue.tenant("acct-7").streams == ()
     queue.pause("acct-7")
@@ -217,9 +218,8 @@ def test_looking_changes_nothing(queue: Queue, world: World) -> None:
         flood(queue, f"t{number}", number + 1)
     queue.nack_many(queue.read_many(5))
     queue.read_many(5)
-    node = world.node(queue.state.keys.meta)
-    before = {key: node.dump(key) for key in sorted(world.stored()) if "{" in key}
+    before = world.dump()
     for order in ORDERS:
         queue.tenants(order)
     queue.tenant("t7")
-    assert {key: node.dump(key) for key in sorted(world.stored()) if "{" in key} == before
+    assert world.dump() == before

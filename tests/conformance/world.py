@@ -24,7 +24,8 @@ _ELAPSE_NEXT = """
 local by = tonumber(ARGV[1])
 for at = 2, 3 do
   for _, member in ipairs(redis.call('ZRANGE', KEYS[at], 0, -1)) do
-    if member ~= '' then redis.call('ZINCRBY', KEYS[at], -by, member) end
+    local score = redis.call('ZSCORE', KEYS[at], member)
+    if tonumber(score) < 9e15 then redis.call('ZINCRBY', KEYS[at], -by, member) end
   end
 end
 for _, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
@@ -35,6 +36,22 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
     redis.call('ZREM', KEYS[4], member)
     local moved = string.format('%014.0f', ms - by)
     redis.call('ZADD', KEYS[4], 0, string.sub(member, 1, start - 1) .. moved .. string.sub(member, start + 14))
+  end
+end
+local function earlier(digits) return string.format('%013.0f', digits - by) end
+local errors = redis.call('HGETALL', KEYS[5])
+for at = 1, #errors, 2 do
+  redis.call('HSET', KEYS[5], errors[at], (string.gsub(errors[at + 1], '^%d+', earlier)))
+end
+local bodies = redis.call('HGETALL', KEYS[6])
+for at = 1, #bodies, 2 do
+  local head, size, from = string.match(bodies[at + 1], '^(%w+:(%d+):)()')
+  if string.find(bodies[at], '^%d') and head then
+    local ends = from + size - 1
+    local rest, count = string.gsub(string.sub(bodies[at + 1], ends + 1), '^(%d+:[^t]* t)(' .. string.rep('%d', 13) .. ')', function(begin, digits)
+      return begin .. earlier(digits)
+    end)
+    if count > 0 then redis.call('HSET', KEYS[6], bodies[at], string.sub(bodies[at + 1], 1, ends) .. rest) end
   end
 end
 for _, field in ipairs({'lease_at', 'due_at'}) do
@@ -79,7 +96,8 @@ class World:
         """
         keys = queue.state.keys
         if NEW:
-            self.raw.eval(_ELAPSE_NEXT, 4, keys.meta, keys.leases, keys.due, keys.delayed, round(seconds * 1000))
+            names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies)
+            self.raw.eval(_ELAPSE_NEXT, len(names), *names, round(seconds * 1000))
             return
         for key in (keys.leases, keys.delayed, keys.due):
             self.raw.eval(_ELAPSE, 1, key, -round(seconds * 1000))
