@@ -37,31 +37,21 @@ function Places.find_delayed(q, name, id, times)
   end
 end
 
--- Says whether an entry id is above another one. (As text, "9-1" is above "10-1".)
-function Places.is_above(id, other)
-  local ms, number = match(id, '^(%d+)%-(%d+)$')
-  local other_ms, other_number = match(other, '^(%d+)%-(%d+)$')
-  ms, other_ms = ms + 0, other_ms + 0
-  return ms > other_ms or ms == other_ms and number + 0 > other_number + 0
-end
-
--- Returns the id of the first record in the text of a block, behind an offset; nil if there is none.
-function Places.first_id(text, offset) return match(text, '^%d+:(%d+%-%d+)', offset + 1) end
+local function first_number(text, offset) return tonumber(match(text, '^%d+:%d+%-(%d+)', offset + 1)) end
 
 -- Returns the number of the block that must have a message, if any has: the last one that begins at or before it.
--- (Their messages
--- are in the order of their ids; blocks that cancels have emptied are passed over.)
-function Places.find_block(q, o, base, id)
+-- (Their messages are in the order of their numbers; blocks that cancels have emptied are passed over.)
+local function find_block(q, o, base, number)
   local low, high, found = o.head, o.tail, nil
   while low <= high do
     local middle = floor((low + high) / 2)
     local at, first = middle, nil
     repeat
       local text = Overflow.read_block(q, Overflow.block_field(base, at))
-      first = Places.first_id(text, at == o.head and o.offset or 0)
+      first = first_number(text, at == o.head and o.offset or 0)
       at = at - 1
     until first or at < low
-    if first and Places.is_above(first, id) then
+    if first and first > number then
       high = at
     else
       if first then found = at + 1 end
@@ -75,7 +65,7 @@ end
 function Places.find_record(q, holder, base, id)
   local o = Overflow.overflow_of(holder)
   if o.size == 0 then return nil end
-  local block = Places.find_block(q, o, base, id)
+  local block = find_block(q, o, base, match(id, '%d+$') + 0)
   if not block then return nil end
   local text = Overflow.read_block(q, Overflow.block_field(base, block))
   local at = block == o.head and o.offset + 1 or 1
@@ -130,9 +120,8 @@ function Places.remove_record(q, holder, base, found)
   o.size = #Overflow.read_block(q, Overflow.block_field(base, o.tail))
 end
 
--- Finds the lease of a message among those that end first: its token and when it ends. Nothing but a look at each
--- finds a token by
--- its message.
+-- Finds the lease of a message among those that end first: its token and when it ends. Nothing but a look at each finds
+-- a token by its message.
 function Places.find_lease(q, place, id)
   local head = place .. ':' .. id .. ':'
   for offset = 0, MOST_LEASES - 1, LEASES_READ do
@@ -153,7 +142,10 @@ end
 
 -- Says whether an entry lies below its stream's cursor, so that a read has taken it.
 local function is_behind_cursor(q, number, id)
-  return not Places.is_above(id, call('HGET', q.keys[META], 'h' .. number) or '0-0')
+  local ms, count = match(id, '^(%d+)%-(%d+)$')
+  local cursor_ms, cursor_count = match(call('HGET', q.keys[META], 'h' .. number) or '0-0', '^(%d+)%-(%d+)$')
+  ms, cursor_ms = ms + 0, cursor_ms + 0
+  return ms < cursor_ms or ms == cursor_ms and count + 0 <= cursor_count + 0
 end
 
 -- Returns where a message is whose body was found.
@@ -181,9 +173,8 @@ local function find_of_body(q, place, id, body)
 end
 
 -- Finds a message: {state, place, id, key, body, …}. The state is 'new' (in a stream), 'held' (in an overflow),
--- 'returned', 'delayed',
--- 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key` its shard key if it was
--- there.
+-- 'returned', 'delayed', 'in_flight' or 'dead'; nil if there is none. `origin` is the last part of its id, and `key`
+-- its shard key if it was there.
 function Places.find(q, full_id, origin, id, key)
   local entry_id = match(call('HGET', q.keys[MOVED], full_id) or '', '^x:(.*)$')
   if entry_id then return {state = 'dead', id = entry_id} end

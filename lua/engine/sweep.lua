@@ -1,6 +1,7 @@
--- Verbs that read all that a queue holds outside of its streams, a piece in each call: holders, blocks, alone, states,
--- sample. They only read. A reader that asks for them in this order misses no message: what leaves an overflow lies by
--- itself from then on, and HSCAN returns every field that is there from its beginning to its end.
+-- Verbs that read all that a queue holds outside of its streams, a piece in each call: holders, alone, states, sample.
+-- They only read. A reader that asks for them in this order misses no message: what leaves an overflow lies by itself
+-- from then on, and HSCAN returns every field that is there from its beginning to its end. Blocks and bodies it reads
+-- by plain commands, which takes a fifth of the time.
 local SCANNED_WITH_BODIES = 10 -- where HSCAN cannot leave out the values, it looks at so many times less
 
 -- Returns a piece of the names in `bodies`: where to go on, a list, and the distance of the names in it.
@@ -15,87 +16,40 @@ end
 -- KEYS[1] meta: the accounts
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many fields to look at
--- Reply: {cursor to go on from, '0' at the end, {shard key, ...}}
+-- ARGV[3..] shard_keys: look at these instead
+-- Reply: {cursor to go on from, '0' at the end, {shard key, a text that ends with what an account says of its overflow,
+--        ...}}
 function verbs.holders(KEYS, ARGV)
   if not call then begin() end
   local rules = call('HGET', KEYS[1], 'rules')
   if not rules then return {'0', {}} end
   local kind = Rules.rules_of(rules).parents and 'c:' or 't:' -- (a parent's own overflow is the ring of its children)
-  local page, found = call('HSCAN', KEYS[1], ARGV[1], 'MATCH', kind .. '*', 'COUNT', ARGV[2]), {}
+  local page, found = {'0', {}}, {}
+  for at = 3, #ARGV do
+    page[2][2 * at - 5], page[2][2 * at - 4] = kind .. ARGV[at], call('HGET', KEYS[1], kind .. ARGV[at]) or ''
+  end
+  if #ARGV == 2 then page = call('HSCAN', KEYS[1], ARGV[1], 'MATCH', kind .. '*', 'COUNT', ARGV[2]) end
   for at = 1, #page[2], 2 do
-    if find(page[2][at + 1], ' %d+%.%d+%.%d+%.%d+$') then found[#found + 1] = sub(page[2][at], 3) end
+    local text = page[2][at + 1]
+    if find(text, ' ', 1, true) and byte(text, -1) ~= 45 then -- 45 is '-': it has none
+      found[#found + 1], found[#found + 2] = sub(page[2][at], 3), text
+    end
   end
   return {page[1], found}
 end
 
--- Returns what a block has after an id.
-local function text_after(text, id)
-  local at = 1
-  while at <= #text and not Places.is_above(Places.first_id(text, at - 1), id) do
-    local size, from = match(text, '^(%d+):()', at)
-    at = from + size
-  end
-  return sub(text, at)
-end
-
--- Reads what one overflow has after an id, block by block, up to another one. Returns whether that is all.
-local function read_blocks(q, holder, after, upto, list)
-  local o, base = Overflow.overflow_of(holder), Waiting.overflow_base(holder.name)
-  if o.size == 0 then return true end
-  local texts, first, is_all = {}, Places.find_block(q, o, base, after) or o.head, true
-  for number = first, o.tail do
-    local text = Overflow.read_block(q, Overflow.block_field(base, number))
-    if number == o.head then text = sub(text, o.offset + 1) end
-    if number == first then text = text_after(text, after) end
-    local id = Places.first_id(text, 0)
-    if id and Places.is_above(id, upto) then break end
-    if list.seen >= list.bytes then
-      is_all = false
-      break
-    end
-    texts[#texts + 1], list.seen = text, list.seen + #text
-  end
-  if #texts > 0 then list.rows[#list.rows + 1], list.rows[#list.rows + 2] = holder.name, concat(texts) end
-  return is_all
-end
-
--- @verb blocks | no-writes: read the overflows of some shard keys, one after the other: what stands after an id and up
--- to another, and some more.
--- KEYS[1..18]: the first 18 of a queue (base.lua)
--- ARGV[1] bytes: after so many no more are read
--- ARGV[2] begun: the id of the first shard key: it goes on there
--- ARGV[3] after: that of the others
--- ARGV[4] upto: the last id
--- ARGV[5..] shard_keys: whose overflows
--- Reply: {how many of the shard keys were read whole, {shard key, "size:record" of each record, ...}}
-function verbs.blocks(KEYS, ARGV)
-  if not call then begin() end
-  local q, list = State.open_call(KEYS, State.fields_of_settle(), 18), {rows = {}, seen = 0, bytes = ARGV[1] + 0}
-  if not q then return {#ARGV - 4, {}} end
-  for at = 5, #ARGV do
-    local key = ARGV[at]
-    local holder = q.rules.parents and Waiting.child_of(q, key) or Accounts.find_account(q, key)
-    if not read_blocks(q, holder, ARGV[at == 5 and 2 or 3], ARGV[4], list) then return {at - 5, list.rows} end
-  end
-  return {#ARGV - 4, list.rows}
-end
-
--- @verb alone | no-writes: a page of the ids of messages that lie by themselves, after an id and up to another.
+-- @verb alone | no-writes: a page of the ids of messages that lie by themselves.
 -- KEYS[1] bodies: those outside of the streams
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many fields to look at
--- ARGV[3] after: an entry id
--- ARGV[4] upto: another one
 -- Reply: {cursor to go on from, '0' at the end, {entry id, ...}}. An id may come twice
 function verbs.alone(KEYS, ARGV)
   if not call then begin() end
   local cursor, names, stride = scan_names(KEYS[1], ARGV[1], ARGV[2])
-  local found, after, upto = {}, ARGV[3], ARGV[4]
+  local found = {}
   for at = 1, #names, stride do
-    local name = names[at]
-    if find(name, '^%d+%-%d+$') and Places.is_above(name, after) and not Places.is_above(name, upto) then
-      found[#found + 1] = name
-    end
+    local first = byte(names[at]) -- of an id that is a digit, of a block a letter
+    if first and first < 58 then found[#found + 1] = names[at] end
   end
   return {cursor, found}
 end

@@ -85,17 +85,18 @@ def fields_of_tail(key: bytes, tail: bytes) -> Sequence[bytes]:
     return [*found, b"h", headers] if headers else found
 
 
-def records_of(blocks: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Return the messages in blocks of an overflow: the entry id, and what the body has behind the shard key.
+def records_of(block: bytes, offset: int = 0) -> Iterator[tuple[bytes, bytes | None]]:
+    """Return the messages in a block of an overflow: the entry id, and what the body has behind the shard key.
 
-    None is in its place where the body lies by itself.
+    None is in its place where the body lies by itself. What begins before the *offset* is left out.
     """
-    at = 0
-    while at < len(blocks):
-        colon = blocks.index(b":", at)
-        start, at = colon + 1, colon + 1 + int(blocks[at:colon])
-        bar = blocks.find(b"|", start, at)
-        yield (blocks[start : at - 1], None) if bar < 0 else (blocks[start:bar], blocks[bar + 1 : at])
+    at, end = 0, len(block)
+    while at < end:
+        begin, colon = at, block.index(b":", at)
+        at = colon + 1 + int(block[at:colon])
+        bar = block.find(b"|", colon, at)
+        if begin >= offset:
+            yield (block[colon + 1 : at - 1], None) if bar < 0 else (block[colon + 1 : bar], block[bar + 1 : at])
 
 
 def _sized(raw: bytes) -> tuple[bytes, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal
 
 import msgspec
@@ -141,9 +142,16 @@ def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
 
 
 def _written_ids(entries: Entries) -> Iterator[str]:
-    origins = entries.origins or [entries.place] * len(entries)
-    for each, origin, flat in zip(entries.ids, origins, entries.flats, strict=True):
-        yield message_id(each.decode(), origin, flat[1] if origin == FROM_OVERFLOW else "")
+    """The ids, which end with the shard key where nothing else leads to the message. There are few shard keys."""
+    tails: dict[bytes, str] = {}
+    for each, origin, flat in zip(entries.ids, entries.origins or repeat(entries.place), entries.flats, strict=False):
+        if origin != FROM_OVERFLOW:
+            yield f"{each.decode()}-{origin}"
+            continue
+        tail = tails.get(flat[1])
+        if tail is None:
+            tail = tails[flat[1]] = message_id("", origin, flat[1])
+        yield each.decode() + tail
 
 
 def _shard_key(entries: Entries, kind: pa.DataType) -> pa.Array:

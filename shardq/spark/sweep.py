@@ -18,11 +18,11 @@ from shardq.ops import sweep
 from shardq.ops.admin import statistics
 from shardq.ops.scan import EntryId, entry_id
 from shardq.ops.state import QueueState
-from shardq.ops.sweep import BEGIN, NAMES, Piece, Told
+from shardq.ops.sweep import BEGIN, FEW, TOLD, Holder, Piece, Spot, Told
 from shardq.protocol.bodies import FROM_OVERFLOW, entry_of, fields_of_tail, records_of
 from shardq.spark.entries import Entries, batch_of, picked
 from shardq.spark.options import Reading, listed
-from shardq.spark.pages import pages
+from shardq.spark.pages import FIRST, PAGE_BYTES, pages
 from shardq.spark.parts import Part
 
 LARGE = 2_000
@@ -30,6 +30,9 @@ LARGE = 2_000
 
 OUTSIDE: Final = "d"
 """The place of what lies outside of the streams: what is held back, delayed, or was given back."""
+
+BLOCK_BYTES: Final = 512 * 1024
+"""So much of overflows is read in a round trip."""
 
 
 def live_parts(client: Client, state: QueueState, options: Reading, most: int) -> list[Part]:
@@ -79,22 +82,23 @@ class _Sweep:
         self._is_whole = OUTSIDE in part.places
         self._piece = _piece(options, part)
         self._after, self._upto = map(_order, self._piece)
-        self._leases = client.run(sweep.leases(state, self._streams))
+        self._is_every = self._piece == Piece()
+        self._index = client.run(sweep.index(state, self._streams, self._piece))
         self._seen: set[bytes] = set()
+        self._count = self._blocks = min(options.fetch_size, FIRST)
 
     def entries(self) -> Iterator[Entries]:
         """The messages of the piece; of some states only, no more is looked at than they need.
 
         What is delayed lies by itself, and so does what was in an overflow and is in flight.
         """
-        states = {*self._options.states}
+        states = {*self._options.states} if self._after < self._upto else set[str]()
         if states & {"backlog", "in_flight"}:
             for place in self._streams:
                 yield from self._of_stream(place)
         if self._is_whole and "backlog" in states:
-            for names in self._holders():
-                yield from self._of_overflows(names)
-        if self._is_whole:
+            yield from self._overflows()
+        if self._is_whole and states:
             yield from self._alone()
 
     def _of_stream(self, place: str) -> Iterator[Entries]:
@@ -104,85 +108,125 @@ class _Sweep:
             ids = [row[0] for row in rows]
             self._seen.update(ids)
             found = Entries(self._state.keys.name, place, ids, [row[1] for row in rows], "backlog")
-            old = bisect_right(ids, self._leases.cursors[place], key=entry_id)
+            old = bisect_right(ids, self._index.cursors[place], key=entry_id)
             if old:
                 _say(found, [*self._delivered(place, ids[:old]), *[_Standing("backlog")] * (len(ids) - old)])
             yield found
 
     def _delivered(self, place: str, ids: Sequence[bytes]) -> list[_Standing]:
-        """What is said of messages below the cursor: in flight, or given back without an error, in their place."""
-        handles = [b"%b:%b" % (place.encode(), each) for each in ids]
-        unknown = [handle for handle in handles if handle not in self._leases.by_handle]
-        told = dict(zip(unknown, self._told(unknown), strict=True))
-        return [self._standing(handle, told.get(handle)) for handle in handles]
+        """What is said of messages below the cursor. What is gone was delivered while we read."""
+        spots = {each: self._index.spots[each] for each in ids if each in self._index.spots}
+        errors = self._client.run(sweep.last_errors(self._state, spots))
+        for page in self._told(place, [each for each in ids if each not in spots]):
+            spots |= {each: told.spot if told else Spot("in_flight") for each, told in page}
+            errors |= {each: told.last_error for each, told in page if told}
+        return [self._standing(spots[each], errors.get(each, "")) for each in ids]
 
-    def _holders(self) -> Iterator[list[bytes]]:
-        """The shard keys of the wanted messages, if options say so; else those that have an overflow, page by page."""
-        if keys := [key.encode() for key in listed(self._options.shard_keys)]:
-            yield keys
-            return
-        cursor = b""
+    def _overflows(self) -> Iterator[Entries]:
+        """What waits in overflows: of the wanted shard keys, if options say which, else of all, page by page."""
+        cursor, keys = b"", [key.encode() for key in dict.fromkeys(listed(self._options.shard_keys))]
         while cursor != BEGIN:
-            cursor, names = self._client.run(sweep.holders(self._state, cursor or BEGIN))
-            yield names
+            cursor, found = self._client.run(sweep.holders(self._state, cursor or BEGIN, keys))
+            small = [each for each in found if each.tail - each.head < FEW]
+            yield from self._of_blocks([(each, number) for each in small for number in range(each.head, each.tail + 1)])
+            for each in found:
+                if each.tail - each.head >= FEW:
+                    first = self._client.run(sweep.first_block(self._state, each, self._piece.after))
+                    yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
 
-    def _of_overflows(self, names: list[bytes]) -> Iterator[Entries]:
-        """What waits in the overflows of some shard keys. Of a message with a unique key there is only its id."""
-        names, begun = [*dict.fromkeys(names)], self._piece.after
-        while names:
-            done, found = self._client.run(sweep.blocks(self._state, names[:NAMES], begun, self._piece))
+    def _of_blocks(self, wanted: Sequence[tuple[Holder, int]]) -> Iterator[Entries]:
+        """What waits in these blocks, up to the first one that only has what comes after the piece.
+
+        A block's messages may move while we read it: then they are not met again where they go.
+        """
+        at = 0
+        while at < len(wanted):
+            some = wanted[at : at + self._blocks]
+            texts = self._client.run(sweep.blocks(self._state, [holder.field(number) for holder, number in some]))
             ids, flats, last = [], [], b""
-            for key, text in found:
-                for entry, tail in records_of(text):
+            for (holder, number), text in zip(some, texts, strict=True):
+                offset = holder.offset if number == holder.head else 0
+                for entry, tail in records_of(text or b"", offset):
                     last = entry
-                    if tail is not None and entry not in self._seen and self._after < entry_id(entry) <= self._upto:
+                    if tail is None:
+                        self._index.spots[entry] = Spot("held")
+                    elif entry not in self._seen and self._has(entry):
                         ids.append(entry)
-                        flats.append(fields_of_tail(key, tail))
+                        flats.append(fields_of_tail(holder.shard_key, tail))
             self._seen.update(ids)
-            names = names[done:]
-            goes_on = bool(found and names and found[-1][0] == names[0])
-            begun = last.decode() if goes_on else self._piece.after
             if ids:
                 yield Entries(self._state.keys.name, FROM_OVERFLOW, ids, flats, "backlog")
+            at += len(some)
+            is_of_one = some[0][0] == wanted[-1][0]
+            if is_of_one and last and entry_id(last) > self._upto:
+                return
+            size = sum(len(text) for text in texts if text) // len(some)
+            self._blocks = max(1, min(self._options.fetch_size, BLOCK_BYTES // max(1, size)))
+
+    def _has(self, entry: bytes) -> bool:
+        return self._is_every or self._after < entry_id(entry) <= self._upto
 
     def _alone(self) -> Iterator[Entries]:
         """What lies by itself, and was not met before."""
-        cursor = b""
+        cursor, ids = b"", list[bytes]()
         while cursor != BEGIN:
-            cursor, found = self._client.run(sweep.alone(self._state, cursor or BEGIN, self._piece))
-            ids = [each for each in dict.fromkeys(found) if each not in self._seen]
-            self._seen.update(ids)
-            handles = [b"d:%b" % each for each in ids]
-            told = [(each, known) for each, known in zip(ids, self._told(handles), strict=True) if known]
-            if told:
-                read = [entry_of(known.body) for _, known in told]
-                entries = Entries(
-                    self._state.keys.name, OUTSIDE, [each for each, _ in told], [row[1] for row in read], ""
-                )
-                entries.origins = [origin for origin, _ in read]
-                _say(entries, [self._standing(b"d:%b" % each, known) for each, known in told])
-                yield entries
+            cursor, found = self._client.run(sweep.alone(self._state, cursor or BEGIN))
+            new = [each for each in dict.fromkeys(found) if each not in self._seen and self._has(each)]
+            self._seen.update(new)
+            ids += new
+            if len(ids) >= self._options.fetch_size or cursor == BEGIN:
+                yield from self._of_known([each for each in ids if each in self._index.spots])
+                yield from self._of_others([each for each in ids if each not in self._index.spots])
+                ids = []
 
-    def _told(self, handles: Sequence[bytes]) -> list[Told | None]:
-        """What the server says of these messages now."""
-        found: list[Told | None] = []
-        while len(found) < len(handles):
-            found += self._client.run(sweep.states(self._state, handles[len(found) :]))
-        return found
+    def _of_known(self, ids: Sequence[bytes]) -> Iterator[Entries]:
+        """Those of these messages that are in a wanted state, in pages of bounded size."""
+        spots, at = self._index.spots, 0
+        ids = [each for each in ids if self._standing(spots[each]).state in self._options.states]
+        while at < len(ids):
+            some = ids[at : at + self._count]
+            read = dict(zip(some, self._client.run(sweep.blocks(self._state, some)), strict=True))
+            errors = self._client.run(sweep.last_errors(self._state, {each: spots[each] for each in some}))
+            said = {each: self._standing(spots[each], errors.get(each, "")) for each in some}
+            yield from self._of_bodies([(each, body, said[each]) for each, body in read.items() if body])
+            at += len(some)
+            size = sum(len(body) for body in read.values() if body) // len(some)
+            self._count = max(1, min(self._options.fetch_size, PAGE_BYTES // max(1, size)))
 
-    def _standing(self, handle: bytes, told: Told | None) -> _Standing:
+    def _of_others(self, ids: Sequence[bytes]) -> Iterator[Entries]:
+        """Messages that moved while we read what is known of each, so that we found them nowhere."""
+        for page in self._told(OUTSIDE, ids):
+            there = [(each, told) for each, told in page if told]
+            yield from self._of_bodies(
+                [(each, told.body, self._standing(told.spot, told.last_error)) for each, told in there]
+            )
+
+    def _of_bodies(self, rows: Sequence[tuple[bytes, bytes, _Standing]]) -> Iterator[Entries]:
+        if rows:
+            ids, bodies, said = zip(*rows, strict=True)
+            origins, flats = zip(*map(entry_of, bodies), strict=True)
+            entries = Entries(self._state.keys.name, OUTSIDE, [*ids], [*flats], "", origins=origins)
+            _say(entries, said)
+            yield entries
+
+    def _told(self, place: str, ids: Sequence[bytes]) -> Iterator[list[tuple[bytes, Told | None]]]:
+        """What the server says of these messages now, page by page."""
+        at, head = 0, place.encode() + b":"
+        while at < len(ids):
+            page = self._client.run(sweep.states(self._state, [head + each for each in ids[at : at + TOLD]]))
+            yield list(zip(ids[at : at + len(page)], page, strict=True))
+            at += len(page)
+
+    def _standing(self, spot: Spot, error: str = "") -> _Standing:
         """What is said of a message. Of one that was delivered while we read, the lease is not known."""
-        now, lease = self._leases.now, self._leases.by_handle.get(handle)
-        deliveries, error = (told.deliveries, told.last_error) if told else (0, "")
-        if told and told.due_ms is not None:
-            state = "delayed" if told.due_ms > now else "backlog"
-            return _Standing(state, deliveries, told.due_ms, last_error=error)
-        if told and told.state != "in_flight":
-            return _Standing("backlog", deliveries, last_error=error)
-        if lease is None:
-            return _Standing("in_flight", deliveries, last_error=error)
-        state = "in_flight" if lease.ends > now else "backlog"
-        return _Standing(state, lease.deliveries, lease_until=lease.ends, last_error=lease.error or error)
+        now = self._index.now
+        if spot.state == "delayed" and spot.at is not None:
+            state = "delayed" if spot.at > now else "backlog"
+            return _Standing(state, spot.deliveries, due=spot.at, last_error=error)
+        if spot.state == "in_flight":
+            state = "in_flight" if spot.at is None or spot.at > now else "backlog"
+            return _Standing(state, spot.deliveries, lease_until=spot.at, last_error=error)
+        return _Standing("backlog", spot.deliveries, last_error=error)
 
 
 def _piece(options: Reading, part: Part) -> Piece:

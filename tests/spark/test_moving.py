@@ -13,8 +13,8 @@ from shardq import Client, Delivery, Message
 from shardq.client import Queue
 from shardq.engine import NEW
 from shardq.ops import sweep as sweep_ops
-from shardq.spark import reader as reader_module
 from shardq.spark import sweep
+from shardq.spark.connection import client_of
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
@@ -76,8 +76,9 @@ def test_what_moves_is_read_once(
     server: Server, queue_name: str, monkeypatch: pytest.MonkeyPatch, seed: int, parents: int
 ) -> None:
     monkeypatch.setattr(sweep, "LARGE", 80)  # and small pages, so that much happens between two of them
-    monkeypatch.setattr(sweep, "NAMES", 3)
-    for name, value in {"TOLD": 7, "_SCANNED": 10, "_BLOCK_BYTES": 600, "_SAMPLED": 20}.items():
+    monkeypatch.setattr(sweep, "BLOCK_BYTES", 600)
+    monkeypatch.setattr(sweep, "FEW", 2)
+    for name, value in {"TOLD": 7, "FEW": 2, "_PROBES": 3, "_SCANNED": 10, "_SAMPLED": 20}.items():
         monkeypatch.setattr(sweep_ops, name, value)
     rng = random.Random(seed)
     with Client.from_url(server.url) as client:
@@ -96,8 +97,7 @@ def test_what_moves_is_read_once(
             if rng.random() < 0.2:
                 workers.write(5)
 
-        plain = reader_module.client_of
-        monkeypatch.setattr(reader_module, "client_of", lambda options: Moving(plain(options), happens))
+        monkeypatch.setattr(f"{BatchReader.__module__}.client_of", lambda options: Moving(client_of(options), happens))
         given = {"url": server.url, "subscribe": queue.name, "partitions": "4", "fetchSize": "5"}
         table = BatchReader(parsed(Reading, given), arrow_schema(table_schema("live")))
         parts = table.partitions()
