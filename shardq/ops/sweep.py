@@ -17,7 +17,6 @@ from shardq.ops.scan import EntryId, entry_id
 from shardq.ops.scan import cuts as cuts_of_stream
 from shardq.ops.state import QueueState
 from shardq.ops.steps import Call, Op
-from shardq.protocol.bodies import records_of
 
 BEGIN: Final = b"0"
 """The cursor with which a scan begins, and which it returns at its end."""
@@ -31,10 +30,11 @@ TOLD: Final = 64
 _SCANNED: Final = 1000
 _PROBES: Final = 16
 _BODY_BYTES: Final = 4 * 1024 * 1024
-_SAMPLED: Final = 500
+_SAMPLED: Final = 100
 _TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul]*)")
 _SIZE: Final = re.compile(rb"(\d{1,5}):")
 _RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
+_FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
 _OVERFLOW: Final = re.compile(rb"(\d{1,16})\.(\d{1,16})\.(\d{1,16})\.(\d{1,16})")
 _DELAYED: Final = re.compile(rb"(\d{14}):\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 
@@ -74,7 +74,7 @@ def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
     """Read the spots of the messages of a piece, and the cursors of streams, while the queue is used.
 
     The cursors are read first, so what is delivered meanwhile is found in flight. Of two spots of a message the one
-    that was read last is the newer one.
+    that was read last is the newer one. What moves meanwhile may be found nowhere.
     """
     keys = state.keys
     seconds, micros = yield from ask(state, "TIME", key=keys.meta)
@@ -85,12 +85,17 @@ def index(state: QueueState, numbers: Sequence[str], piece: Piece) -> Op[Index]:
         cursors |= {number: entry_id(value or b"0-0") for number, value in zip(part, values, strict=True)}
     after, upto = entry_id(piece.after.encode()), entry_id(piece.upto.encode())
     spots: dict[bytes, Spot] = {}
-    for key, spot_of in ((keys.leases, _leased), (keys.returned, _returned), (keys.delayed, _delayed)):
-        cursor = b""
-        while cursor != BEGIN:
-            cursor, flat = yield from ask(state, "ZSCAN", key, cursor or BEGIN, "COUNT", _SCANNED)
-            found = map(spot_of, flat[::2], flat[1::2])
+    cursor = b""
+    while cursor != BEGIN:
+        cursor, flat = yield from ask(state, "ZSCAN", keys.leases, cursor or BEGIN, "COUNT", _SCANNED)
+        leased = map(_leased, flat[::2], flat[1::2])
+        spots.update(each for each in leased if each and after < entry_id(each[0]) <= upto)
+    for key, spot_of in ((keys.returned, _returned), (keys.delayed, _delayed)):
+        last = b""
+        while page := (yield from ask(state, "ZRANGEBYLEX", key, b"(" + last, "+", "LIMIT", 0, _SCANNED)):
+            found = map(spot_of, page)
             spots.update(each for each in found if each and after < entry_id(each[0]) <= upto)
+            last = page[-1]
     return Index(int(seconds) * 1000 + int(micros) // 1000, cursors, spots)
 
 
@@ -99,12 +104,12 @@ def _leased(token: bytes, score: bytes) -> tuple[bytes, Spot] | None:
     return found and (found[1], Spot("in_flight", int(found[2]), int(float(score)), found[3].decode()))
 
 
-def _returned(member: bytes, _: bytes) -> tuple[bytes, Spot] | None:
+def _returned(member: bytes) -> tuple[bytes, Spot] | None:
     found = _RETURNED.match(member, _behind_key(member))
     return found and (found[1], Spot("returned", int(found[2]), None, found[3].decode()))
 
 
-def _delayed(member: bytes, _: bytes) -> tuple[bytes, Spot] | None:
+def _delayed(member: bytes) -> tuple[bytes, Spot] | None:
     found = _DELAYED.match(member, _behind_key(member))
     return found and (found[2], Spot("delayed", int(found[3]), int(found[1]), found[4].decode()))
 
@@ -150,11 +155,17 @@ def first_block(state: QueueState, holder: Holder, after: str) -> Op[int]:
         numbers = [low + (high - low) * nth // _PROBES for nth in range(1, _PROBES)]
         texts = yield from blocks(state, [holder.field(number) for number in numbers])
         before, known = (low, high), zip(numbers, texts, strict=True)
-        for number, first in [(number, next(records_of(text))[0]) for number, text in known if text]:
-            low, high = (number, high) if entry_id(first) <= wanted else (low, min(high, number))
+        for number, first in [(number, first_id(text)) for number, text in known if text]:
+            low, high = (number, high) if first <= wanted else (low, min(high, number))
         if before == (low, high):
             break
     return low
+
+
+def first_id(block: bytes) -> EntryId:
+    """Return the id of the first message in a block."""
+    found = _FIRST.match(block)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def blocks(state: QueueState, fields: Sequence[bytes]) -> Op[list[bytes | None]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from shardq.spark.options import Reading, listed
 from shardq.spark.pages import FIRST, PAGE_BYTES, pages
 from shardq.spark.parts import Part
 
-LARGE = 2_000
+LARGE = 10_000
 """So many messages are worth a task of their own."""
 
 OUTSIDE: Final = "d"
@@ -58,6 +58,10 @@ def read_live(
         some = picked(entries, options.states, keys)
         if len(some):
             yield batch_of(some, schema)
+
+
+_Block: TypeAlias = tuple[Holder, int]
+"""A block of an overflow, by its number."""
 
 
 class _Standing(NamedTuple):
@@ -134,7 +138,7 @@ class _Sweep:
                     first = self._client.run(sweep.first_block(self._state, each, self._piece.after))
                     yield from self._of_blocks([(each, number) for number in range(first, each.tail + 1)])
 
-    def _of_blocks(self, wanted: Sequence[tuple[Holder, int]]) -> Iterator[Entries]:
+    def _of_blocks(self, wanted: Sequence[_Block]) -> Iterator[Entries]:
         """What waits in these blocks, up to the first one that only has what comes after the piece.
 
         A block's messages may move while we read it: then they are not met again where they go.
@@ -143,11 +147,9 @@ class _Sweep:
         while at < len(wanted):
             some = wanted[at : at + self._blocks]
             texts = self._client.run(sweep.blocks(self._state, [holder.field(number) for holder, number in some]))
-            ids, flats, last = [], [], b""
-            for (holder, number), text in zip(some, texts, strict=True):
-                offset = holder.offset if number == holder.head else 0
-                for entry, tail in records_of(text or b"", offset):
-                    last = entry
+            ids, flats = [], []
+            for (holder, number), text in self._of_piece(some, texts):
+                for entry, tail in records_of(text, holder.offset if number == holder.head else 0):
                     if tail is None:
                         self._index.spots[entry] = Spot("held")
                     elif entry not in self._seen and self._has(entry):
@@ -158,10 +160,23 @@ class _Sweep:
                 yield Entries(self._state.keys.name, FROM_OVERFLOW, ids, flats, "backlog")
             at += len(some)
             is_of_one = some[0][0] == wanted[-1][0]
-            if is_of_one and last and entry_id(last) > self._upto:
+            if is_of_one and texts[-1] and sweep.first_id(texts[-1]) > self._upto:
                 return
             size = sum(len(text) for text in texts if text) // len(some)
             self._blocks = max(1, min(self._options.fetch_size, BLOCK_BYTES // max(1, size)))
+
+    def _of_piece(self, blocks: Sequence[_Block], texts: Sequence[bytes | None]) -> list[tuple[_Block, bytes]]:
+        """Those of some blocks that may have messages of the piece: in the blocks of a shard key the ids grow."""
+        there = [(block, text) for block, text in zip(blocks, texts, strict=True) if text]
+        if self._is_every:
+            return there
+        firsts = [sweep.first_id(text) for _, text in there]
+        found = []
+        for at, each in enumerate(there):
+            goes_on = at + 1 < len(there) and there[at + 1][0][0] == each[0][0]
+            if firsts[at] <= self._upto and not (goes_on and firsts[at + 1] <= self._after):
+                found.append(each)
+        return found
 
     def _has(self, entry: bytes) -> bool:
         return self._is_every or self._after < entry_id(entry) <= self._upto
