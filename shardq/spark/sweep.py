@@ -82,6 +82,7 @@ class _Sweep:
 
     def __init__(self, client: Client, state: QueueState, options: Reading, part: Part) -> None:
         self._client, self._state, self._options = client, state, options
+        self._states = frozenset(options.states)
         self._streams = [place for place in part.places if place != OUTSIDE]
         self._is_whole = OUTSIDE in part.places
         self._piece = _piece(options, part)
@@ -96,13 +97,14 @@ class _Sweep:
 
         What is delayed lies by itself, and so does what was in an overflow and is in flight.
         """
-        states = {*self._options.states} if self._after < self._upto else set[str]()
-        if states & {"backlog", "in_flight"}:
+        if self._after >= self._upto:
+            return
+        if self._states & {"backlog", "in_flight"}:
             for place in self._streams:
                 yield from self._of_stream(place)
-        if self._is_whole and "backlog" in states:
+        if self._is_whole and "backlog" in self._states:
             yield from self._overflows()
-        if self._is_whole and states:
+        if self._is_whole:
             yield from self._alone()
 
     def _of_stream(self, place: str) -> Iterator[Entries]:
@@ -197,7 +199,7 @@ class _Sweep:
     def _of_known(self, ids: Sequence[bytes]) -> Iterator[Entries]:
         """Those of these messages that are in a wanted state, in pages of bounded size."""
         spots, at = self._index.spots, 0
-        ids = [each for each in ids if self._standing(spots[each]).state in self._options.states]
+        ids = [each for each in ids if self._standing(spots[each]).state in self._states]
         while at < len(ids):
             some = ids[at : at + self._count]
             read = dict(zip(some, self._client.run(sweep.blocks(self._state, some)), strict=True))
