@@ -17,14 +17,14 @@ from shardq.spark import live, sweep
 from shardq.spark.options import Reading, parsed
 from shardq.spark.reader import BatchReader
 from shardq.spark.schema import arrow_schema, table_schema
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.waiting import eventually
 
 LARGE = f"{(sweep if NEW else live).__name__}.LARGE"
 """So many messages are worth several tasks."""
 
 
-def rows_of(server: Server, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
+def rows_of(server: Server | Cluster, queue: Queue, **options: Any) -> tuple[list[dict[str, Any]], int]:
     """All rows of the table, and how many parts it was read in."""
     given = {"url": server.url, "subscribe": queue.name, "partitions": "6", **options}
     reader = BatchReader(parsed(Reading, given), arrow_schema(table_schema("live")))
@@ -95,6 +95,19 @@ def test_what_is_no_ordinary_message_has_its_state_too(server: Server, client: C
     assert found == wanted | dict.fromkeys(never_read, ("backlog", 0, None))
     assert [row["message_id"] for row in rows if row["lease_until"]] == [worked_on]
     assert {row["message_id"] for row in rows if row["due_at"]} == {later, parked}
+
+
+def test_a_cluster_is_read_too(cluster: Cluster, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LARGE, 20)
+    with Client.from_url(cluster.url) as client:
+        queue = client.queue(queue_name, streams=4, streams_per_shard=2)
+        messages = [Message(b"x", f"t-{at % 7}", delay=3600 if at % 5 == 0 else None) for at in range(100)]
+        ids = queue.write_many(messages)
+        queue.nack_many(queue.read_many(10), error="again")
+    rows, parts = rows_of(cluster, queue)
+    assert sorted(row["message_id"] for row in rows) == sorted(ids)
+    assert Counter(row["state"] for row in rows) == {"backlog": 80, "delayed": 20}
+    assert parts > 1
 
 
 def test_times_and_parts_are_both_kept_to(
