@@ -1,7 +1,6 @@
 -- An account is all that is known of a shard key (with parents: of a parent). In the state it is nothing if nothing is
--- known,
--- flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
--- limits queue":
+-- known, flight * 1000 + taken if that is all, else "taken flight behind returned delayed served full_at look_at listed
+-- counted limits queue":
 --   taken     messages in the streams; `flight` those that are worked on
 --   behind    messages that wait, of which so many are `returned`: given back, or come due
 --   delayed   messages that are not yet due
@@ -23,19 +22,19 @@ end
 local function parse_account(name, text)
   local number = tonumber(text or 0)
   if number then return short_account(name, max(0, number), text) end
-  local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, limits, queue =
-    match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (%S+) (%S+)$')
+  local taken, flight, behind, returned, delayed, served, full_at, look_at, listed, counted, limits, queue =
+    match(text, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) (%d) (-?%d+) (%S+) (%S+)$')
   if not taken then return short_account(name, 0, text) end
   return {
     name = name, taken = taken + 0, flight = flight + 0, behind = behind + 0, returned = returned + 0,
     delayed = delayed + 0, served = tonumber(served), full_at = full_at + 0, look_at = look_at + 0, listed = listed + 0,
-    limits = limits, queue = queue, text = text, counted = listed == '1' and behind + 0 or 0,
+    limits = limits, queue = queue, text = text, counted = counted + 0,
   }
 end
 
 local function is_short(a, now)
   return a.behind == 0 and a.delayed == 0 and not a.served and a.limits == '-' and a.listed == 0 and a.taken < 1000
-    and a.full_at <= now - LATE and a.look_at == 0
+    and a.full_at <= now - LATE and a.look_at == 0 and a.counted == 0
 end
 
 -- Returns the account as text, nil if nothing is known of the shard key any more.
@@ -47,7 +46,7 @@ local function spell_account(a, now)
   return concat({
     a.taken, a.flight, a.behind, a.returned, a.delayed, a.served and spell(a.served) or '-',
     a.full_at > now - LATE and format('%.3f', a.full_at) or '0', a.look_at > 0 and format('%.3f', a.look_at) or '0',
-    a.listed, a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
+    a.listed, a.counted, a.limits, a.overflow and Overflow.spell_overflow(a.overflow) or a.queue,
   }, ' ')
 end
 
@@ -88,12 +87,21 @@ function Accounts.find_account(q, name)
   return q.accounts[name] or Accounts.meet(q, name, call('HGET', q.keys[META], 't:' .. name))
 end
 
+-- Returns how many messages of an account may be delivered now, beside those in the streams: less than none if its
+-- limits withhold some of these.
+local function count_servable(q, a)
+  if not a.ruled then return a.behind end
+  local most = min(a.taken + a.behind, max(0, Limits.allowance(a, q.now)))
+  return most - a.taken
+end
+
 function Accounts.save_accounts(q)
   local names, accounts = q.names, q.accounts
   for at = 1, #names do
     local name = names[at]
     local a = accounts[name]
-    q.servable = q.servable + (a.listed == 1 and a.behind or 0) - a.counted
+    local counted = count_servable(q, a)
+    q.servable, a.counted = q.servable + counted - a.counted, counted
     local text = spell_account(a, q.now)
     if text ~= a.text then
       if text then State.put(q, 't:' .. name, text) else add(q, 'unset', 't:' .. name) end

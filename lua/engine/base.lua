@@ -39,9 +39,8 @@ local function begin()
   concat = table.concat
 end
 
--- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a
--- function of
--- any module finds a key at the same place. The streams that a call may touch come after those.
+-- The keys of a queue. Every verb that touches messages declares the first so many of them in this order, so a function
+-- of any module finds a key at the same place. The streams that a call may touch come after those.
 local META = 1
 local BODIES = 2
 local TURNS = 3

@@ -1,12 +1,9 @@
 -- The server's clock may jump. A lease that was granted before a jump ends by so much later than its deadline says.
 
 -- Returns the last jump as {from, to, by, ends} while it still matters, nil otherwise. The state keeps it as "from to
--- by ends":
--- a client agreed with the clock at `from`, and at `to` the clock was `by` ms ahead of what that client expected. A
--- lease with
--- a deadline before `to` was granted before the jump. That holds until `ends`, one lease time later. If the clock goes
--- back
--- below `to`, the deadlines are right again.
+-- by ends": a client agreed with the clock at `from`, and at `to` the clock was `by` ms ahead of what that client
+-- expected. A lease with a deadline before `to` was granted before the jump. That holds until `ends`, one lease time
+-- later. If the clock goes back below `to`, the deadlines are right again.
 function Clock.read_jump(text, now)
   local from, to, by, ends = match(text or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if from and now >= to + 0 and now < ends + 0 then
@@ -15,8 +12,7 @@ function Clock.read_jump(text, now)
 end
 
 -- Reads what a caller says of the clock: "latest since slack", and " jump from to by" if it saw the clock jump. The
--- clock should
--- show `latest` ms or less, which is exact to `slack` ms. Since `since` it never was wrong by more.
+-- clock should show `latest` ms or less, which is exact to `slack` ms. Since `since` it never was wrong by more.
 function Clock.read_view(text)
   local latest, since, slack, rest = match(text, '^(%d+) (%d+) (%d+)(.*)$')
   local from, to, by = match(rest, '^ jump (%d+) (%d+) (%d+)$')
@@ -27,10 +23,8 @@ function Clock.read_view(text)
 end
 
 -- Returns the time at which a lease must have ended to be taken back; nil: take none back, since this caller knows
--- nothing of
--- the clock yet. A call that was under way for long looks as if the clock had jumped, so nothing is concluded from it:
--- it
--- takes back only what had ended when it was sent.
+-- nothing of the clock yet. A call that was under way for long looks as if the clock had jumped, so nothing is
+-- concluded from it: it takes back only what had ended when it was sent.
 function Clock.end_of_leases(q, view)
   if not view then return nil end
   local till = q.now <= view.latest and q.now or view.latest - view.slack
@@ -45,8 +39,7 @@ local function report_jump(q, jump, view, visibility)
 end
 
 -- Notes the jump that counts after this call. A machine that stood still sees a jump, too; a caller whose view was
--- right before
--- and is right now disproves it.
+-- right before and is right now disproves it.
 function Clock.update_jump(q, view, known, visibility)
   local jump = Clock.read_jump(known, q.now)
   if view and view.from then jump = report_jump(q, jump, view, visibility) end

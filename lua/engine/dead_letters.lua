@@ -1,8 +1,6 @@
 -- Dead letters: messages that are not delivered again unless they are redriven. An entry of the stream `dead` has four
--- pairs of
--- fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the last
--- error under
--- 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
+-- pairs of fields ahead of those of the message: its id under 'i', the reason under 'r', its deliveries under 'c', the
+-- last error under 'e'. The hash `moved` has under a message's id 'x:' and the entry's id.
 local MOST_DROPPED = 8 -- letters deleted for one that comes, where `max_dead` was lowered
 DeadLetters.RETRY_AFTER = 5000 -- ms after which a message is tried again for which there was no room
 

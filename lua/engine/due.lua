@@ -1,8 +1,7 @@
 -- `due`: shard key -> the moment at which time changes something for it next: a delayed message comes due, a token
--- comes back,
--- a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14 digits of
--- ms>:place:id:
--- attempts:key": the messages of an account together, soonest first (the key only where the account is a parent's).
+-- comes back, a pause ends, a bucket is full. `delayed` is a sorted set without scores, of members "size:name:<14
+-- digits of ms>:place:id: attempts:key": the messages of an account together, soonest first (the key only where the
+-- account is a parent's).
 
 function Due.put_off(q, a, key, at, place, id, attempts)
   local owned = key ~= a.name and key or ''
@@ -29,6 +28,13 @@ local function put_behind(q, a)
     State.put(q, 'late', format('%.3f', q.last_due))
   end
   a.next_at = q.last_due
+end
+
+-- The clock was set back since the state last said what time it was: moments may lie far ahead that are due, so all
+-- accounts are looked at.
+function Due.note_set_back(q)
+  q.walk = '0'
+  State.put(q, 'late', 0)
 end
 
 -- Moves what is due of a shard key, at most `share`.

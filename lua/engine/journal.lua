@@ -1,10 +1,8 @@
 -- The journal: what happened to the queue's messages (docs/journal.md). A call that finds `rules.journal` above 0
--- begins its
--- list of events, and appends it as one entry of the stream when it ends.
+-- begins its list of events, and appends it as one entry of the stream when it ends.
 
 -- Appends one entry with `size` events. Its id is the number of the last of them, and the time. A call never fails
--- because
--- of its journal: readers notice what could not be written, since its numbers are missing.
+-- because of its journal: readers notice what could not be written, since its numbers are missing.
 function Journal.append_events(q, size, text)
   local last = call('HINCRBY', q.keys[META], 'events', size)
   local oldest = spell(max(0, last - q.rules.journal))

@@ -1,9 +1,7 @@
 -- `leases`: token -> when it ends, in ms. A token is "place:id:attempt:holder:marks:key". The place is where the body
--- lies: the
--- number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the message,
--- 'u' it has
--- a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of the read in ms if its time is charged.
--- Since every delivery is counted in flight, whatever ends it comes here.
+-- lies: the number of a stream, 'd' (in `bodies`) or 'l' (the legacy stream). The marks: 'e' an error is stored of the
+-- message, 'u' it has a unique key, 'l' its last lease ended, then '-' if it is on no account, or 'f' and the time of
+-- the read in ms if its time is charged. Since every delivery is counted in flight, whatever ends it comes here.
 
 function Leases.grant(q, a, key, place, id, attempt, flags)
   local mark = '-'
@@ -38,26 +36,38 @@ end
 -- The flags that stay with a message when its lease is over.
 function Leases.flags_in(marks) return match(marks, '^[eul]*') end
 
--- The message's id for the journal: only a body knows it where the message did not come from a stream.
-function Leases.id_for_journal(q, place, id, key)
-  if place ~= 'd' then return id .. '-' .. place end
-  local body = call('HGET', q.keys[BODIES], id)
-  if not body then return id .. '-d' end
-  local origin, owner = Messages.head_of_body(body)
-  return Messages.message_id(id, origin, owner ~= '' and owner or key)
+-- Notes for the journal what becomes of a message that has a body of its own. Only its body knows the id where it did
+-- not come from a stream, and how often it was delivered before it was redriven.
+function Leases.note_end(q, kind, place, id, key, attempt)
+  if not q.events then return end
+  local body = place == 'd' and call('HGET', q.keys[BODIES], id)
+  if not body then return Journal.note_event(q, kind, id .. '-' .. place, key, attempt) end
+  local origin, owner, attributes = Messages.head_of_body(body)
+  local full_id = Messages.message_id(id, origin, owner ~= '' and owner or key)
+  local is_over = kind == 'c' or kind == 'g' -- it is told without a count
+  local before = is_over and 0 or Messages.deliveries_before(attributes)
+  Journal.note_event(q, kind, full_id, owner ~= '' and owner or key, attempt + before)
+end
+
+-- A message that was cancelled while it was in flight is gone with its lease. Says whether it was.
+function Leases.end_cancelled(q, place, id, key)
+  if q.cancels == 0 or call('SREM', q.keys[CANCELLED], place .. ':' .. id) == 0 then return false end
+  q.cancels = q.cancels - 1
+  q.gone = q.gone + 1
+  Leases.note_end(q, 'c', place, id, key, 0)
+  if place == 'd' then
+    Messages.drop_body(q, place, id)
+    add(q, 'without_error', id)
+  end
+  return true
 end
 
 -- A lease is over that nobody settled. A message that was cancelled meanwhile is gone with it.
 local function end_lease(q, place, id, attempt, marks, key, till)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, key))
-  Leases.end_flight(q, a, marks, 9e15, till)
-  if q.cancels > 0 and call('SREM', q.keys[CANCELLED], place .. ':' .. id) == 1 then
-    q.cancels = q.cancels - 1
-    q.gone = q.gone + 1
-    Journal.note_event(q, 'c', Leases.id_for_journal(q, place, id, key), key, 0)
-    return
-  end
-  if q.events then Journal.note_event(q, 'l', Leases.id_for_journal(q, place, id, key), key, attempt) end
+  Leases.end_flight(q, a, marks, 0, till)
+  if Leases.end_cancelled(q, place, id, key) then return end
+  Leases.note_end(q, 'l', place, id, key, attempt)
   local flags = Leases.flags_in(marks)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
   if not find(flags, 'l', 1, true) then flags = flags .. 'l' end

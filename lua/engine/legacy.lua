@@ -1,6 +1,6 @@
 -- The legacy stream: the plain stream that a queue without shards had before. shardq reads it through that queue's own
--- group. A message that was read has a lease of shardq from then on, and the group holds it no more. It has its turn
--- after the last stream.
+-- group. A message that was read is shardq's from then on: it lies among the bodies, and is gone from there. The stream
+-- has its turn after the last one of the queue's own.
 
 -- Reads new messages through the group, which is created if it is missing.
 local function read_group(q, most)
@@ -19,7 +19,8 @@ function Legacy.may_have_some(q) return q.legacy and not q.is_legacy_done end
 
 -- Notes the legacy stream, if the call declares it.
 function Legacy.open(q)
-  q.legacy = q.rules.legacy_group and Messages.stream_key(q, 'l') or nil
+  local last = q.keys[#q.keys]
+  if #q.keys > q.fixed and not find(last, ':s%d+$') then q.legacy = last end
 end
 
 -- Takes at most so many messages: new ones, and those that a consumer of the group has held for longer than a lease
@@ -41,6 +42,14 @@ function Legacy.take_entries(q, most)
   end
   q.is_legacy_done, q.adopted = #entries < most, (q.adopted or 0) + #entries
   return entries
+end
+
+-- Takes a message out of there. Returns its id among the bodies, and its body.
+function Legacy.adopt(q, entry)
+  local id, body = Messages.inner_id(entry[1], 'l'), Messages.body_of_entry('l', entry[2])
+  call('HSET', q.keys[BODIES], id, body)
+  call('XDEL', q.legacy, entry[1])
+  return id, body
 end
 
 -- Says whether it has its turn in a read of one message: no stream is ready from the offset on.

@@ -32,8 +32,8 @@ local function delete_old(q, age, most)
   return deleted, #found == most and #found > 0
 end
 
--- @verb delete_dead: delete dead letters for good: those with these message ids, these entries, or those that died long
--- ago.
+-- @verb delete_dead | allow-oom: delete dead letters for good: those with these message ids, these entries, or those
+-- that died long ago.
 -- KEYS[1] meta: counters, for how long dead letters are kept
 -- KEYS[2] dead: dead letters
 -- KEYS[3] moved: where a dead letter lies, by message id
@@ -84,6 +84,7 @@ local function restore(q, entry_id)
   if letter[1] ~= 'i' or #letter < 12 then return false end
   local id, origin = match(letter[2], '^(%d+%-%d+)%-(%w+)')
   if not id then return false end
+  id = Messages.inner_id(id, origin)
   call('XDEL', q.keys[DEAD], entry_id)
   call('HDEL', q.keys[MOVED], letter[2])
   call('HSET', q.keys[BODIES], id, restored_body(letter, origin))
@@ -117,8 +118,8 @@ function verbs.redrive(KEYS, ARGV)
     if restore(q, ARGV[at]) then
       count = count + 1
     elseif ARGV[1] == '1' then
-      local id = match(ARGV[at + 1], '^%d+%-%d+')
-      if id and call('HEXISTS', KEYS[BODIES], id) == 1 then count = count + 1 end
+      local id, origin = match(ARGV[at + 1], '^(%d+%-%d+)%-(%w+)')
+      if id and call('HEXISTS', KEYS[BODIES], Messages.inner_id(id, origin)) == 1 then count = count + 1 end
     end
   end
   Settle.close_change(q, ARGV[2])

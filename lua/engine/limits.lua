@@ -1,7 +1,6 @@
 -- The limits of an account: its own, or the queue's. Own ones are "cap,rate,burst,pause_until,pause_length,weight",
--- where ''
--- is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong clock
--- can do.
+-- where '' is as the queue says. No moment that is stored withholds for longer than its rule: this bounds what a wrong
+-- clock can do.
 Limits.NO_LIMITS = ',,,0,0,1'
 
 -- Reads the limits of an account that has any.
@@ -11,6 +10,8 @@ function Limits.heed_limits(a, rules, now)
     local own_cap, own_rate, own_burst, till, length, own_weight =
       match(a.limits, '^([^,]*),([^,]*),([^,]*),(%d+),(%d+),(%d+)$')
     weight, pause = own_weight + 0, min(till + 0, now + length)
+    -- It is written down, or it would end as much later at each look.
+    if pause < till + 0 then a.limits = gsub(a.limits, ',%d+,(%d+),(%d+)$', ',' .. spell(pause) .. ',%1,%2') end
     cap = own_cap == '' and cap * weight or tonumber(own_cap) or 0
     if own_rate ~= '' then rate = own_rate + 0 end
     if own_rate ~= '' or own_burst ~= '' then burst = tonumber(own_burst) or 0 end
@@ -39,8 +40,7 @@ function Limits.allowance(a, now)
 end
 
 -- When time alone changes something for an account by its limits: it may go on, its pause is over, or its bucket is
--- full, so
--- that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
+-- full, so that it can be forgotten (looked at in whole seconds, many together). Nil: time changes nothing.
 function Limits.moment_of_limits(a, now)
   if not a.ruled then return nil end
   if a.pause > now then return a.pause < FAR and a.pause or nil end
@@ -66,19 +66,14 @@ function Limits.spell_own(parts)
   return concat(spelled, ' ') .. ' ' .. parts[4]
 end
 
--- Returns why an account may have no more now, and until when if time ends that; '' if it may. Who has something in
--- flight waits for its end where the queue has a window.
-function Limits.reason_of(q, a)
+-- Returns why a message of an account may not be delivered now that has so many before it, and until when if time ends
+-- that; '' if it may. Who has something in flight waits for its end where the queue has a window.
+function Limits.reason_of(q, a, ahead)
   if a.ruled and a.pause > q.now then return 'paused', a.pause < FAR and spell(a.pause) or '' end
-  if a.ruled and Limits.allowance(a, q.now) < 1 then
-    return a.cap > 0 and a.flight >= a.cap and 'max_in_flight' or 'rate', ''
+  if a.ruled and Limits.allowance(a, q.now) - ahead < 1 then
+    return a.cap > 0 and a.flight + ahead >= a.cap and 'max_in_flight' or 'rate', ''
   end
   return a.flight > 0 and 'window' or '', ''
-end
-
--- Says whether an account has as much in the streams as its cap allows, so that the rest waits for that.
-function Limits.may_wait_for_cap(q, a)
-  return q.rules.window == Rules.WITHOUT_WINDOW and a.ruled and a.cap > 0 and a.taken + a.flight >= a.cap
 end
 
 -- Takes a pause that is over out of the limits.
@@ -95,7 +90,9 @@ function Limits.limit_queue(q, count)
   local rules, v, now = q.rules, q.values, q.now
   local till, length = match(v[18] or '', '^(%d+),(%d+)$')
   if till then
-    till = min(till + 0, now + length)
+    local stored = till + 0
+    till = min(stored, now + length)
+    if till < stored then State.put(q, 'paused', spell(till) .. ',' .. length) end
     if till > now then return 0, till end
   end
   if rules.total_rate > 0 then

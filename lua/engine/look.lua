@@ -50,17 +50,18 @@ local function status_of_waiting(q, found, paused, progress)
   local a = Accounts.find_account(q, Rules.owner_of(q.rules, found.key))
   local pause = pause_of_queue(q, paused)
   local known, bare = known_of(q, found), Messages.bare_fields(found.body)
-  local reason, till = Limits.reason_of(q, a)
+  local is_new = found.state == 'new'
+  local ahead = is_new and ahead_in_stream(q, found) or ahead_outside(q, a, found)
+  local reason, till = Limits.reason_of(q, a, is_new and 0 or ahead)
   if pause then reason, till = 'paused', pause end
-  if found.state == 'new' then
+  if is_new then
     if reason == 'window' then reason = '' end
-    return {q.now, 'waiting', found.place, till, ahead_in_stream(q, found), reason, '', known, '', bare, progress}
+    return {q.now, 'waiting', found.place, till, ahead, reason, '', known, '', bare, progress}
   end
-  local ahead = ahead_outside(q, a, found)
-  if found.state == 'returned' and reason == '' and a.taken == 0 then
+  if reason == '' and (ahead == 0 or found.state == 'returned' and a.taken == 0) then
     return {q.now, 'waiting', '', '', ahead, '', '', known, '', bare, progress}
   end
-  if reason == '' then reason = Limits.may_wait_for_cap(q, a) and 'max_in_flight' or 'window' end
+  if reason == '' then reason = 'window' end
   return {q.now, 'held_back', '', till, ahead, reason, '', known, '', bare, progress}
 end
 
@@ -104,6 +105,7 @@ function verbs.status(KEYS, ARGV)
     if not result then return {q.now, 'unknown', '', '', -1, '', '', '', '', {}, ''} end
     return {q.now, 'done', '', '', -1, '', '', '', '', {}, Results.spell_done(result)}
   end
+  id = found.id
   if found.state == 'delayed' then
     local state = found.at.due > q.now and 'delayed' or 'waiting'
     local reason = find(found.at.flags, 'r', 1, true) and 'max_dead' or ''
@@ -115,8 +117,9 @@ function verbs.status(KEYS, ARGV)
   local is_live = not ends or Clock.is_live(q, ends)
   local error = DeadLetters.error_of(q, id, 'e')
   local known = error ~= '' and '0@0||' .. error or ''
+  local cancelled = Places.cancelled_at(q, id, {place}) and '1' or ''
   local state, reason = 'in_flight', ''
   if not is_live then state, reason = 'waiting', 'lease ended' end
   return {q.now, state, '', ends and spell(ends) or '', -1, reason,
-    token or '', known, '', Messages.bare_fields(found.body), progress}
+    token or '', known, cancelled, Messages.bare_fields(found.body), progress}
 end

@@ -1,20 +1,22 @@
--- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag,
--- payload, and
--- only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
--- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload.
--- The attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>".
--- The origin is the last part of the message's id: the stream that it was written into, 'd' if it was stored by
--- itself, 'o'
--- if it waited in an overflow, 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an
--- 'o' comes
--- '.' and the shard key, since nothing else leads to that overflow.
+-- A message as it is stored. In a stream it is an entry: 'K' (or 'k', if it is on no account), shard key, tag, payload,
+-- and only where there are any, attributes under 'm' and headers under 'h'. Outside of a stream it is a body, a text:
+-- "origin:size of the shard key:shard key" "size:attributes" "size:unique key" tag "size:headers" payload. The
+-- attributes are " x<deadline ms> t<due ms> c<deliveries before a redrive>". The origin is the last part of the
+-- message's id: the stream that it was written into, 'd' if it was stored by itself, 'o' if it waited in an overflow,
+-- 'l' if it came from the legacy stream. A message's id is "ms-number-origin"; after an 'o' comes '.' and the shard
+-- key, since nothing else leads to that overflow.
 Messages.REFERENCE = '@' -- the tag of an entry or a record that says: the body lies by itself
 
 local function quote_key(key)
   return (gsub(key, '[^%w_.~-]', function(letter) return format('%%%02X', byte(letter)) end))
 end
 
+-- Where an entry of the legacy stream lies now: its id is of other numbers than the queue's own, so it has a zero in
+-- front.
+function Messages.inner_id(id, origin) return origin == 'l' and '0' .. id or id end
+
 function Messages.message_id(id, origin, key)
+  if origin == 'l' then return sub(id, 2) .. '-l' end
   if origin == 'o' then return id .. '-o.' .. quote_key(key) end
   return id .. '-' .. origin
 end
@@ -34,8 +36,7 @@ function Messages.body_of_message(origin, m)
 end
 
 -- Returns the body of an entry. What another program wrote has no shard key: its fields lie under the tag 'l', each
--- with its
--- size, since they may be anything.
+-- with its size, since they may be anything.
 function Messages.body_of_entry(origin, fields)
   local is_ours = origin ~= 'l' and (fields[1] == 'K' or fields[1] == 'k') and #fields >= 4
   if is_ours and (#fields == 4 or fields[5] == 'm' or fields[5] == 'h') then
@@ -112,13 +113,20 @@ function Messages.deliveries_before(attributes)
   return min(tonumber(match(attributes, ' c(%d+)') or 0), 1000000000)
 end
 
+-- Notes that the body of a message is over, in the place where it lies.
+function Messages.drop_body(q, place, id)
+  local over = q.over
+  if not over then
+    over = {}
+    q.over = over
+  end
+  local ids = over[place]
+  if ids then ids[#ids + 1] = id else over[place] = {id} end
+end
+
 -- A stream that this call may touch; nil if it is not declared. A read that `has_all` declares all, in their order.
 function Messages.stream_key(q, number)
   local keys, fixed = q.keys, q.fixed
-  if number == 'l' then
-    local last = keys[#keys]
-    return #keys > fixed and not find(last, ':s%d+$') and last or nil
-  end
   if q.has_all then return keys[fixed + 1 + number] end
   local key = sub(keys[META], 1, -5) .. 's' .. number -- the last four letters are "meta"
   for at = fixed + 1, #keys do

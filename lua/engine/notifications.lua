@@ -3,8 +3,7 @@ Notifications.SOON = 5000 -- ms after which blocked readers look again by themse
 Notifications.MOST_NOTIFICATIONS = 10000 -- far above any number of blocked readers
 
 -- Wakes one blocked reader, if there is any. Readers that found nothing say until when they may be blocked. A hint is
--- the number
--- of the stream to look at.
+-- the number of the stream to look at.
 function Notifications.notify_reader(q, hint)
   if q.waiting > q.now then
     call('XADD', q.keys[NOTIFICATIONS], 'MAXLEN', '~', Notifications.MOST_NOTIFICATIONS, '*', 's', hint or '')
@@ -23,9 +22,8 @@ function Notifications.clear_notifications(q, blocks)
   if blocks > 0 and q.waiting < till then State.put(q, 'waiting', till) end
 end
 
--- Tells that these messages have ended, if somebody waits for that. A waiter looks for itself once in a while, so
--- where this
--- fails nothing else shall.
+-- Tells that these messages have ended, if somebody waits for that. A waiter looks for itself once in a while, so where
+-- this fails nothing else shall.
 local KEPT_ENDS = 1000
 function Notifications.announce_ends(q, ids)
   if #ids == 0 or tonumber(call('HGET', q.keys[META], 'awaited') or 0) <= q.now then return end

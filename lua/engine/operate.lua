@@ -43,8 +43,7 @@ local function note_limited(q, name, pause, parts)
 end
 
 -- @verb limit | allow-oom: give shard keys (or parents) limits of their own. What has room now may be delivered. The
--- epoch moves only
--- so that a late copy of this call changes nothing.
+-- epoch moves only so that a late copy of this call changes nothing.
 -- KEYS[1..14]: the first 14 of a queue (base.lua)
 -- KEYS[15] limits: limits and weights of shard keys that have any
 -- ARGV[1] epoch: which the caller knows
@@ -64,7 +63,8 @@ function verbs.limit(KEYS, ARGV)
   if q.rules.window == 0 then return 'PLAIN' end
   local names = {}
   for at = 5, #ARGV, 5 do
-    if Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
+    local lifts = ARGV[at + 1] == '-' and ARGV[at + 2] == '-' and ARGV[at + 3] == '-' or ARGV[at + 4] == '0'
+    if not lifts and Rules.owner_of(q.rules, ARGV[at]) ~= ARGV[at] then return 'CHILD' end
     names[#names + 1] = ARGV[at]
   end
   Accounts.load_accounts(q, names)
@@ -102,6 +102,7 @@ function verbs.weigh(KEYS, ARGV)
     local parts = Limits.parts_of(a)
     parts[6] = ARGV[at + 1]
     change_limits(q, a, parts)
+    if Rules.owner_of(q.rules, a.name) ~= a.name then Waiting.child_of(q, a.name).weight = ARGV[at + 1] + 0 end
     Journal.note_event(q, 'j', '', a.name, 0)
   end
   State.put(q, 'epoch', ARGV[2])
@@ -134,22 +135,24 @@ function verbs.limits(KEYS, ARGV)
   return {now, till and till + 0 > now and till or '', page[1], rows}
 end
 
--- @verb weights | no-writes: the weights of shard keys.
+-- @verb weights | no-writes: a page of the weights of shard keys.
 -- KEYS[1] limits: limits and weights of shard keys that have any
--- Reply: "weight:length:key" of each, joined
-function verbs.weights(KEYS)
+-- ARGV[1] cursor: where to go on, '0' to start
+-- ARGV[2] count: about how many
+-- Reply: {cursor to go on from, '0' at the end; "weight:length:key" of each, joined}
+function verbs.weights(KEYS, ARGV)
   if not call then begin() end
-  local all, parts = call('HGETALL', KEYS[1]), {}
+  local page, parts = call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2]), {}
+  local all = page[2]
   for at = 1, #all, 2 do
     local weight = match(all[at + 1], ',(%d+)$')
     if weight and weight ~= '1' then parts[#parts + 1] = weight .. ':' .. #all[at] .. ':' .. all[at] end
   end
-  return concat(parts)
+  return {page[1], concat(parts)}
 end
 
--- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that
--- a late copy of this
--- call changes nothing.
+-- @verb pause | allow-oom: let reads pass over the whole queue until a time, or no more. The epoch moves only so that a
+-- late copy of this call changes nothing.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2] notifications: wakes blocked readers
 -- KEYS[3] journal: what happened
@@ -180,6 +183,15 @@ function verbs.pause(KEYS, ARGV)
   return 'OK'
 end
 
+-- Returns how often a message that is in flight was delivered, as its lease says; 0 if that is not found.
+local function deliveries_of(q, found)
+  if found.state ~= 'in_flight' then return 0 end
+  local token = Places.find_lease(q, found.place, found.id)
+  local _, _, attempt = Leases.read_token(token or '')
+  local _, _, attributes = Messages.head_of_body(found.body)
+  return (attempt or 0) + Messages.deliveries_before(attributes)
+end
+
 -- @verb cancel | allow-oom: remove a waiting or delayed message wherever it is; mark one that is in flight.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the stream that the id names, if it names one
@@ -194,7 +206,10 @@ function verbs.cancel(KEYS, ARGV)
   local q = Settle.open_change(KEYS)
   if not q then return 'unknown' end
   local found = Places.find(q, ARGV[1], ARGV[2], ARGV[3], ARGV[5])
-  if not found then return 'unknown' end
+  if not found then
+    local origin = match(ARGV[2], '^%d+$') or 'd'
+    return Places.cancelled_at(q, ARGV[3], {origin, 'd'}) and 'in flight' or 'unknown'
+  end
   if found.state == 'dead' then return 'dead' end
   local id, place, in_flight = found.id, found.place, found.state == 'in_flight'
   if in_flight then
@@ -202,12 +217,16 @@ function verbs.cancel(KEYS, ARGV)
     q.cancels = q.cancels + 1
   else
     Places.take_out(q, found)
-    Settle.count_gone(q)
-    add(q, 'without_error', id)
+    q.gone = q.gone + 1
   end
-  if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Settle.drop_body(q, place, id) end
+  Unique.release_key(q, found.body, id)
+  -- Of one in flight the body says whose it is, until its delivery ends. A stream may not be declared then.
+  if not in_flight or place ~= 'd' then
+    add(q, 'without_error', id)
+    if found.state ~= 'held' or call('HEXISTS', KEYS[BODIES], id) == 1 then Messages.drop_body(q, place, id) end
+  end
   State.count_up(q, 'cancelled', 1)
-  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, 0)
+  Journal.note_event(q, in_flight and 'k' or 'c', ARGV[1], found.key, q.events and deliveries_of(q, found) or 0)
   Settle.close_change(q, ARGV[4])
   Notifications.announce_ends(q, {ARGV[1]})
   return in_flight and 'in flight' or 'removed'
@@ -229,8 +248,7 @@ local function move_message(q, found, key, due, id, flags)
 end
 
 -- @verb replace: give a message with a unique key, which waits, another payload. It keeps its id, and its place unless
--- its time or its
--- shard key changes.
+-- its time or its shard key changes.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: the caller's idea of it
 -- ARGV[2] nonce: of this call, which is done once however often it is repeated
@@ -282,13 +300,11 @@ function verbs.replace(KEYS, ARGV)
   return 'OK'
 end
 
-local function purge_body(q, place, id, body)
-  Settle.drop_body(q, place, id)
+local function purge_body(q, place, id, key)
+  Leases.note_end(q, 'g', place, id, key, 0)
+  Messages.drop_body(q, place, id)
   add(q, 'without_error', id)
   q.purged = q.purged + 1
-  if not q.events or not body then return end
-  local origin, key = Messages.head_of_body(body)
-  Journal.note_event(q, 'g', Messages.message_id(id, origin, key), key, 0)
 end
 
 -- Removes the undelivered entries of one stream.
@@ -296,16 +312,17 @@ local function purge_stream(q, number)
   local key = Messages.stream_key(q, number)
   local left, cursor = unpack(call('HMGET', q.keys[META], key, 'h' .. number)) -- at most 2: the fields
   left = tonumber(left or 0)
-  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', q.most - q.purged)
+  local asked = q.most - q.purged
+  local entries = call('XRANGE', key, '(' .. (cursor or '0-0'), '+', 'COUNT', asked)
   for _, entry in ipairs(entries) do
     local fields = entry[2]
     if fields[1] == 'K' then
       local a = Accounts.find_account(q, Rules.owner_of(q.rules, fields[2]))
       a.taken = max(0, a.taken - 1)
     end
-    purge_body(q, number, entry[1], q.events and Messages.body_of_entry(number, fields))
+    purge_body(q, number, entry[1], (fields[1] == 'K' or fields[1] == 'k') and fields[2] or '')
   end
-  local rest = #entries < q.most and 0 or max(0, left - #entries)
+  local rest = #entries < asked and 0 or max(0, left - #entries)
   q.shared = q.shared - (left - rest)
   q.vanished = (q.vanished or 0) + max(0, left - rest - #entries)
   State.put(q, key, rest)
@@ -330,7 +347,7 @@ local function purge_delayed(q, name, member, rest)
   if place ~= 'd' and not Messages.stream_key(q, place) then return false end
   local a = Accounts.find_account(q, name)
   a.delayed = a.delayed - 1
-  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  purge_body(q, place, id, name)
   return true
 end
 
@@ -341,18 +358,15 @@ local function purge_returned(q, key, member, rest)
   local holder = q.rules.parents and Waiting.child_of(q, key) or a
   holder.returned, holder.behind, q.behind = holder.returned - 1, holder.behind - 1, q.behind - 1
   if holder ~= a then a.behind = a.behind - 1 end
-  purge_body(q, place, id, q.events and call('HGET', q.keys[BODIES], id))
+  purge_body(q, place, id, key)
   return true
 end
 
 local function purge_record(q, holder, record)
-  local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
-  local body = q.events and mark == '|' and Messages.spell_body('o', holder.name, sub(record, rest))
-  if mark ~= '|' then
-    purge_body(q, 'd', id, q.events and call('HGET', q.keys[BODIES], id))
-    return
-  end
-  purge_body(q, 'd', id, body or nil)
+  local id, mark = match(record, '^(%d+%-%d+)(.)')
+  if mark == Messages.REFERENCE then return purge_body(q, 'd', id, holder.name) end
+  Journal.note_event(q, 'g', Messages.message_id(id, 'o', holder.name), holder.name, 0)
+  q.purged = q.purged + 1
 end
 
 -- Removes what waits in the overflow of one shard key.
@@ -388,9 +402,8 @@ local function purge_overflows(q)
   if q.purged >= q.most then State.put(q, 'purge', cursor) else add(q, 'unset', 'purge') end
 end
 
--- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call
--- that finds nothing
--- left moves the epoch, so that no copy of a call that comes late removes what was written since.
+-- @verb purge | allow-oom: remove up to `most` undelivered and delayed messages; what is in flight stays. The call that
+-- finds nothing left moves the epoch, so that no copy of a call that comes late removes what was written since.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19..] streams: the declared ones
 -- ARGV[1] epoch: for which the streams were declared

@@ -1,8 +1,6 @@
--- An overflow: first in, first out, in blocks of at most 512 bytes, each a field of the hash `bodies`: its base and
--- the number
--- of the block; in it "size:record" of each. An account spells it "head.offset.tail.size": the first block and how
--- much of
--- it was taken, the last block and its size. '-' is an empty one.
+-- An overflow: first in, first out, in blocks of at most 512 bytes, each a field of the hash `bodies`: its base and the
+-- number of the block; in it "size:record" of each. An account spells it "head.offset.tail.size": the first block and
+-- how much of it was taken, the last block and its size. '-' is an empty one.
 Overflow.BLOCK = 512 -- bytes of a block; a longer record has a block to itself
 local EMPTY_SKIPPED = 64 -- blocks that cancels have emptied, which one call passes over
 

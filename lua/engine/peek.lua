@@ -91,13 +91,16 @@ end
 
 local function list_overflow(q, list, holder, block, offset)
   local key = holder.name
+  local is_next = list.standing == 'waiting' and holder.returned == 0 and list.is_next and block == 0
   Overflow.look_at_records(q, holder, Waiting.overflow_base(key), block, offset, function(record, number, behind)
     local id, mark, rest = match(record, '^(%d+%-%d+)(.)()')
     local body = mark == Messages.REFERENCE and call('HGET', q.keys[BODIES], id)
       or Messages.spell_body('o', key, sub(record, rest))
     local origin, fields = Messages.fields_of_body(body, list.is_bare)
     local position, known = 'o' .. number .. '.' .. behind, DeadLetters.spell_known(q, id, 0, '', match(id, '^%d+') + 0)
-    add_row(list, {list.name, key, position, 'd', id, known, origin, 'held_back', fields}, #body)
+    local standing = is_next and 'waiting' or 'held_back'
+    add_row(list, {list.name, key, position, 'd', id, known, origin, standing, fields}, #body)
+    is_next = false
     return not is_full(list)
   end)
 end
@@ -143,7 +146,8 @@ function verbs.held(KEYS, ARGV)
   Accounts.load_accounts(q, {unpack(ARGV, 7)}) -- at most 500: a page of names
   for at = 7, #ARGV do
     local a, position = q.accounts[ARGV[at]], at == 7 and ARGV[6] or ''
-    list.name, list.standing = ARGV[at], Limits.reason_of(q, a) == '' and 'waiting' or 'held_back'
+    list.is_next = a.taken == 0
+    list.name, list.standing = ARGV[at], Limits.reason_of(q, a, 0) == '' and 'waiting' or 'held_back'
     if a.behind > 0 and not q.rules.parents then
       list_holder(q, list, a, position)
     elseif a.behind > 0 and ARGV[4] ~= '' then

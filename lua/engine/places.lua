@@ -178,6 +178,7 @@ end
 function Places.find(q, full_id, origin, id, key)
   local entry_id = match(call('HGET', q.keys[MOVED], full_id) or '', '^x:(.*)$')
   if entry_id then return {state = 'dead', id = entry_id} end
+  id = Messages.inner_id(id, origin)
   local body = call('HGET', q.keys[BODIES], id)
   if body then return find_of_body(q, 'd', id, body) end
   if origin == 'o' then
@@ -188,14 +189,13 @@ function Places.find(q, full_id, origin, id, key)
     local text = Messages.spell_body('o', key, sub(record.record, #id + 2))
     return {state = 'held', place = 'd', id = id, key = key, body = text, record = record, holder = holder}
   end
-  if origin == 'd' then return nil end
+  if origin == 'd' or origin == 'l' then return nil end
   local stream = Messages.stream_key(q, origin)
   local entry = stream and call('XRANGE', stream, id, id)[1]
   if not entry then return nil end
   local found = find_of_body(q, origin, id, Messages.body_of_entry(origin, entry[2]))
   found.is_counted = entry[2][1] == 'K'
-  if found.state == 'in_flight' and origin ~= 'l' and not is_behind_cursor(q, origin, id) then found.state = 'new' end
-  if origin == 'l' and found.state == 'in_flight' and not Places.find_lease(q, 'l', id) then return nil end
+  if found.state == 'in_flight' and not is_behind_cursor(q, origin, id) then found.state = 'new' end
   return found
 end
 

@@ -1,8 +1,7 @@
 -- Calls and keys that must not count twice. A producer's last call is a field of the state, "end|number|what was
--- stored". The
--- hash `dedup` has 'k:' and a dedup key as "end|id", 'g:' the same of a gateway's ids, 'o:' and the partition of a
--- bulk write
--- as "end|first message not stored|batch|mark", 'u:' a unique key (unique.lua) and 'r:' the nonce of a replacement.
+-- stored". The hash `dedup` has 'k:' and a dedup key as "end|id", 'g:' the same of a gateway's ids, 'o:' and the
+-- partition of a bulk write as "end|first message not stored|batch|mark", 'u:' a unique key (unique.lua) and 'r:' the
+-- nonce of a replacement.
 local MAX_SEQUENCES = 100000 -- newcomers beyond them write without one
 
 -- Forgets at most so many of an index whose end has come, which lie in this hash.
@@ -19,11 +18,9 @@ local function has_room_in(q, index, hash, most)
   return call('ZCARD', index) <= most -- the sentinel is one
 end
 
--- Looks up whether a producer's call was done before. It is number `number` of its lane, and may be repeated for
--- `keep` ms. A lane
--- is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer if it was
--- done,
--- else until when the lane is remembered.
+-- Looks up whether a producer's call was done before. It is number `number` of its lane, and may be repeated for `keep`
+-- ms. A lane is remembered for twice as long, and touches its index only when half of that is gone. Returns an answer
+-- if it was done, else until when the lane is remembered.
 function Producers.check_lane(q, lane, number, keep, text)
   local ends, last, stored = match(text or '', '^(%d+)|(%d+)|(.*)$')
   if ends and last + 0 == number then return {'OK', stored} end
@@ -38,10 +35,8 @@ function Producers.check_lane(q, lane, number, keep, text)
 end
 
 -- Says whether bulk offsets may have been lost since the time `began`, while messages stayed: the hash is gone, or
--- younger than
--- that. That of a queue which is no older itself has lost nothing else than the messages. 0 is no time; nor is one
--- that lies
--- ahead, since the clock was wrong then.
+-- younger than that. That of a queue which is no older itself has lost nothing else than the messages. 0 is no time;
+-- nor is one that lies ahead, since the clock was wrong then.
 function Producers.has_lost_offsets(q, began)
   if began == '0' then return false end
   local since, created = call('HGET', q.keys[DEDUP], ''), call('HGET', q.keys[META], 'created')
@@ -51,12 +46,9 @@ function Producers.has_lost_offsets(q, began)
 end
 
 -- Looks up how far the partition of a bulk write is. The text "batch|first|next|ms|mark|mark|most|began" says that the
--- call has
--- the messages from `first` up to before `next` of that batch, for how long to remember it, the checksums of all
--- messages of
--- the partition before `first` and before `next` (the marks), how many such partitions there may be, and when the bulk
--- write
--- began. Returns an answer if the call must not be done, else what to remember.
+-- call has the messages from `first` up to before `next` of that batch, for how long to remember it, the checksums of
+-- all messages of the partition before `first` and before `next` (the marks), how many such partitions there may be,
+-- and when the bulk write began. Returns an answer if the call must not be done, else what to remember.
 function Producers.check_offset(q, field, text)
   local batch, from, upto, keep, mark_before, last_mark, most, began =
     match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(%w*)|(%w*)|(%d+)|(%d+)$')
@@ -81,9 +73,8 @@ function Producers.save_offset(q, offset)
   call('HSET', q.keys[DEDUP], offset.field, spell(offset.ends) .. '|' .. offset.value)
 end
 
--- Whose a key is: its shard key's, unless the queue says that all share them. The length in front keeps a shard key
--- and a key
--- apart, whatever bytes they have.
+-- Whose a key is: its shard key's, unless the queue says that all share them. The length in front keeps a shard key and
+-- a key apart, whatever bytes they have.
 function Producers.scope_key(q, shard_key, key)
   if q.rules.shares_keys then return key end
   return #shard_key .. ':' .. shard_key .. key

@@ -7,8 +7,7 @@ local function create_stream(key)
 end
 
 -- Every declared key exists at all times, since a missing key turns each call into TRYAGAIN while its slot moves. So
--- sorted sets,
--- hashes and the set keep a sentinel, a member that no reader ever sees.
+-- sorted sets, hashes and the set keep a sentinel, a member that no reader ever sees.
 local function create_keys(KEYS, now)
   for _, at in ipairs({TURNS, DUE, PRODUCERS, DEDUP_INDEX, BULK_OFFSETS, LEASES}) do
     call('ZADD', KEYS[at], 'NX', NEVER, '')
@@ -45,9 +44,8 @@ local function facts_of(meta)
   return facts
 end
 
--- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is.
--- Also on a full
--- server: a reader that starts must be able to drain it.
+-- @verb open | allow-oom: create the queue if it is missing, create missing keys again, and say what the queue is. Also
+-- on a full server: a reader that starts must be able to drain it.
 -- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- KEYS[19] assigned: shards of named shard keys
 -- KEYS[20] limits: limits and weights of shard keys that have any
@@ -93,10 +91,9 @@ function verbs.facts(KEYS)
 end
 
 -- A call that changes a queue was made for one epoch and moves the queue on to `following`, which no other call does.
--- So a copy of it
--- that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK' means that an
--- earlier try
--- did it (the epoch is then written once more, since WAIT waits for what its own connection wrote last).
+-- So a copy of it that comes late changes nothing. Returns nil if the call may go on, or what to answer instead: 'OK'
+-- means that an earlier try did it (the epoch is then written once more, since WAIT waits for what its own connection
+-- wrote last).
 function Queue.check_epoch(meta, epoch, following)
   local present = call('HGET', meta, 'epoch')
   if not present then return 'NOQUEUE' end
@@ -109,8 +106,36 @@ end
 
 local READERS = 64 -- that are woken when limits of the whole queue change, which may have stopped many
 
--- @verb configure: change settings of a queue; the epoch moves so that every client looks them up again.
--- KEYS[1..12]: the first 12 of a queue (base.lua)
+-- Says why settings cannot change now, nil if they can.
+local function refused_change(q, changes)
+  local meta = q.keys[META]
+  local parents, scope = unpack(call('HMGET', meta, 'parents', 'key_scope')) -- at most 2: the fields
+  if changes.parents and changes.parents ~= (parents or '0') then
+    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
+    local others = call('ZCARD', q.keys[DELAYED]) + call('ZCARD', q.keys[LEASES]) - 2
+    if q.behind + q.shared + others > 0 then return 'BUSY' end
+  end
+  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
+    Unique.forget_keys(q, 1000)
+    if call('ZCARD', q.keys[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
+  end
+end
+
+-- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left out.
+-- Of a queue that had no event and no message yet nothing is.
+local function change_journal(q, changes)
+  local meta = q.keys[META]
+  local n, adopted, created, events, size = unpack( -- at most 5: the fields
+    call('HMGET', meta, 'n', 'adopted', 'created', 'events', 'journal'))
+  local is_new = n + adopted == 0 and events == spell(created * 1000)
+  if changes.journal and (size or '0') == '0' and not is_new then call('HINCRBY', meta, 'events', 1) end
+  if changes.journal == '0' then call('XTRIM', q.keys[JOURNAL], 'MAXLEN', 0) end
+end
+
+local FIRST_WALK = 250 -- accounts, about, that are looked at when settings change
+
+-- @verb configure | allow-oom: change settings of a queue; the epoch moves so that every client looks them up again.
+-- KEYS[1..18]: the first 18 of a queue (base.lua)
 -- ARGV[1] epoch: for which the settings were chosen
 -- ARGV[2] following: the epoch after it
 -- ARGV[3] client: what the journal calls the caller
@@ -124,32 +149,19 @@ function verbs.configure(KEYS, ARGV)
   local answer = Queue.check_epoch(KEYS[META], epoch, following)
   if answer then return answer end
   local q = Settle.open_change(KEYS)
-  local parents, scope, journal = unpack( -- at most 3: the fields
-    call('HMGET', KEYS[META], 'parents', 'key_scope', 'journal'))
-  if changes.parents and changes.parents ~= (parents or '0') then
-    -- What is delayed or in flight is counted, too, on accounts of the old names. (Each index has a sentinel.)
-    local others = call('ZCARD', KEYS[DELAYED]) + call('ZCARD', KEYS[LEASES]) - 2
-    if q.behind + q.shared + others > 0 then return 'BUSY' end
-  end
-  if changes.key_scope and changes.key_scope ~= (scope or 'queue') then
-    Unique.forget_keys(q, 1000)
-    if call('ZCARD', KEYS[DEDUP_INDEX]) > 1 then return 'KEYS' end -- the sentinel is one
-  end
-  -- What the journal held ends with it, and what happens until it is switched on again is missing: a number is left
-  -- out. Of a queue
-  -- that had no event and no message yet nothing is.
-  local n, adopted, created, events = unpack( -- at most 4: the fields
-    call('HMGET', KEYS[META], 'n', 'adopted', 'created', 'events'))
-  local is_new = n + adopted == 0 and events == spell(created * 1000)
-  if changes.journal and (journal or '0') == '0' and not is_new then call('HINCRBY', KEYS[META], 'events', 1) end
-  if changes.journal == '0' then call('XTRIM', KEYS[JOURNAL], 'MAXLEN', 0) end
+  answer = refused_change(q, changes)
+  if answer then return answer end
+  change_journal(q, changes)
   for name, value in pairs(changes) do
     if value == '' then call('HDEL', KEYS[META], name) else call('HSET', KEYS[META], name, value) end
   end
   Rules.compile_rules(KEYS[META])
-  -- All accounts are looked at again, a piece in each read.
-  call('HSET', KEYS[META], 'epoch', following, 'walk', '0')
+  call('HSET', KEYS[META], 'epoch', following)
   q.rules = Rules.rules_of(call('HGET', KEYS[META], 'rules'))
+  -- All accounts are looked at again: of most queues all now, of others a piece in each read.
+  q.walk, q.piece = '0', FIRST_WALK
+  Due.walk_accounts(q)
+  Settle.close_change(q, ARGV[3])
   if q.rules.journal > 0 then
     Journal.begin_events(q)
     Journal.note_event(q, 'o', '', '', 0)
@@ -185,8 +197,7 @@ function verbs.resize(KEYS, ARGV)
 end
 
 -- @verb shrink | allow-oom: stop reading the highest streams, one after the other, as long as the highest is empty.
--- Empty means no
--- entry at all: acked messages are deleted, so what is in flight still keeps its stream.
+-- Empty means no entry at all: acked messages are deleted, so what is in flight still keeps its stream.
 -- KEYS[1] meta: the state of the queue
 -- KEYS[2..] streams: from s<wanted> up to the highest that is read
 -- ARGV[1] epoch: for which the streams were declared
@@ -253,7 +264,7 @@ local function has_come(q)
   Accounts.load_accounts(q, names)
   for _, name in ipairs(names) do
     local a = q.accounts[name]
-    if (a.behind > 0 or a.delayed > 0) and Limits.allowance(a, q.now) > 0 then return true end
+    if a.taken + a.behind + a.delayed > 0 and Limits.allowance(a, q.now) > 0 then return true end
   end
   return false
 end
@@ -264,8 +275,9 @@ local function count_runnable(q, ended)
   if q.places then most = min(most, q.places + ended) end
   if most <= 0 then return 0 end
   local number = q.shared + q.servable + ended
-  if number == 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
-  return min(number, most)
+  if q.walk ~= '' and q.behind > 0 then number = max(1, number) end -- not all were looked at since the rules changed
+  if number <= 0 and q.due_at < q.now + 1 and has_come(q) then number = 1 end
+  return max(0, min(number, most))
 end
 
 -- @verb stats | no-writes: the queue's numbers at one instant. Cost depends on the number of streams, not of messages.
@@ -282,7 +294,7 @@ function verbs.stats(KEYS, ARGV)
     return {read_time()}
   end
   local v, meta = q.values, KEYS[META]
-  q.ready, q.lease_at, q.jump, q.oldest = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), -1
+  q.ready, q.lease_at, q.jump, q.walk = v[15], v[17] + 0, Clock.read_jump(v[20], q.now), v[21] or ''
   local adopted, streams = unpack(call('HMGET', meta, 'adopted', 'streams')) -- at most 2: the fields
   local delayed = call('ZCARD', KEYS[DELAYED]) - 1
   if delayed > 0 then delayed = max(0, delayed - count_due(KEYS[DELAYED], KEYS[DUE], q.now)) end

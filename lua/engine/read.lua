@@ -13,20 +13,20 @@ local function look_of_read(KEYS, count)
     q.lengths[number + 0], q.cursors[number + 0] = tonumber(v[State.OF_READ + 1] or 0), v[State.OF_READ + 2] or nil
   end
   q.cancels, q.ready, q.next_stream, q.lease_at = v[11] + 0, v[15], v[16] + 0, v[17] + 0
-  q.walk, q.found, q.entries, q.again = v[21] or '', 0, {}, {}
+  q.walk, q.owed, q.found, q.entries, q.again = v[21] or '', v[25] or nil, 0, {}, {}
+  if q.owed == ',' then q.owed = nil end
   return q
 end
 
 -- Says whether a message may not be delivered: it is past its deadline, or was delivered often enough, or is to die
--- since it was
--- rejected. Then it is over, or waits for room among the dead letters.
+-- since it was rejected. Then it is over, or waits for room among the dead letters.
 local function is_over(q, a, m)
   local key, place, id, attempts, flags, body = m[2], m[3], m[4], m[5], m[6], m[8]
   local origin, owner, attributes = Messages.head_of_body(body)
   local ends = Messages.deadline_in(attributes)
   if ends and ends <= q.now then
-    Settle.drop_body(q, place, id)
-    Settle.count_gone(q)
+    Messages.drop_body(q, place, id)
+    q.gone = q.gone + 1
     q.expired = (q.expired or 0) + 1
     if find(flags, 'e', 1, true) then add(q, 'without_error', id) end
     Journal.note_event(q, 'x', Messages.message_id(id, origin, owner), owner, attempts)
@@ -35,7 +35,8 @@ local function is_over(q, a, m)
   local is_rejected = find(flags, 'r', 1, true)
   if not is_rejected and (q.rules.deliveries == 0 or attempts < q.rules.deliveries) then return false end
   if place ~= 'd' then call('XDEL', Messages.stream_key(q, place), id) end
-  Settle.end_dead(q, a, key, id, attempts, flags, '', body, is_rejected)
+  local ending = {key = key, id = id, attempts = attempts, flags = flags, kind = 'b'}
+  Settle.end_dead(q, a, ending, '', body, is_rejected)
   return true
 end
 
@@ -49,7 +50,7 @@ end
 -- changed since).
 local function deliver_entry(q, number, entry)
   local id, fields = entry[1], entry[2]
-  if number == 'l' or fields[1] ~= 'K' and fields[1] ~= 'k' then
+  if fields[1] ~= 'K' and fields[1] ~= 'k' then
     Leases.grant(q, nil, '', number, id, 1, '')
     if q.events then note_delivered(q, id .. '-' .. number, '', '', 1) end
     return true
@@ -62,8 +63,8 @@ local function deliver_entry(q, number, entry)
   local attributes = fields[5] == 'm' and fields[6] or ''
   local ends = Messages.deadline_in(attributes)
   if ends and ends <= q.now then
-    Settle.drop_body(q, number, id)
-    Settle.count_gone(q)
+    Messages.drop_body(q, number, id)
+    q.gone = q.gone + 1
     q.expired = (q.expired or 0) + 1
     Journal.note_event(q, 'x', id .. '-' .. number, key, 0)
     return false
@@ -82,7 +83,7 @@ local function owners_of_entries(q, groups)
   for at = 2, #groups, 2 do
     for _, entry in ipairs(groups[at]) do
       local fields = entry[2]
-      if fields[1] == 'K' and groups[at - 1] ~= 'l' then
+      if fields[1] == 'K' then
         n = n + 1
         names[n] = Rules.owner_of(rules, fields[2])
       end
@@ -91,26 +92,28 @@ local function owners_of_entries(q, groups)
   return names
 end
 
--- Takes entries out of the streams, and of the legacy stream its share.
-local function take_entries(q, need)
-  local old = {}
+-- Delivers from the legacy stream, if it has its turn: of many messages its share. Returns how many were taken.
+local function from_legacy(q, need)
+  local most = 0
   if need > 1 and Legacy.may_have_some(q) then
     local _, ready = gsub(q.ready, '1', '')
-    old = Legacy.take_entries(q, max(1, floor(need / (ready + 1))))
+    most = max(1, floor(need / (ready + 1)))
   elseif Legacy.has_turn(q) then
-    q.next_stream, old = 0, Legacy.take_entries(q, need)
+    q.next_stream, most = 0, need
   end
-  local groups, number = {}, 0
-  if need > #old and q.shared > 0 then groups, number = Streams.take_entries(q, need - #old) end
-  if #old > 0 then groups[#groups + 1], groups[#groups + 2], number = 'l', old, number + #old end
-  return groups, number
+  if most == 0 then return 0 end
+  local entries = Legacy.take_entries(q, most)
+  for _, entry in ipairs(entries) do
+    local id, body = Legacy.adopt(q, entry)
+    local marks = Leases.grant(q, nil, '', 'd', id, 1, '')
+    q.again[#q.again + 1] = {'d:' .. id .. ':1:' .. marks, '', body, match(entry[1], '^%d+')}
+    if q.events then note_delivered(q, Messages.message_id(id, 'l'), '', '', 1) end
+  end
+  return #entries
 end
 
--- Delivers from the streams. Returns how many entries were taken.
-local function from_streams(q, need)
-  local groups, number
-  if q.legacy then groups, number = take_entries(q, need) else groups, number = Streams.take_entries(q, need) end
-  if number == 0 then return 0 end
+-- Delivers what was taken out of streams.
+local function deliver_entries(q, groups)
   Accounts.load_accounts(q, owners_of_entries(q, groups))
   for at = 1, #groups, 2 do
     local stream, entries, kept = groups[at], groups[at + 1], nil
@@ -125,6 +128,21 @@ local function from_streams(q, need)
     kept = kept or entries
     if #kept > 0 then q.entries[#q.entries + 1], q.entries[#q.entries + 2] = stream, kept end
   end
+end
+
+-- Delivers from the streams. Returns how many entries were taken.
+local function from_streams(q, need)
+  local old = q.legacy and from_legacy(q, need) or 0
+  if old == need or q.shared == 0 then return old end
+  local groups, number = Streams.take_entries(q, need - old)
+  if number > 0 then deliver_entries(q, groups) end
+  return old + number
+end
+
+-- Delivers one message of the stream that the reader prefers. Returns how many entries were taken.
+local function from_preferred(q)
+  local groups, number = Streams.take_preferred(q, q.prefer)
+  if number > 0 then deliver_entries(q, groups) end
   return number
 end
 
@@ -132,7 +150,7 @@ end
 local function deliver_waiting(q, m)
   local a, key, place, id, attempts, flags, since, body = unpack(m, 1, 8) -- at most 8: the parts
   if not body then
-    Settle.count_gone(q)
+    q.gone = q.gone + 1
     q.vanished = (q.vanished or 0) + 1
     Journal.note_event(q, 'z', id .. '-' .. place, key, attempts)
     return
@@ -168,10 +186,6 @@ end
 
 -- What time has brought, in bounded pieces.
 local function bring(q, view)
-  if (tonumber(q.values[24]) or 0) > q.now + 1 then -- the clock was set back
-    q.walk = '0'
-    State.put(q, 'late', 0)
-  end
   local till = Clock.end_of_leases(q, view)
   local has_ended = till and q.lease_at <= till
   if not has_ended and q.due_at >= q.now + 1 and not Due.is_walking(q) then return end
@@ -185,10 +199,8 @@ local function bring(q, view)
 end
 
 -- New shard keys without end must not keep the others from their turns: of 8 messages that are read at once one is
--- theirs, or each
--- 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state can stand
--- still where
--- messages are given back at once.)
+-- theirs, or each 8th read of one. (Which read that is, its holder says, which the client draws: a counter in the state
+-- can stand still where messages are given back at once.)
 local function share_of_streams(q, count)
   if q.turns == 0 then return count end
   if count > 1 then return count - min(floor(count / 8), q.turns) end
@@ -198,10 +210,13 @@ end
 local function deliver(q, count)
   q.contested = q.shared + q.behind > count
   local front, got, before = share_of_streams(q, count), 0, nil
+  if q.prefer and q.shared > 0 then got = from_preferred(q) end
   repeat -- again, for what was taken and may not be delivered
     before = got
-    if (q.shared > 0 or Legacy.may_have_some(q)) and q.found < front then got = got + from_streams(q, front - q.found) end
-    if q.behind > 0 and q.found < count and not q.missed and not q.is_catching_up then got = got + from_turns(q, count - q.found) end
+    local may_be_in_streams = q.shared > 0 or Legacy.may_have_some(q)
+    if may_be_in_streams and q.found < front then got = got + from_streams(q, front - q.found) end
+    local may_be_in_turns = q.behind > 0 and not q.missed and not q.is_catching_up
+    if may_be_in_turns and q.found < count then got = got + from_turns(q, count - q.found) end
     front = count
   until q.found >= count or q.missed or got == before or got - q.found > OFTEN
   if got - q.found > OFTEN or q.found == 0 and got > 0 then q.more = true end
@@ -214,6 +229,8 @@ local function save_leases(q)
   if not granted then return end
   if q.ends < q.lease_at then q.lease_at = q.ends end
   send(q, 'granted', 'ZADD', q.keys[LEASES])
+  -- A lease that ends soon may end before another blocked reader looks again.
+  if q.visibility + 0 < Notifications.SOON then Notifications.notify_reader(q) end
 end
 
 local function close_read(q, client)
@@ -301,6 +318,7 @@ function verbs.read(KEYS, ARGV)
   if q.values[20] and q.values[20] ~= '' or view and view.from then
     Clock.update_jump(q, view, q.values[20], visibility + 0)
   end
+  if (tonumber(q.values[24]) or 0) > q.now + 1 then Due.note_set_back(q) end
   local till
   if q.rules.has_total or q.values[18] and q.values[18] ~= '' then count, till = Limits.limit_queue(q, count) end
   if count > 0 then
@@ -308,7 +326,7 @@ function verbs.read(KEYS, ARGV)
     if q.places then count = max(0, min(count, q.places)) end
     if count == 0 then till = q.lease_at end
   end
-  if prefer ~= '-' and sub(q.ready, prefer + 1, prefer + 1) == '1' then q.next_stream = prefer + 0 end
+  q.prefer = tonumber(prefer) -- nil for '-'
   if count > 0 and (q.shared + q.behind > 0 or Legacy.may_have_some(q)) then
     deliver(q, count)
   elseif q.values[22] == '1' then

@@ -9,10 +9,11 @@ local MOST_FORGOTTEN = 200
 
 local function size_of(field, text) return #text + 2 * #field + FIELD_BYTES end
 
--- Begins a call that changes results: those that lie in these two keys.
+-- Begins a call that changes results: those that lie in these two keys. Nil if there is no such queue.
 local function open_results(meta, hash, ends, now)
-  local jump, ttl, max_bytes, bytes, count = unpack( -- at most 5: the fields
-    call('HMGET', meta, 'jump', 'result_ttl', 'max_result_bytes', 'result_bytes', 'result_count'))
+  local epoch, jump, ttl, max_bytes, bytes, count = unpack( -- at most 6: the fields
+    call('HMGET', meta, 'epoch', 'jump', 'result_ttl', 'max_result_bytes', 'result_bytes', 'result_count'))
+  if not epoch then return nil end
   return {
     meta = meta, hash = hash, ends = ends, now = now, jump = Clock.read_jump(jump, now), ttl = ttl,
     max_bytes = tonumber(max_bytes or DEFAULT_BYTES), bytes = tonumber(bytes or 0), count = tonumber(count or 0),
@@ -96,6 +97,7 @@ function verbs.keep(KEYS, ARGV)
   local now, tokens, letters, ids, refused = read_time(), {}, {}, {}, 0
   check_types({KEYS[4]}, {KEYS[5]}, {})
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
+  if not r then return {now, rep('l', #ARGV / 4), ''} end
   local more = forget_ended(r)
   for at = 1, #ARGV, 4 do tokens[#tokens + 1] = ARGV[at] end
   local scores = #tokens > 0 and call('ZMSCORE', KEYS[2], unpack(tokens)) or {} -- at most 250: a chunk
@@ -130,6 +132,7 @@ function verbs.progress(KEYS, ARGV)
   if not call then begin() end
   local now, field = read_time(), 'p:' .. ARGV[2]
   local r = open_results(KEYS[1], KEYS[4], KEYS[5], now)
+  if not r then return {now, 'l'} end
   local letter = letter_of_lease(r, KEYS[3], ARGV[1], call('ZSCORE', KEYS[2], ARGV[1]))
   if letter ~= 'o' then return {now, letter} end
   check_types({KEYS[4]}, {KEYS[5]}, {})

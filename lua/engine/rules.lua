@@ -1,6 +1,5 @@
--- The settings that calls heed, as one text in the state: a letter and a value for each that is not as usual, so ''
--- for a
--- queue of the usual kind. Parsed once for each text.
+-- The settings that calls heed, as one text in the state: a letter and a value for each that is not as usual, so '' for
+-- a queue of the usual kind. Parsed once for each text.
 --   w window (default 1; 0: no accounts)   c max_in_flight   r rate,burst   B max_backlog   p 1: parents
 --   t total_in_flight   T total_rate,total_burst   L max_len   j journal   D max_deliveries (16)   M max_dead (100000)
 --   x 1: the oldest dead letter makes room   K max_dedup (1000000)   k 1: all shard keys share dedup keys   g legacy

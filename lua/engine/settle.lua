@@ -1,17 +1,5 @@
--- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen.
--- Kinds: 'a' ack,
--- 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
-
--- Notes that the body of a message is over, in the place where it lies.
-function Settle.drop_body(q, place, id)
-  local over = q.over
-  if not over then
-    over = {}
-    q.over = over
-  end
-  local ids = over[place]
-  if ids then ids[#ids + 1] = id else over[place] = {id} end
-end
+-- One end for all deliveries: ack, nack (at once or after a delay), reject, and what a reader gives back unseen. Kinds:
+-- 'a' ack, 'n' nack, 'r' reject, 'u' nack uncounted, 'g' given back unseen.
 
 function Settle.remove_bodies(q)
   for place, ids in pairs(q.over or {}) do
@@ -34,15 +22,11 @@ local function take_body(q, place, id)
   return Messages.body_of_entry(place, entry[2])
 end
 
-function Settle.count_gone(q)
-  q.gone = q.gone + 1
-end
-
 -- A message is done. `errors` may have something of it, as its token says.
 local function end_acked(q, place, id, marks)
-  Settle.count_gone(q)
+  q.gone = q.gone + 1
   q.acked = q.acked + 1
-  Settle.drop_body(q, place, id)
+  Messages.drop_body(q, place, id)
   if find(marks, 'e', 1, true) then add(q, 'without_error', id) end
 end
 
@@ -55,14 +39,15 @@ local function keep_error(q, id, flags, due, text)
   return find(flags, 'e', 1, true) and flags or 'e' .. flags
 end
 
--- A message is not delivered again: it goes to the dead letters, or waits for room there. Returns the letter of the
--- reply.
-function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
+-- A message is not delivered again: it goes to the dead letters, or waits for room there. `m` has its key, id,
+-- attempts, flags, and the kind of the journal's event. Returns the letter of the reply.
+function Settle.end_dead(q, a, m, text, body, is_rejected)
+  local id, flags = m.id, m.flags
   local last_error = text ~= '' and text or DeadLetters.error_of(q, id, flags)
   if DeadLetters.has_room_for_dead(q) then
     local reason = is_rejected and last_error or 'max deliveries'
     q.ended = q.ended or {}
-    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, attempt, last_error, body, is_rejected and 'r' or 'b')
+    q.ended[#q.ended + 1] = DeadLetters.bury(q, id, reason, m.attempts, last_error, body, m.kind)
     call('HDEL', q.keys[BODIES], id)
     add(q, 'without_error', id)
     return 'd'
@@ -72,7 +57,7 @@ function Settle.end_dead(q, a, key, id, attempt, flags, text, body, is_rejected)
   call('HSET', q.keys[BODIES], id, body)
   if find(flags, 'u', 1, true) then Unique.note_unique(q, body, id, 'p') end
   if is_rejected and not find(flags, 'r', 1, true) then flags = flags .. 'r' end
-  DeadLetters.park(q, a, key, id, attempt, flags, body, at)
+  DeadLetters.park(q, a, m.key, id, m.attempts, flags, body, at)
   return 'o'
 end
 
@@ -102,18 +87,19 @@ local function end_returned(q, a, p, kind, delay, text)
   if kind == 'g' then
     if find(flags, 'u', 1, true) then Unique.note_unique(q, call('HGET', q.keys[BODIES], id) or '', id, 'w') end
     Waiting.give_back(q, a, p.key, place, id, attempt .. flags)
-    Journal.note_event(q, 'u', q.events and Leases.id_for_journal(q, place, id, p.key) or '', p.key, attempt)
+    Leases.note_end(q, 'u', place, id, p.key, attempt)
     return 'o'
   end
   local body = take_body(q, place, id)
   if not body then
-    Settle.count_gone(q)
+    q.gone = q.gone + 1
     q.vanished = (q.vanished or 0) + 1
     Journal.note_event(q, 'z', id .. '-' .. place, '', 0)
     return 'l'
   end
   if kind == 'r' or kind == 'n' and attempt >= q.rules.deliveries then
-    return Settle.end_dead(q, a, p.key, id, attempt, flags, text, body, kind == 'r')
+    local m = {key = p.key, id = id, attempts = attempt, flags = flags, kind = kind == 'r' and 'r' or 'b'}
+    return Settle.end_dead(q, a, m, text, body, kind == 'r')
   end
   return end_again(q, a, p, attempt, flags, delay, text, body)
 end
@@ -139,31 +125,19 @@ function Settle.meet_fields(q, fields, first)
   for at = first, #fields do Accounts.meet(q, sub(fields[at], 3), q.values[at]) end
 end
 
--- A message that was cancelled while it was in flight is gone with its lease.
-local function is_cancelled(q, p)
-  if q.cancels == 0 or call('SREM', q.keys[CANCELLED], p.place .. ':' .. p.id) == 0 then return false end
-  q.cancels = q.cancels - 1
-  Settle.count_gone(q)
-  return true
-end
-
 local function end_delivery(q, p, kind, cost, delay, text)
   local name = Rules.owner_of(q.rules, p.key)
   local a = q.accounts[name]
   if a then Leases.end_flight(q, a, p.marks, cost, q.now) end
-  if is_cancelled(q, p) then
-    if q.events then Journal.note_event(q, 'c', Leases.id_for_journal(q, p.place, p.id, p.key), p.key, 0) end
-    return 'c'
-  end
+  if Leases.end_cancelled(q, p.place, p.id, p.key) then return 'c' end
   if kind ~= 'a' then return end_returned(q, a or Accounts.find_account(q, name), p, kind, delay, text) end
-  if q.events then Journal.note_event(q, 'a', Leases.id_for_journal(q, p.place, p.id, p.key), p.key, p.attempt) end
+  Leases.note_end(q, 'a', p.place, p.id, p.key, p.attempt)
   end_acked(q, p.place, p.id, p.marks)
   return 'o'
 end
 
 -- A repeated ack whose message is gone was done by the first try, or by its next holder: done is done. Another call
--- that finds no
--- lease did its work the first time: the message is not the caller's either way.
+-- that finds no lease did its work the first time: the message is not the caller's either way.
 local function letter_of_lost(q, p, kind, repeated)
   if not repeated then return 'l' end
   if kind ~= 'a' then return 'o' end

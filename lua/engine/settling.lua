@@ -80,9 +80,8 @@ local REMEMBERED_FOR = 120000 -- ms for which a read is remembered that is given
 local REMEMBERED_TEXT = 1400 -- letters of those before it: 60 of them
 
 -- @verb lost | allow-oom: find what a read was granted of which the reply was lost. All leases of a read have one
--- deadline, which
--- is not known at first: they are looked for from the latest end on, and as soon as one is found, only that end is
--- looked at.
+-- deadline, which is not known at first: they are looked for from the latest end on, and as soon as one is found, only
+-- that end is looked at.
 -- KEYS[1] meta: the reads that are given up on
 -- KEYS[2] leases: tokens by end
 -- ARGV[1] holder: of the lost read
@@ -97,7 +96,9 @@ function verbs.lost(KEYS, ARGV)
   local holder, page, where = ARGV[1], ARGV[4] + 0, ARGV[5]
   local from, upto = ARGV[2] + 0, now + ARGV[3]
   if where == '' then
-    local till, others = match(call('HGET', KEYS[1], 'void') or '', '^(%d+)|(.*)$')
+    local epoch, void = unpack(call('HMGET', KEYS[1], 'epoch', 'void')) -- at most 2: the fields
+    if not epoch then return {'', {}} end
+    local till, others = match(void or '', '^(%d+)|(.*)$')
     if not till or till + 0 <= now then others = '' end
     others = sub(others, 1, REMEMBERED_TEXT)
     call('HSET', KEYS[1], 'void', spell(now + REMEMBERED_FOR) .. '|' .. holder .. ',' .. others)

@@ -1,6 +1,5 @@
 -- All small state of a queue is in one hash, `meta`. A call looks at it once (`open_call`) and writes down what has
--- changed
--- once (`save_state`).
+-- changed once (`save_state`).
 --   epoch      a nonce that changes with the settings; it begins with the number of the format
 --   rules      the settings that calls heed, as one text: see rules.lua
 --   virtual    the virtual time: how much service a shard key has received that is served now, in 0.1 ms
@@ -18,15 +17,15 @@
 --   full_at    when the bucket of the whole queue is full, in ms
 --   jump       the last jump of the server's clock: see clock.lua
 --   walk       where the walk over all accounts goes on; '' if there is none
---   late       up to when shard keys of which more is due were put behind others: see due.lua
+--   late       until when moments were noted by this clock: if that lies ahead, it was set back (see due.lua)
+--   owed       streams that owe a turn, since a reader that preferred them took a message out of order: ",3,17,"
 --   void       reads that are given up on, and until when: they lease nothing if they come late
 --   idle       1 while `turns` may hold shard keys of which nothing waits
--- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken;
--- 'p:' and
--- a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it.
+-- and by name: a stream's key: its messages; 'h' and its number: its cursor, the last entry that a read has taken; 'p:'
+-- and a producer's lane: its last call; 't:' and a shard key: its account; 'c:' and a child: what waits of it.
 State.COMMON = 12 -- of these fields every call looks at the first so many
 State.OF_WRITE = 16 -- a write looks at so many
-State.OF_READ = 24 -- a read looks at so many
+State.OF_READ = 25 -- a read looks at so many
 
 -- One constructor each: a table that grows takes longer.
 function State.fields_of_settle()
@@ -49,7 +48,7 @@ function State.fields_of_read(stream, cursor)
     'epoch', 'rules', 'virtual', 'behind', 'shared', 'turns', 'gone', 'acked', 'due_at', 'waiting', 'cancels',
     'servable',
     'n', 'ms', 'ready', 'offset', 'lease_at', 'paused', 'full_at', 'jump', 'walk', 'idle', 'void',
-    'late', stream, cursor,
+    'late', 'owed', stream, cursor,
   }
 end
 
@@ -88,6 +87,7 @@ function State.put_counters(q)
   if q.acked ~= v[8] then State.put(q, 'acked', q.acked) end
   if q.due_at ~= v[9] then State.put(q, 'due_at', format('%.3f', q.due_at)) end
   if q.servable ~= v[12] + 0 then State.put(q, 'servable', q.servable) end
+  if q.has_moments and not q.last_due then State.put(q, 'late', format('%.3f', q.now)) end
 end
 
 function State.save_state(q)

@@ -1,6 +1,5 @@
 -- The streams carry messages of shard keys of which nothing else waits, nothing is in flight, and which are not ahead
--- of the
--- virtual time: those are read by round robin. All others wait in `turns`.
+-- of the virtual time: those are read by round robin. All others wait in `turns`.
 local MOST_ENTRIES = 500 -- of one stream in one look
 
 function Streams.goes_to_stream(q, a)
@@ -11,8 +10,8 @@ function Streams.goes_to_stream(q, a)
 end
 
 -- Returns the position of the shard's stream that has the fewest messages, and of several the first. The shard is a
--- text with
--- the position of each stream among those that the call declares: one byte, or two when more than 255 are declared.
+-- text with the position of each stream among those that the call declares: one byte, or two when more than 255 are
+-- declared.
 local function shortest_stream(q, shard)
   local lengths, is_wide = q.lengths, q.is_wide
   local to, fewest = nil, 9e15
@@ -88,8 +87,35 @@ local function leave_stream(q, number)
   q.ready = sub(q.ready, 1, number) .. '0' .. sub(q.ready, number + 2)
 end
 
+-- What a stream should have is not there: somebody deleted it by hand.
+local function note_vanished(q, number)
+  local lost = q.lengths[number]
+  q.shared, q.gone, q.vanished = q.shared - lost, q.gone + lost, (q.vanished or 0) + lost
+  if q.walk == '' then q.walk = 'v0' end -- somebody's account still says that it has them
+  State.put(q, 'walk', q.walk)
+  q.more = true
+end
+
+-- Takes up to `share` entries of one stream. Returns how many.
+local function take_of_stream(q, number, share, groups)
+  local from = '(' .. (q.cursors[number] or '0-0')
+  local entries = call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', share)
+  local size, left = #entries, 0
+  if size > 0 then
+    groups[#groups + 1], groups[#groups + 2] = number, entries
+    q.cursors[number] = entries[size][1]
+    left, q.shared = q.lengths[number] - size, q.shared - size
+  else
+    note_vanished(q, number)
+  end
+  q.lengths[number], q.touched[number] = left, true
+  if left <= 0 then leave_stream(q, number) end
+  return size
+end
+
 -- Takes up to `need` entries, as a list of stream, entries, and how many they are. What is taken is gone from there.
 function Streams.take_entries(q, need)
+  if q.owed then Streams.skip_owed(q) end
   local ready, groups, found = Streams.ready_streams(q, need == 1 and 1 or 9e9), {}, 0
   know_streams(q, ready, need)
   for at, number in ipairs(ready) do
@@ -100,24 +126,40 @@ function Streams.take_entries(q, need)
       break
     end
     local share = max(1, min(left, floor((need - found) / (#ready - at + 1)), MOST_ENTRIES))
-    local from = '(' .. (q.cursors[number] or '0-0')
-    local entries = call('XRANGE', Messages.stream_key(q, number), from, '+', 'COUNT', share)
-    local size = #entries
-    if size > 0 then
-      groups[#groups + 1], groups[#groups + 2] = number, entries
-      q.cursors[number] = entries[size][1]
-      found, left, q.shared = found + size, left - size, q.shared - size
-    else
-      q.shared, left = q.shared - left, 0 -- somebody deleted them by hand
-      q.vanished, q.gone = (q.vanished or 0) + q.lengths[number], q.gone + q.lengths[number]
-      if q.walk == '' then q.walk = 'v0' end -- somebody's account still says that it has them
-      State.put(q, 'walk', q.walk)
-      q.more = true
-    end
-    q.lengths[number], q.touched[number], q.next_stream = left, true, number + 1
-    if left <= 0 then leave_stream(q, number) end
+    found = found + take_of_stream(q, number, share, groups)
+    q.next_stream = number + 1
   end
   return groups, found
+end
+
+-- The stream that a reader prefers gives one message out of its turn, and owes that turn: it is passed over once when
+-- it is next, so it delivers no more than others. `owed` has the numbers of those that owe one, ",3,17,". Returns as
+-- `take_entries` does.
+function Streams.take_preferred(q, number)
+  local groups, owed = {}, q.owed or ','
+  local is_ready = byte(q.ready, number + 1) == 49 -- '1'
+  if not is_ready or Streams.ready_streams(q, 1)[1] == number or find(owed, ',' .. number .. ',', 1, true) then
+    return groups, 0
+  end
+  know_streams(q, {number}, 1)
+  if not q.lengths[number] then
+    q.missed = number
+    return groups, 0
+  end
+  q.owed = owed .. number .. ','
+  State.put(q, 'owed', q.owed)
+  return groups, take_of_stream(q, number, 1, groups)
+end
+
+-- Passes over the streams that are next and owe a turn.
+function Streams.skip_owed(q)
+  repeat
+    local number = Streams.ready_streams(q, 1)[1]
+    local from, upto = find(q.owed, ',' .. (number or '') .. ',', 1, true)
+    if not from or not number then return end
+    q.owed, q.next_stream = sub(q.owed, 1, from) .. sub(q.owed, upto + 1), number + 1
+    State.put(q, 'owed', q.owed)
+  until q.owed == ','
 end
 
 function Streams.save_streams(q)

@@ -1,8 +1,7 @@
 -- `turns`: a sorted set of the shard keys of which something waits that may be delivered now, by whose turn it is.
--- Behind all
--- others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until it has
--- passed them:
--- so nobody gains by leaving and coming back. (Fewest in flight first, then least service received: docs/fairness.md.)
+-- Behind all others, by IDLE + served, are those of which nothing waits and that are ahead of the virtual time, until
+-- it has passed them: so nobody gains by leaving and coming back. (Fewest in flight first, then least service received:
+-- docs/fairness.md.)
 local MENDED = 4 -- so often a call looks again after it found shard keys at wrong places
 
 -- Takes a shard key out. What has none (another program wrote it) is on the account without a name, whose member is the
@@ -44,12 +43,12 @@ local function note_moment(q, a, at)
   if not at or a.look_at > 0 and at >= a.look_at then return end
   add(q, 'moments', format('%.3f', at), a.name)
   a.look_at = at
+  q.has_moments = q.has_moments or a.ruled
   if at < q.due_at then q.due_at = at end
 end
 
 -- Puts an account where it belongs after what happened to it. The one place that writes `turns` and `due`; done twice,
--- it
--- changes nothing.
+-- it changes nothing.
 function Turns.schedule(q, a)
   local waits = a.behind > 0 and a.taken == 0 and Limits.allowance(a, q.now) > 0
   if waits then list_turn(q, a) elseif a.listed == 1 then unlist_turn(q, a) end

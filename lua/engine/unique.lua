@@ -1,9 +1,7 @@
 -- Unique keys. A message with one always waits (it never goes into a stream), and its body lies by itself: so it is
--- replaced in
--- its place. `dedup` has 'u:' and the key as "id state message-id": the state is 'w' while it waits, 'f' in flight,
--- 'p' parked on its
--- way to the dead letters. The key stands in `dedup_index`, too, by the time when somebody looks whether it can be
--- forgotten.
+-- replaced in its place. `dedup` has 'u:' and the key as "id state message-id": the state is 'w' while it waits, 'f' in
+-- flight, 'p' parked on its way to the dead letters. The key stands in `dedup_index`, too, by the time when somebody
+-- looks whether it can be forgotten.
 Unique.FIRST_LOOK = 60000 -- ms
 
 -- Says whether a message can still be delivered, so that it may stand for another: it exists, and its deadline is not
@@ -36,8 +34,7 @@ function Unique.note_unique(q, body, id, state)
 end
 
 -- Returns which of these fields of `dedup` may be forgotten: not the unique keys of messages that exist. At those
--- somebody looks
--- again when they are twice as old.
+-- somebody looks again when they are twice as old.
 local function keep_unique(q, fields)
   local ended = {}
   for _, field in ipairs(fields) do
@@ -54,6 +51,14 @@ end
 
 function Unique.forget_keys(q, most)
   Producers.forget_ended(q, q.keys[DEDUP_INDEX], q.keys[DEDUP], most, keep_unique)
+end
+
+-- Frees the unique key of a message that is cancelled, unless the key is another's by now.
+function Unique.release_key(q, body, id)
+  local _, _, _, key = Messages.head_of_body(body)
+  if key == '' or match(call('HGET', q.keys[DEDUP], 'u:' .. key) or '', '^%S+') ~= id then return end
+  call('HDEL', q.keys[DEDUP], 'u:' .. key)
+  call('ZREM', q.keys[DEDUP_INDEX], 'u:' .. key)
 end
 
 function Unique.find_duplicate(q, key)

@@ -22,13 +22,18 @@ local function spell_member(key, order, place, id, attempts, since)
   return concat({Waiting.prefix_of(key) .. order, place, id, attempts, spell(since)}, ':')
 end
 
+-- A child is "what waits of it, how much of that was given back, its overflow, its weight, how many more it gives in
+-- this turn". Its own account has only its weight.
 function Waiting.child_of(q, key)
   if not q.children then q.children = {} end
   local child = q.children[key]
   if not child then
-    local text = call('HGET', q.keys[META], 'c:' .. key) or '0 0 -'
-    local behind, returned, queue = match(text, '^(%d+) (%d+) (%S+)$')
-    child = {name = key, behind = behind + 0, returned = returned + 0, queue = queue}
+    local text, account = unpack(call('HMGET', q.keys[META], 'c:' .. key, 't:' .. key)) -- at most 2: the fields
+    local behind, returned, queue, weight, turn = match(text or '0 0 - 1 0', '^(%d+) (%d+) (%S+) (%d+) (%d+)$')
+    weight = not text and match(account or '', ',(%d+) %S+$') or weight
+    child = {
+      name = key, behind = behind + 0, returned = returned + 0, queue = queue, weight = weight + 0, turn = turn + 0,
+    }
     q.children[key] = child
   end
   return child
@@ -39,7 +44,8 @@ function Waiting.save_children(q)
   for key, child in pairs(q.children) do
     if child.behind > 0 then
       local queue = child.overflow and Overflow.spell_overflow(child.overflow) or child.queue
-      State.put(q, 'c:' .. key, child.behind .. ' ' .. child.returned .. ' ' .. queue)
+      local text = {child.behind, child.returned, queue, child.weight, child.turn}
+      State.put(q, 'c:' .. key, concat(text, ' '))
     else
       add(q, 'unset', 'c:' .. key)
     end
@@ -50,8 +56,7 @@ function Waiting.ring_base(a) return 'p' .. a.name .. '\n' end
 function Waiting.overflow_base(key) return 'm' .. key .. '\n' end
 
 -- Counts one more that waits of an account, and returns who holds it: the account, or with parents the child. Who was
--- idle has
--- no credit for that time: it has received as much as the virtual time.
+-- idle has no credit for that time: it has received as much as the virtual time.
 local function count_waiting(q, a, key)
   if a.behind == 0 then
     a.served = a.flight == 0 and max(a.served or q.virtual, q.virtual) or a.served or q.virtual
@@ -156,7 +161,8 @@ local function take_of_key(q, a, holder, number, out)
   if number > 0 and holder.returned == 0 and not q.missed then take_overflow(q, a, holder, number, out) end
 end
 
--- The child at the head of the ring gives one message, and goes to the end of the ring if it has more.
+-- The child at the head of the ring gives as many messages as its weight says, and goes to the end of the ring if it
+-- has more.
 local function take_of_parent(q, a, number, out)
   local base = Waiting.ring_base(a)
   for _ = 1, number do
@@ -166,10 +172,15 @@ local function take_of_parent(q, a, number, out)
       return
     end
     local child, before = Waiting.child_of(q, key), #out
+    if child.turn == 0 then child.turn = child.weight end
     take_of_key(q, a, child, 1, out)
     if q.missed and #out == before then return end
-    Overflow.pass_record(q, a, base, offset)
-    if child.behind > 0 then Overflow.push_record(q, a, base, key) end
+    child.turn = min(child.turn, child.weight) - 1
+    if child.turn == 0 or child.behind == 0 then
+      Overflow.pass_record(q, a, base, offset)
+      if child.behind > 0 then Overflow.push_record(q, a, base, key) end
+      child.turn = 0
+    end
     a.behind = a.behind - (#out - before)
   end
 end

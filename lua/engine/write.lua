@@ -1,9 +1,8 @@
 -- The verb write: store messages, all or none.
 
 -- Reads the options of a message: "delay in ms|ms to its deadline|dedup key", with '@' in place of the second '|' if
--- the dedup key
--- has a scope of its own; with a unique key it is
--- "delay|ms to its deadline/<mode><length of the unique key>|id that the key is taken from|unique key and dedup key".
+-- the dedup key has a scope of its own; with a unique key it is "delay|ms to its deadline/<mode><length of the unique
+-- key>|id that the key is taken from|unique key and dedup key".
 local function read_options(q, text, shard_key)
   local option = {unique_key = '', dedup_key = ''}
   local after, lasts, mode, length, takes_from, keys = match(text, '^(%d*)|(%d*)/(%a)(%d+)|([^|]*)|(.*)$')
@@ -25,8 +24,7 @@ local function read_options(q, text, shard_key)
 end
 
 -- Notes which messages cannot be written since another one has their unique key, or an earlier one of the call has it.
--- With 'e' they are
--- repetitions of that one. Returns those that are not, as "number:message id".
+-- With 'e' they are repetitions of that one. Returns those that are not, as "number:message id".
 local function find_conflicts(q, options, repeated, count)
   local conflicts, first = {}, {}
   for i = 1, count do
@@ -48,8 +46,7 @@ local function find_conflicts(q, options, repeated, count)
 end
 
 -- Finds which messages are not to be written. Returns those that an earlier one stands for, by their index, how many
--- they are, and
--- those that cannot be written.
+-- they are, and those that cannot be written.
 local function find_earlier(q, options, count)
   local repeated, known = {}, 0
   for i, option in pairs(options) do

@@ -38,11 +38,23 @@ log = logging.getLogger("shardq")
 AWAITED: Final = 0.25
 """Seconds between two looks for a queue that somebody else will create."""
 
+SWEPT: Final = 100.0
+"""Results that were kept before a queue kept none any more are swept as if they lasted so many seconds."""
+
 
 def open_queue(state: QueueState, until: float) -> Op[None]:
     """Make sure that *state* knows the queue. Create it if this client may; else QueueMissing if it does not exist."""
     if not state.epoch:
-        yield from reopen(state, until)
+        try:
+            yield from reopen(state, until)
+        except OutcomeUnknown as unknown:
+            raise _not_sent(state) from unknown
+
+
+def _not_sent(state: QueueState) -> BackendTimeout:
+    """Return the error of a call of which nothing was sent, since the look-up before it got no answer."""
+    name = state.keys.name
+    return BackendTimeout(f"Redis gave no answer when queue {name!r} was looked up, so nothing of this call was sent")
 
 
 def find_queue(state: QueueState, until: float) -> Op[bool]:
@@ -78,13 +90,23 @@ def missing(state: QueueState) -> QueueMissing:
     )
 
 
+def _opened(state: QueueState, call: Call, until: float, *, create: bool) -> Op[Any]:
+    """Return the reply of `open`. Where it creates nothing, no answer means that nothing was changed."""
+    try:
+        return (yield from retry_until(lambda _: call, until, state.clock))
+    except OutcomeUnknown as unknown:
+        if create:
+            raise
+        raise _not_sent(state) from unknown
+
+
 def _look_up(state: QueueState, until: float, *, create: bool) -> Op[bool]:
     wanted = state.requested.streams if create else 0
     streams = tuple(map(state.keys.stream, range(wanted)))
     while True:
         call = Call.on(state.keys, "open", (wanted, new_epoch(), *state.requested.settings()), rest=streams)
         sent, known, opened = state.clock.monotonic(), state.streams > 0, state.opened  # others may open it meanwhile
-        reply = yield from retry_until(lambda _, call=call: call, until, state.clock)  # type: ignore[misc]
+        reply = yield from _opened(state, call, until, create=create)
         if state.server_time is None:
             state.note_server_time(int(reply[1]), sent, sent)
         if reply[0] == b"NOQUEUE":
@@ -133,7 +155,8 @@ def remember(state: QueueState, meta: dict[str, str], found: StoredAssignment, *
     )  # its messages in flight are settled there, even after the setting changed
     state.hints = tuple(hint for hint in state.hints if int(hint) < streams)
     epoch = meta["epoch"] if meta.get("assigned", "") == found.since else ""
-    state.view = QueueView(epoch, streams, wanted, config, found, meta.get("limited", "0") != "0", queue_id(meta))
+    has_named, has_results = (meta.get(name, "0") != "0" for name in ("limited", "result_count"))
+    state.view = QueueView(epoch, streams, wanted, config, found, has_named, has_results, queue_id(meta))
     if created and known:
         log.error("queue %r was gone and was created again: Redis lost its data, or it was deleted", state.keys.name)
 
@@ -156,7 +179,9 @@ def warn_of(state: QueueState, differences: Differences) -> None:
 def needs_upkeep(state: QueueState) -> bool:
     """Return whether `upkeep` may have anything to do. It seldom has, and asking costs less than making a generator."""
     view = state.view
-    return view.config.ttl is not None or view.wanted < view.streams or view.config.dead_ttl is not None
+    config = view.config
+    has_old_results = view.has_results and config.result_ttl is None
+    return config.ttl is not None or view.wanted < view.streams or config.dead_ttl is not None or has_old_results
 
 
 def upkeep(state: QueueState, now: float) -> Op[None]:
@@ -180,9 +205,9 @@ def _upkeep(state: QueueState, now: float) -> Op[None]:
     if state.config.dead_ttl is not None and now >= state.bury_at:
         is_more = yield from delete_old_letters(state, now + state.timeout)
         state.bury_at = now + (0.0 if is_more else min(60.0, state.config.dead_ttl / 10))
-    if state.config.result_ttl is not None and now >= state.sweep_at:
+    if (state.config.result_ttl is not None or state.view.has_results) and now >= state.sweep_at:
         is_more = yield from forget_results(state, now + state.timeout)
-        state.sweep_at = now + (0.0 if is_more else min(60.0, state.config.result_ttl / 10))
+        state.sweep_at = now + (0.0 if is_more else min(60.0, (state.config.result_ttl or SWEPT) / 10))
 
 
 def touch(state: QueueState, until: float) -> Op[Any]:

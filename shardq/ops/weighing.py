@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardq.arguments import shown, whole
+from shardq.engine import NEW
 from shardq.errors import ConfigError
 from shardq.ops.opening import change_queue, check_replicas
 from shardq.ops.outcome import told_after
@@ -18,6 +19,7 @@ from shardq.sharding import key_bytes
 Weights = dict[str | bytes, int]
 MAX_WEIGHT = 100
 MAX_WEIGHTED = 1000
+PAGE = 1000
 
 
 def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
@@ -28,6 +30,14 @@ def weights(state: QueueState, timeout: float | None = None) -> Op[Weights]:
 
 
 def _known(state: QueueState, until: float) -> Op[Weights]:
+    found: dict[str | bytes, int] = {}
+    cursor: Argument = "0"
+    while NEW and cursor != b"0":
+        page = Call.on(state.keys, "weights", (cursor, PAGE))
+        cursor, raw = yield from retry_until(lambda _, page=page: page, until, state.clock)  # type: ignore[misc]
+        found |= weights_in(raw)
+    if NEW:
+        return found
     call = Call.on(state.keys, "weights")
     return weights_in((yield from retry_until(lambda _: call, until, state.clock)))
 

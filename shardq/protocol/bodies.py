@@ -13,8 +13,14 @@ FROM_OVERFLOW = "o"
 """The last part of the id of a message that waited in an overflow: its shard key comes behind it."""
 
 
+FROM_LEGACY = "l"
+"""The last part of the id of a message that came from the legacy stream. A zero is in front of its entry id."""
+
+
 def message_id(entry: str, origin: str, shard_key: str | bytes) -> str:
     """Return the id of a message: entry id, origin, and if nothing else leads to it, its shard key."""
+    if origin == FROM_LEGACY:
+        return f"{entry[1:]}-{origin}"
     if origin != FROM_OVERFLOW:
         return f"{entry}-{origin}"
     return f"{entry}-{FROM_OVERFLOW}.{quote(shard_key, safe='')}"

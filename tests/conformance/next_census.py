@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardq.protocol.bodies import FROM_OVERFLOW, body_of, message_id
 from shardq.protocol.keys import QueueKeys
+from shardq.protocol.replies import text_or_bytes
 from tests.conformance.census import Census
 
 IDLE = 1001 * 2**43
+_ENTRY = re.compile(rb"\d+-\d+")
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Account:
     returned: int = 0
     delayed: int = 0
     listed: int = 0
+    counted: int = 0
     limits: bytes = b"-"
     queue: bytes = b"-"
 
@@ -36,6 +41,7 @@ class NextCensus(Census):
     counters: dict[str, int] = field(default_factory=dict)
     turns: dict[bytes, float] = field(default_factory=dict)
     is_fair: bool = True
+    names: dict[str, str] = field(default_factory=dict)  # the ids of messages outside of the streams, by handle
 
     def problems(self) -> list[str]:
         """What contradicts itself."""
@@ -57,7 +63,7 @@ class NextCensus(Census):
             "behind": waiting,
             "shared": len(self.new),
             "turns": sum(1 for place in self.turns.values() if place < IDLE),
-            "servable": sum(account.behind for account in self.said.values() if account.listed == 1),
+            "servable": sum(account.counted for account in self.said.values()),
             "cancels": len(self.cancelled),
         }
         for name, number in true.items():
@@ -79,7 +85,11 @@ def take(raw: Any, keys: QueueKeys, legacy: str | None = None) -> NextCensus:
     parents = text.get("parents") == "1"
     _streams(seen, raw, keys, meta, text, parents)
     bodies = raw.hgetall(keys.bodies)
-    seen.bodies |= {f"d:{name.decode()}" for name in bodies if name[:1].isdigit()}
+    for name, body in bodies.items():
+        if name[:1].isdigit():
+            seen.bodies.add(f"d:{name.decode()}")
+            stored = body_of(body)
+            seen.names[f"d:{name.decode()}"] = message_id(name.decode(), stored.origin, text_or_bytes(stored.key))
     _indexes(seen, raw, keys, parents)
     _overflows(seen, meta, bodies, parents)
     for name, value in meta.items():
@@ -162,8 +172,9 @@ def _account(value: bytes) -> Account:
     words = value.split(b" ")
     if len(words) == 1:
         return Account(taken=int(value) % 1000, flight=int(value) // 1000)
-    taken, flight, behind, returned, delayed, _, _, _, listed, limits, queue = words
-    return Account(int(taken), int(flight), int(behind), int(returned), int(delayed), int(listed), limits, queue)
+    taken, flight, behind, returned, delayed, _, _, _, listed, counted, limits, queue = words
+    numbers = map(int, (taken, flight, behind, returned, delayed, listed, counted))
+    return Account(*numbers, limits, queue)
 
 
 def _overflows(seen: NextCensus, meta: Any, bodies: Any, parents: bool) -> None:
@@ -187,8 +198,11 @@ def _overflow(seen: NextCensus, key: bytes, queue: bytes, bodies: Any, owner: by
         while text:
             size, _, rest = text.partition(b":")
             record, text = rest[: int(size)], rest[int(size) :]
-            entry = record.partition(b"|")[0].rstrip(b"@").decode()
-            handle = f"d:{entry}"
+            match = _ENTRY.match(record)
+            assert match is not None
+            entry, handle = match[0].decode(), f"d:{match[0].decode()}"
+            if record[match.end() :] != b"@":
+                seen.names[handle] = message_id(entry, FROM_OVERFLOW, text_or_bytes(key))
             seen.doubled += [handle] if handle in seen.held else []
             seen.held.add(handle)
             seen.bodies.add(handle)

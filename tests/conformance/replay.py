@@ -9,6 +9,7 @@ from typing import Any
 from shardq import Event, Queue
 from shardq.protocol.keys import QueueKeys
 from tests.conformance.census import Census
+from tests.conformance.next_census import NextCensus
 
 WAITING, IN_FLIGHT, CANCELLING, DEAD, GONE = "waiting", "in flight", "cancelling", "dead", "gone"
 MOVES: dict[str, tuple[set[str | None], str]] = {
@@ -79,9 +80,8 @@ class Replay:
         each.state, each.due = after, event.due
         if event.kind == "written":
             each.shard_key = event.shard_key
-            assert event.stream == (
-                None if event.message_id.endswith("d") else int(event.message_id.rpartition("-")[2])
-            )
+            place = event.message_id.split("-", 2)[2]
+            assert event.stream == (int(place) if place.isdigit() else None)
         if event.kind == "replaced":
             each.shard_key = event.shard_key
         assert event.shard_key == each.shard_key or (event.shard_key is None and event.kind in KEYLESS), event
@@ -100,7 +100,7 @@ class Replay:
         found = states(raw, keys, census)
         wrong = [f"{each} is {found.get(each)}, the journal says {told.get(each)}: {self._kinds(each)}"
                  for each in sorted(found.keys() | told.keys()) if found.get(each) != told.get(each)]  # fmt: skip
-        named = names(raw, keys)
+        named = names(raw, keys, census)
         wrong += [f"{named(handle)} is delayed, the journal says nothing of it" for handle in census.delayed
                   if self.known[named(handle)].due is None]  # fmt: skip
         return wrong
@@ -109,8 +109,10 @@ class Replay:
         return self.known[message_id].kinds if message_id in self.known else []
 
 
-def names(raw: Any, keys: QueueKeys) -> Callable[[str], str]:
+def names(raw: Any, keys: QueueKeys, census: Census) -> Callable[[str], str]:
     """From a handle to the id that the writer was given."""
+    if isinstance(census, NextCensus):
+        return lambda handle: census.names.get(handle) or "-".join(reversed(handle.split(":")))
     moved: dict[str, str] = {
         handle.decode(): origin.decode() for origin, handle in raw.hgetall(keys.moved).items() if origin
     }
@@ -124,7 +126,7 @@ def names(raw: Any, keys: QueueKeys) -> Callable[[str], str]:
 
 def states(raw: Any, keys: QueueKeys, census: Census) -> dict[str, str]:
     """Every message of the queue by its id, and what it is."""
-    named = names(raw, keys)
+    named = names(raw, keys, census)
     found = {named(handle): WAITING for handle in (*census.new, *census.returned, *census.delayed, *census.held)}
     found |= {named(handle): CANCELLING if handle in census.cancelled else IN_FLIGHT for handle in census.leased}
     return found | {fields[b"i"].decode(): DEAD for _, fields in raw.xrange(keys.dead)}

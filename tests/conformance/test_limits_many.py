@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, Delivery, Limits, Queue
+from shardq.engine import NEW
 from shardq.ops.settle import CHUNK, most_settled
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.world import World
@@ -45,7 +46,8 @@ def test_one_key_in_two_spellings_has_the_limits_that_come_last(open_queue: Open
     queue.declare()
     queue.set_limits({"t": Limits(rate=1), b"t": Limits(max_in_flight=2)})
     assert queue.limits() == {"t": Limits(max_in_flight=2)}
-    assert world.raw.hget(queue.state.keys.meta, "limited") == b"1"
+    if not NEW:
+        assert world.raw.hget(queue.state.keys.meta, "limited") == b"1"
 
 
 def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
@@ -56,6 +58,7 @@ def test_too_many_at_once_are_refused_whole(open_queue: OpenQueue) -> None:
     assert queue.limits() == {}
 
 
+@pytest.mark.skipif(NEW, reason="limits cost the next engine nothing there")
 def test_a_call_settles_fewer_where_shard_keys_have_limits(open_queue: OpenQueue) -> None:
     """Each takes longer then. Clients learn of it when they look the queue up again, after the change."""
     queue = open_queue(streams=8, streams_per_shard=2)

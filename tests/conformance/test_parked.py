@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from shardq import Delivery, Message, Queue
+from shardq.engine import NEW
 from tests.conformance.conftest import OpenQueue
 from tests.conformance.test_fairness import sound
 from tests.conformance.world import World
@@ -79,6 +80,7 @@ def test_beside_full_dead_letters_every_other_message_is_delivered(
     assert (stats.dead, stats.delayed + stats.backlog) == (3, len(poisoned) - 3)
 
 
+@pytest.mark.skipif(NEW, reason="in the next engine such a message lies in no stream")
 def test_a_parked_message_keeps_to_the_streams_of_its_shard(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=16, streams_per_shard=2, window=1, max_deliveries=2, max_dead=1)
     queue.write_many([Message(number, "a", delay=FAR) for number in range(4)])

@@ -45,7 +45,10 @@ def test_when_the_cap_is_switched_off_those_who_were_at_it_come_while_others_go_
     for number in range(2 * len(MANY) // batch + len(MANY) // STEPS + 2):
         flood(queue, "busy", 2 * batch, first=number)
         some = queue.read_many(batch)
-        assert queue.ack_many(some) == []
+        if NEW:  # who has fewest in flight comes first
+            held += some
+        else:
+            assert queue.ack_many(some) == []
         seen.update(each.shard_key for each in some)
     assert seen == {"busy", *MANY}
     assert sound(queue, world)
@@ -183,6 +186,7 @@ def _purge_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
             queue.purge()
 
 
+@pytest.mark.skipif(NEW, reason="the next engine counts what is in flight always")
 @pytest.mark.once
 @pytest.mark.parametrize("changes", [{"max_in_flight": 0}, {"parents": 1}])
 def test_nothing_is_kept_of_a_cap_that_counts_no_more(

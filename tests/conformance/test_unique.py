@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from shardq import ConfigError, Limits, Message, PartlyWritten, Queue, QueueFull, UniqueConflict
+from shardq.engine import NEW
 from shardq.model.message import OnConflict
 from shardq.model.written import Existing
 from tests.conformance.conftest import OpenQueue
@@ -284,6 +285,7 @@ def test_the_scope_changes_only_while_no_key_is_remembered(open_queue: OpenQueue
 
 
 @pytest.mark.once
+@pytest.mark.skipif(NEW, reason="a queue from before is of another format")
 def test_a_queue_from_before_there_were_scopes_has_that_of_the_queue(open_queue: OpenQueue, world: World) -> None:
     queue = open_queue(streams=4)
     queue.declare()

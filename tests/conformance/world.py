@@ -39,6 +39,15 @@ for _, member in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
   end
 end
 local function earlier(digits) return string.format('%013.0f', digits - by) end
+for _, member in ipairs(redis.call('ZRANGE', KEYS[7], 0, -1)) do
+  local size, from = string.match(member, '^(%d+):()')
+  local start = size and from + size + 1
+  if start and string.sub(member, start, start) == 'd' then -- when it came due
+    redis.call('ZREM', KEYS[7], member)
+    local moved = string.format('%014.0f', string.sub(member, start + 1, start + 14) - by)
+    redis.call('ZADD', KEYS[7], 0, string.sub(member, 1, start) .. moved .. string.sub(member, start + 15))
+  end
+end
 local errors = redis.call('HGETALL', KEYS[5])
 for at = 1, #errors, 2 do
   redis.call('HSET', KEYS[5], errors[at], (string.gsub(errors[at + 1], '^%d+', earlier)))
@@ -48,7 +57,8 @@ for at = 1, #bodies, 2 do
   local head, size, from = string.match(bodies[at + 1], '^(%w+:(%d+):)()')
   if string.find(bodies[at], '^%d') and head then
     local ends = from + size - 1
-    local rest, count = string.gsub(string.sub(bodies[at + 1], ends + 1), '^(%d+:[^t]* t)(' .. string.rep('%d', 13) .. ')', function(begin, digits)
+    local due = '^(%d+:[^t]* t)(' .. string.rep('%d', 13) .. ')'
+    local rest, count = string.gsub(string.sub(bodies[at + 1], ends + 1), due, function(begin, digits)
       return begin .. earlier(digits)
     end)
     if count > 0 then redis.call('HSET', KEYS[6], bodies[at], string.sub(bodies[at + 1], 1, ends) .. rest) end
@@ -96,7 +106,7 @@ class World:
         """
         keys = queue.state.keys
         if NEW:
-            names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies)
+            names = (keys.meta, keys.leases, keys.due, keys.delayed, keys.errors, keys.bodies, keys.returned)
             self.raw.eval(_ELAPSE_NEXT, len(names), *names, round(seconds * 1000))
             return
         for key in (keys.leases, keys.delayed, keys.due):

@@ -33,7 +33,6 @@ _GONE = "a late call stores its result, or its loss, in a queue that is gone"
 _CHILD = "a limit of a child cannot be named while parents count"
 _RESULTS = "nobody sweeps results where none are kept any more"
 _AHEAD = "each replacement takes a number, and there are a thousand in a second of an id"
-_LOOK_UP = "the look-up before a call is told as the call"
 _UNBOUNDED = "an index of times is read or counted as a whole"
 
 EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -125,8 +124,6 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
         "[*-set_limits, lifting-*]": _FULL,
         "test_full_server.py::test_each_verb_of_a_fresh_client_runs_on_a_full_server_if_it_may"
         "[*-set_weights, lifting-*]": _FULL,
-        "test_lookups.py::test_a_change_that_was_never_sent_did_not_happen"
-        "_though_a_look_up_before_it_got_no_answer": _LOOK_UP,
         "test_order.py::test_a_limit_that_comes_and_goes_lets_none_overtake[*-(4, 4)-1-1-*]": _WIDE,
         "test_order.py::test_a_limit_that_comes_and_goes_lets_none_overtake[*-(4, 4)-1-10-a rate]": _WIDE,
         "test_order.py::test_a_limit_that_comes_and_goes_lets_none_overtake[*-(4, 4)-12-10-a cap]": _WIDE,
@@ -150,7 +147,6 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
         "test_parents.py::test_a_childs_pause_can_be_ended_when_parents_count": _CHILD,
         "test_pauses.py::test_a_pause_that_ended_by_itself_adds_no_command_to_anybodys_calls": _PAUSE,
         "test_pauses.py::test_after_ten_thousand_pauses_that_ended_somebody_can_still_be_paused": _PAUSE,
-        "test_results.py::test_what_was_kept_ends_in_its_time_when_results_are_switched_off": _RESULTS,
         "test_times.py::test_replacements_without_end_do_not_run_the_queues_clock_ahead": _AHEAD,
         "test_unique.py::test_a_unique_message_on_its_way_to_full_dead_letters_does_not_swallow_its_successor"
         "[*-existing-*]": _LIVES,
@@ -159,7 +155,10 @@ EXPECTED: Final[Mapping[str, Mapping[str, str]]] = {
         "test_unique.py::test_a_unique_message_whose_deadline_is_over_does_not_swallow_its_successor": _LIVES,
         "test_unique.py::test_the_successor_of_a_unique_message_that_is_over_has_the_key": _LIVES,
     },
-    "new": {},
+    "new": {
+        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[sync-3600000-*]": _FRESH,
+        "test_clocks.py::test_the_first_read_of_a_new_client_after_a_jump_takes_no_live_lease[sync-86400000-*]": _FRESH,
+    },
 }
 
 
