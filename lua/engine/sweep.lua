@@ -12,13 +12,12 @@ local function scan_names(key, cursor, count)
   return page[1], page[2], 2
 end
 
--- @verb holders | no-writes: a page of the shard keys that have an overflow.
+-- @verb holders | no-writes: a page of the shard keys that may have an overflow.
 -- KEYS[1] meta: the accounts
 -- ARGV[1] cursor: where to go on, '0' to start
 -- ARGV[2] count: about how many fields to look at
 -- ARGV[3..] shard_keys: look at these instead
--- Reply: {cursor to go on from, '0' at the end, {shard key, a text that ends with what an account says of its overflow,
---        ...}}
+-- Reply: {cursor to go on from, '0' at the end, {shard key, a text with what is known of its overflow, ...}}
 function verbs.holders(KEYS, ARGV)
   if not call then begin() end
   local rules = call('HGET', KEYS[1], 'rules')
@@ -31,9 +30,8 @@ function verbs.holders(KEYS, ARGV)
   if #ARGV == 2 then page = call('HSCAN', KEYS[1], ARGV[1], 'MATCH', kind .. '*', 'COUNT', ARGV[2]) end
   for at = 1, #page[2], 2 do
     local text = page[2][at + 1]
-    if find(text, ' ', 1, true) and byte(text, -1) ~= 45 then -- 45 is '-': it has none
-      found[#found + 1], found[#found + 2] = sub(page[2][at], 3), text
-    end
+    local may_have_one = kind == 'c:' or find(text, ' ', 1, true) and byte(text, -1) ~= 45 -- 45 is '-': it has none
+    if may_have_one then found[#found + 1], found[#found + 2] = sub(page[2][at], 3), text end
   end
   return {page[1], found}
 end

@@ -35,7 +35,7 @@ _TOKEN: Final = re.compile(rb"\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10}):[^:]*:([eul
 _SIZE: Final = re.compile(rb"(\d{1,5}):")
 _RETURNED: Final = re.compile(rb"\w\d{1,20}:\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 _FIRST: Final = re.compile(rb"\d{1,16}:(\d{1,16})-(\d{1,20})")
-_OVERFLOW: Final = re.compile(rb"(\d{1,16})\.(\d{1,16})\.(\d{1,16})\.(\d{1,16})")
+_OVERFLOW: Final = re.compile(rb" (\d{1,16})\.(\d{1,16})\.(\d{1,16})\.\d{1,16}(?: |$)")
 _DELAYED: Final = re.compile(rb"(\d{14}):\w{1,4}:(\d{1,16}-\d{1,20}):(\d{1,10})([a-z]*):")
 
 
@@ -139,8 +139,8 @@ def holders(state: QueueState, cursor: bytes, shard_keys: Sequence[bytes]) -> Op
     following, flat = yield from retry_until(lambda _: call, state.until(), state.clock)
     found = []
     for shard_key, text in zip(flat[::2], flat[1::2], strict=True):
-        if words := _OVERFLOW.fullmatch(text.rpartition(b" ")[2]):
-            head, offset, tail, _ = map(int, words.groups())
+        if words := _OVERFLOW.search(text):
+            head, offset, tail = map(int, words.groups())
             found.append(Holder(shard_key, head, offset, tail))
     return following, found
 

@@ -126,7 +126,7 @@ def picked(entries: Entries, states: Sequence[str], keys: frozenset[bytes]) -> E
 
 
 def _message_id(entries: Entries, kind: pa.DataType) -> pa.Array:
-    if entries.origins or entries.place == FROM_OVERFLOW:
+    if NEW and (entries.origins or not entries.place.isdigit()):
         return pa.array(_written_ids(entries), kind)
     if (bodies := entries.bodies) is None:
         own = pc.binary_join_element_wise(entries.raw_ids, entries.place.encode(), b"-")
@@ -146,7 +146,7 @@ def _written_ids(entries: Entries) -> Iterator[str]:
     tails: dict[bytes, str] = {}
     for each, origin, flat in zip(entries.ids, entries.origins or repeat(entries.place), entries.flats, strict=False):
         if origin != FROM_OVERFLOW:
-            yield f"{each.decode()}-{origin}"
+            yield message_id(each.decode(), origin, "")
             continue
         tail = tails.get(flat[1])
         if tail is None:
