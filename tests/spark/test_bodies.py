@@ -110,6 +110,15 @@ def test_a_cluster_is_read_too(cluster: Cluster, queue_name: str, monkeypatch: p
     assert parts > 1
 
 
+def test_a_state_and_shard_keys_are_both_kept_to(server: Server, client: Client, queue_name: str) -> None:
+    queue = client.queue(queue_name, streams=4, streams_per_shard=2)
+    for key in ("a", "b"):
+        queue.write_many([Message(b"x", key, delay=3600 if at == 0 else None) for at in range(5)])
+    assert len(rows_of(server, queue, state="backlog", shardKeys="a")[0]) == 4
+    assert len(rows_of(server, queue, state="delayed", shardKeys="a")[0]) == 1
+    assert rows_of(server, queue, state="in_flight", shardKeys="a,b")[0] == []
+
+
 def test_times_and_parts_are_both_kept_to(
     server: Server, client: Client, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
